@@ -1,0 +1,1 @@
+"""Leaderboards from pairwise battles with honest uncertainty."""

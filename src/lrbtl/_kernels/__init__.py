@@ -1,0 +1,1 @@
+"""Compiled loops. Each kernel has a NumPy twin in tests/."""

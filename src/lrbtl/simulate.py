@@ -1,0 +1,151 @@
+"""Simulated truths and battles, for tests, power studies and examples."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lrbtl.battles import Battles
+from lrbtl.errors import RankError, SimulationError
+from lrbtl.sampling import Sampling, UniformSampling, n_contexts
+
+Floats = NDArray[np.float64]
+Shape = tuple[int, ...]
+Ints = NDArray[np.integer[Any]]
+Drawn = tuple[Ints, Ints, Ints, Floats, Ints | None]
+
+
+def simulate_scores(
+    shape: Shape, rank: int | tuple[int, ...], *, scale: float, rng: int | np.random.Generator | None = None
+) -> Floats:
+    """Return scores (d1, ..., dm) of the given Tucker rank, zero-sum along mode 1, with max|scores| = scale.
+
+    Order 2 is Θ Aᵀ with standard normal Θ, A [Li26, sec:simulations]; order 3 and more multiplies a standard normal
+    core by standard normal factors.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (d1, d2, ..., dm): models, then contexts.
+    rank : int or tuple of int
+        One rank for all modes, lowered to the largest possible one, or one rank per mode.
+    scale : float
+        Largest absolute score.
+    rng : int, Generator or None
+        Source of randomness.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lrbtl
+    >>> scores = lrbtl.simulate_scores((20, 8), 2, scale=3.0, rng=0)
+    >>> scores.shape, int(np.linalg.matrix_rank(scores)), float(abs(scores).max().round(6))
+    ((20, 8), 2, 3.0)
+    """
+    shape = tuple(int(d) for d in shape)
+    if not shape or shape[0] < 2 or min(shape) < 1:
+        raise SimulationError(f"Shape {shape} needs at least two models and one level in each context mode.")
+    if not (math.isfinite(scale) and scale > 0):
+        raise SimulationError(f"`scale` is the largest absolute score and must be positive, not {scale!r}.")
+    ranks = _ranks(shape, rank)
+    generator = np.random.default_rng(rng)
+    scores = np.eye(ranks[0]) if len(shape) == 2 else generator.standard_normal(ranks)
+    for mode, (d, r) in enumerate(zip(shape, ranks, strict=True)):
+        factor = generator.standard_normal((d, r))
+        scores = np.moveaxis(np.tensordot(factor, scores, axes=(1, mode)), 0, mode)
+    scores = scores - scores.mean(axis=0)
+    return np.asarray(scores * (scale / np.abs(scores).max()))
+
+
+def simulate_battles(
+    scores: ArrayLike, n: int, *, sampling: Sampling | None = None, rng: int | np.random.Generator | None = None
+) -> Battles:
+    """Return n independent battles with P(a beats b at u) = σ(scores[a, u] - scores[b, u]).
+
+    With at least as many battles as atoms (context, {a, b}) the counts of the atoms are drawn directly, so the time
+    depends on the number of atoms, not on n.
+
+    Parameters
+    ----------
+    scores : (d1, d2, ..., dm) array_like
+        True scores.
+    n : int
+        Number of battles.
+    sampling : Sampling, optional
+        Law of the battles shown; uniform when None.
+    rng : int, Generator or None
+        Source of randomness.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> scores = lrbtl.simulate_scores((20, 8), 2, scale=3.0, rng=0)
+    >>> battles = lrbtl.simulate_battles(scores, 1000, rng=1)
+    >>> battles.shape, battles.n_battles
+    ((20, 8), 1000)
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    if scores.ndim == 0 or scores.shape[0] < 2 or not np.all(np.isfinite(scores)):
+        raise SimulationError("`scores` must be a finite array whose first axis holds at least two models.")
+    if n < 1:
+        raise SimulationError(f"`n` is the number of battles and must be at least 1, not {n!r}.")
+    law = UniformSampling() if sampling is None else sampling
+    generator = np.random.default_rng(rng)
+    shape = scores.shape
+    flat = scores.reshape(shape[0], -1)
+    dense = math.comb(shape[0], 2) * n_contexts(shape) <= n
+    draw = _draw_counts if dense else _draw_battles
+    context, a, b, y, counts = draw(flat, n, law, shape, generator)
+    contexts = np.unravel_index(context, shape[1:]) if len(shape) > 1 else ()
+    width = len(str(shape[0] - 1))
+    return Battles.from_arrays(
+        a, b, y, contexts, models=[f"model_{i:0{width}d}" for i in range(shape[0])], n_levels=shape[1:], counts=counts
+    )
+
+
+def _draw_battles(flat: Floats, n: int, law: Sampling, shape: Shape, generator: np.random.Generator) -> Drawn:
+    """Return context, a, b, y and count (one each) of n battles drawn one by one."""
+    context, a, b = law.draw(n, shape, generator)
+    y = (generator.random(n) < _win_probability(flat, context, a, b)).astype(np.float64)
+    return context, a, b, y, None
+
+
+def _draw_counts(flat: Floats, n: int, law: Sampling, shape: Shape, generator: np.random.Generator) -> Drawn:
+    """Return context, a, b, y and count of the cells of n battles, from multinomial and binomial counts per atom."""
+    d1, n_context = flat.shape
+    first, second = np.triu_indices(d1, 1)
+    p = law.table(shape).reshape(d1, d1, n_context)[first, second]
+    pair, context = np.nonzero(p)
+    weights = p[pair, context]
+    shown = generator.multinomial(n, weights / weights.sum())
+    a, b = first[pair], second[pair]
+    wins = generator.binomial(shown, _win_probability(flat, context, a, b))
+    y = np.repeat([1.0, 0.0], wins.size)
+    counts = np.concatenate([wins, shown - wins])
+    keep = np.flatnonzero(counts)
+    atom = keep % wins.size
+    return context[atom], a[atom], b[atom], y[keep], counts[keep]
+
+
+def _win_probability(flat: Floats, context: Ints, a: Ints, b: Ints) -> Floats:
+    """Return σ(η) as (1 + tanh(η/2)) / 2, which overflows for no η."""
+    return np.asarray(0.5 + 0.5 * np.tanh(0.5 * (flat[a, context] - flat[b, context])))
+
+
+def _ranks(shape: Shape, rank: int | tuple[int, ...]) -> Shape:
+    """Return one rank per mode: r1 <= d1 - 1, rk <= dk and rk <= product of the others."""
+    ranks = rank if isinstance(rank, tuple) else (rank,) * len(shape)
+    if len(ranks) != len(shape) or min(ranks) < 1:
+        raise RankError(f"Rank {rank!r} does not give a positive rank to each of the {len(shape)} modes.")
+    capped = [min(r, limit) for r, limit in zip(ranks, (shape[0] - 1, *shape[1:]), strict=True)]
+    previous: list[int] = []
+    while capped != previous:
+        previous = list(capped)
+        for k, r in enumerate(previous):
+            capped[k] = min(r, math.prod(capped) // capped[k])
+    if isinstance(rank, tuple) and rank != tuple(capped):
+        raise RankError(f"No scores of shape {shape} have Tucker rank {rank}; the largest below it is {tuple(capped)}.")
+    return tuple(capped)

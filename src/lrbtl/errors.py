@@ -30,3 +30,81 @@ class SeparationWarning(LrbtlWarning):
 
 class SimulationError(LrbtlError):
     """Arguments from which no scores or battles can be simulated."""
+
+
+class EmptyDataError(LrbtlError, ValueError):
+    """No battle is left to work with."""
+
+
+class MissingValueError(LrbtlError, ValueError):
+    """A column holds None or NaN."""
+
+
+class LengthMismatchError(LrbtlError, ValueError):
+    """Columns that belong together have different lengths."""
+
+
+class InputTypeError(LrbtlError, TypeError):
+    """An argument is of a kind that cannot be read as battles."""
+
+
+class MissingColumnError(LrbtlError, KeyError):
+    """A frame lacks a column that was asked for."""
+
+    __str__ = Exception.__str__
+
+
+class UnknownOutcomeError(LrbtlError, ValueError):
+    """The outcome column holds words that have no meaning yet."""
+
+
+class OutcomeRangeError(LrbtlError, ValueError):
+    """An outcome is a number outside [0, 1]."""
+
+
+class CountError(LrbtlError, ValueError):
+    """Multiplicities are negative, not whole, or too large."""
+
+
+class CodeRangeError(LrbtlError, ValueError):
+    """An integer code lies outside its range."""
+
+
+class LabelError(LrbtlError, ValueError):
+    """A list of labels is inconsistent: repeated, of the wrong length, or given for the wrong kind of column."""
+
+
+class MixedLabelError(LrbtlError, TypeError):
+    """Labels of one axis are of types that cannot be ordered together."""
+
+
+class TooFewModelsError(LrbtlError, ValueError):
+    """Fewer than two models are compared."""
+
+
+class TooManyContextsError(LrbtlError, ValueError):
+    """The product of the context modes is larger than an index can hold."""
+
+
+class ContextModeError(LrbtlError, ValueError):
+    """Context modes do not fit: other names, another number, or a tuple of the wrong length."""
+
+
+class UnknownModelError(LrbtlError, KeyError):
+    """A model that the battles do not contain."""
+
+    __str__ = Exception.__str__
+
+
+class UnknownContextError(LrbtlError, KeyError):
+    """A context level that the battles do not contain."""
+
+    __str__ = Exception.__str__
+
+
+class FoldError(LrbtlError, ValueError):
+    """The battles cannot be split into that many folds."""
+
+
+class SelfBattleWarning(LrbtlWarning):
+    """Battles of a model against itself were dropped."""

@@ -1,0 +1,86 @@
+# cython: language_level=3
+"""Loops over the rows of a battle log: give labels integer codes, count integer keys."""
+
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+
+import numpy as np
+
+
+def code_objects(list values, int32_t[::1] codes_out):
+    """Distinct objects of a list in order of appearance; ``codes_out[i]`` is the position of ``values[i]`` among them."""
+    cdef dict index = {}
+    cdef object value, code
+    cdef Py_ssize_t i = 0
+    for value in values:
+        code = index.get(value)
+        if code is None:
+            code = len(index)
+            index[value] = code
+        codes_out[i] = code
+        i += 1
+    return list(index)
+
+
+cdef inline uint64_t hash_row(const uint32_t* row, Py_ssize_t width) noexcept nogil:
+    # FNV-1a on whole characters, then a final mix so that the low bits depend on all of them.
+    cdef uint64_t h = 14695981039346656037u
+    cdef Py_ssize_t j
+    for j in range(width):
+        if row[j] == 0:
+            break
+        h = (h ^ row[j]) * 1099511628211u
+    return h ^ (h >> 29)
+
+
+cdef inline bint rows_equal(const uint32_t* left, const uint32_t* right, Py_ssize_t width) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(width):
+        if left[j] != right[j]:
+            return False
+    return True
+
+
+def code_characters(const uint32_t[:, ::1] rows, int32_t[::1] codes_out):
+    """Row numbers where each distinct row first appears; ``codes_out[i]`` is the position of row i among them."""
+    cdef Py_ssize_t n = rows.shape[0], width = rows.shape[1], i, k, n_found = 0
+    cdef int64_t[::1] first = np.empty(64, dtype=np.int64)
+    cdef int32_t[::1] slots = np.full(256, -1, dtype=np.int32)
+    cdef uint64_t mask = 255, s
+    for i in range(n):
+        s = hash_row(&rows[i, 0], width) & mask
+        while slots[s] >= 0 and not rows_equal(&rows[first[slots[s]], 0], &rows[i, 0], width):
+            s = (s + 1) & mask
+        if slots[s] < 0:
+            if n_found == first.shape[0]:
+                first = np.concatenate([first, np.empty(n_found, dtype=np.int64)])
+                mask = 4 * mask + 3
+                slots = np.full(mask + 1, -1, dtype=np.int32)
+                for k in range(n_found):
+                    s = hash_row(&rows[first[k], 0], width) & mask
+                    while slots[s] >= 0:
+                        s = (s + 1) & mask
+                    slots[s] = <int32_t> k
+                s = hash_row(&rows[i, 0], width) & mask
+                while slots[s] >= 0:
+                    s = (s + 1) & mask
+            slots[s] = <int32_t> n_found
+            first[n_found] = i
+            n_found += 1
+        codes_out[i] = slots[s]
+    return np.asarray(first[:n_found])
+
+
+def count_keys(const int64_t[::1] keys, int64_t[::1] table_out):
+    """Add the number of times each key occurs: ``table_out += np.bincount(keys)``."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(keys.shape[0]):
+            table_out[keys[i]] += 1
+
+
+def sum_counts(const int64_t[::1] keys, const int64_t[::1] counts, int64_t[::1] table_out):
+    """Add the counts of each key: ``np.add.at(table_out, keys, counts)``."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(keys.shape[0]):
+            table_out[keys[i]] += counts[i]

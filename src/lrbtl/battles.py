@@ -1,0 +1,452 @@
+"""Battles: who met whom in which context and how it ended, as counted cells with labels."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import comb, prod
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lrbtl import cells as _cells
+from lrbtl.assemble import Axis, assemble
+from lrbtl.cells import Cells, IntArray
+from lrbtl.errors import (
+    ContextModeError,
+    EmptyDataError,
+    InputTypeError,
+    LengthMismatchError,
+    SelfBattleWarning,
+    TooFewModelsError,
+    UnknownContextError,
+    UnknownModelError,
+)
+from lrbtl.folds import check_folds, fold_counts
+from lrbtl.ingest import encode, read_counts, read_frame
+from lrbtl.labels import LabelIndex, find_label, index_labels, map_labels, union_labels
+
+Ties = Literal["half", "drop"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Battles:
+    """Battles between models, counted by distinct (context, a, b, y).
+
+    Build them with `from_arrays` or `from_frame`; add them with ``+``.
+
+    Attributes
+    ----------
+    cells : Cells
+        Distinct battles with multiplicities.
+    models : tuple
+        Labels of the models, mode 1.
+    levels : tuple of tuples
+        Labels of each context mode; empty when there are no contexts.
+    names : tuple of str
+        Names of the context modes.
+    n_self : int
+        Battles of a model against itself that were dropped.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_frame({
+    ...     "model_a": ["x", "y", "z"], "model_b": ["y", "x", "x"], "winner": ["model_a", "tie", "model_b"],
+    ...     "task": ["math", "math", "code"]}, contexts="task")
+    >>> battles
+    Battles(shape=(3, 2), n_battles=3, n_cells=3)
+    >>> battles.models, battles.levels
+    (('x', 'y', 'z'), (('code', 'math'),))
+    """
+
+    cells: Cells
+    models: tuple[Any, ...]
+    levels: tuple[tuple[Any, ...], ...]
+    names: tuple[str, ...]
+    n_self: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.cells.n_cells:
+            raise EmptyDataError(
+                "no battles are left; check the filters and that some rows compare two different models."
+            )
+        if len(self.models) < 2:
+            raise TooFewModelsError(f"only one model, {self.models[0]!r}, is compared; a battle needs two.")
+
+    @classmethod
+    def from_arrays(
+        cls,
+        model_a: Any,
+        model_b: Any,
+        outcome: Any,
+        contexts: Any = (),
+        *,
+        n_models: int | None = None,
+        n_levels: int | Sequence[int | None] | None = None,
+        models: Sequence[Hashable] | None = None,
+        levels: Sequence[Any] | None = None,
+        counts: Any = None,
+    ) -> Battles:
+        """Battles from columns of labels or of integer codes.
+
+        Integer columns are codes 0, 1, ...; all other columns hold labels, which are sorted unless listed.
+
+        Parameters
+        ----------
+        model_a, model_b : columns (n,)
+            Lists, arrays or series.
+        outcome : column (n,)
+            1 or True if `model_a` won, 0 if `model_b` won, a number between for soft votes (½ for a tie), or the words
+            that `from_frame` knows.
+        contexts : sequence of columns, or one column
+            One column per context mode.
+        n_models, n_levels : int, sequence of int
+            Numbers of models and of levels per mode, for integer codes. Default: largest code + 1.
+        models, levels : sequences of labels
+            Labels of the codes, or the list of all labels in the order wanted; ones without battles are kept.
+        counts : column (n,) of integers
+            How often each row happened.
+
+        Returns
+        -------
+        Battles
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays([0, 1, 2], [1, 2, 0], [1, 0.5, 0], counts=[5, 1, 2])
+        >>> battles.shape, battles.n_battles, battles.cells.y.tolist()
+        ((3,), 8, [1.0, 1.0, 0.5])
+        """
+        columns = _as_columns(contexts)
+        names = tuple(f"context {k + 1}" for k in range(len(columns)))
+        level_lists = [None] * len(columns) if levels is None else _as_columns(levels)
+        sizes = [n_levels] if n_levels is None or isinstance(n_levels, int | np.integer) else list(n_levels)
+        sizes = sizes * len(columns) if n_levels is None else sizes
+        for given, what in ((level_lists, "levels"), (sizes, "n_levels")):
+            if len(given) != len(columns):
+                raise ContextModeError(
+                    f"{what} describe {len(given)} context modes, but there are {len(columns)} columns."
+                )
+        axes = [Axis("models", models, n_models, integer_codes=True)]
+        axes += [Axis(*spec, integer_codes=True) for spec in zip(names, level_lists, sizes, strict=True)]
+        coded = [encode(column, name) for column, name in zip(columns, names, strict=True)]
+        coded += [encode(model_a, "model_a"), encode(model_b, "model_b"), encode(outcome, "outcome")]
+        count = None if counts is None else read_counts(counts, "counts")
+        return cls._from_columns(coded, axes, count, outcome_name="outcome")
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        model_a: str = "model_a",
+        model_b: str = "model_b",
+        winner: str = "winner",
+        contexts: str | Sequence[str] = (),
+        outcomes: Mapping[Hashable, float | None] | None = None,
+        ties: Ties = "half",
+        count: str | None = None,
+    ) -> Battles:
+        """Battles from a data frame with one row per battle (or per group of equal battles).
+
+        Parameters
+        ----------
+        frame : data frame
+            pandas, polars (eager or lazy), pyarrow, anything else that narwhals reads, or a dict of columns.
+            Categorical, dictionary-encoded and integer columns are used as they are.
+        model_a, model_b, winner : str
+            Column names. `winner` holds words, or numbers in [0, 1]: 1 (or True) if `model_a` won.
+        contexts : str or sequence of str
+            Columns that become the context modes, in this order.
+        outcomes : mapping, optional
+            Meaning of further outcome words: a number in [0, 1] for `model_a`, or None to drop such rows. Known are
+            model_a, model_b, tie, both_bad, tie (bothbad), tie (inconsistent).
+        ties : {"half", "drop"}
+            Whether outcomes of ½ count as half a win for both or are dropped.
+        count : str, optional
+            Column with the number of times a row happened.
+
+        Returns
+        -------
+        Battles
+            Labels are sorted and those that occur.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> frame = {"model_a": ["x", "y"], "model_b": ["y", "x"], "winner": ["model_a", "left"], "n": [2, 3]}
+        >>> battles = lrbtl.Battles.from_frame(frame, outcomes={"left": 1}, count="n")
+        >>> battles.cells.y.tolist(), battles.cells.count.tolist()
+        ([0.0, 1.0], [3, 2])
+        """
+        if ties not in ("half", "drop"):
+            raise InputTypeError(f"ties is {ties!r}; it must be 'half' or 'drop'.")
+        names = (contexts,) if isinstance(contexts, str) else tuple(contexts)
+        wanted = [*names, model_a, model_b, winner]
+        columns = read_frame(frame, wanted if count is None else [*wanted, count])
+        axes = [Axis(name, None, None, integer_codes=False) for name in ("models", *names)]
+        coded = [encode(columns[name], name) for name in wanted]
+        counts = None if count is None else read_counts(columns[count], count)
+        return cls._from_columns(coded, axes, counts, outcome_name=winner, outcomes=outcomes, ties=ties)
+
+    @classmethod
+    def _from_columns(cls, coded: list[Any], axes: list[Axis], counts: IntArray | None, **options: Any) -> Battles:
+        cells, labels, n_self = assemble(coded, axes, counts, **options)
+        if n_self:
+            warnings.warn(
+                f"{n_self} battles of a model against itself were dropped; they say nothing about any score.",
+                SelfBattleWarning,
+                stacklevel=3,
+            )
+        return cls(cells, labels[0], tuple(labels[1:]), tuple(axis.what for axis in axes[1:]), n_self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of models and of levels of each context mode: (d1, d2, ..., dm)."""
+        return (len(self.models), *map(len, self.levels))
+
+    @property
+    def n_battles(self) -> int:
+        """Number of battles."""
+        return self.cells.n_battles
+
+    @property
+    def n_cells(self) -> int:
+        """Number of distinct battles."""
+        return self.cells.n_cells
+
+    @property
+    def n_contexts(self) -> int:
+        """Number of contexts D, with or without battles; 1 when there are no context modes."""
+        return prod(self.shape[1:])
+
+    @cached_property
+    def model_counts(self) -> IntArray:
+        """Battles of each model: int64 (d1,)."""
+        cells, d1 = self.cells, len(self.models)
+        return np.asarray(_sum_by(cells.a, cells.count, d1) + _sum_by(cells.b, cells.count, d1))
+
+    @cached_property
+    def context_counts(self) -> IntArray:
+        """Battles in each context: int64 (D,)."""
+        return np.diff(np.concatenate([[0], np.cumsum(self.cells.count)])[self.cells.start])
+
+    @cached_property
+    def win_rates(self) -> NDArray[np.float64]:
+        """Share of its battles that each model won, ties half: (d1,); NaN for a model without battles."""
+        cells, d1 = self.cells, len(self.models)
+        won = np.bincount(cells.a, cells.count * cells.y, d1) + np.bincount(cells.b, cells.count * (1.0 - cells.y), d1)
+        return np.divide(won, self.model_counts, out=np.full(d1, np.nan), where=self.model_counts > 0)
+
+    @cached_property
+    def _model_index(self) -> LabelIndex:
+        return index_labels(self.models, "models")
+
+    @cached_property
+    def _level_index(self) -> tuple[LabelIndex, ...]:
+        return tuple(index_labels(labels, name) for labels, name in zip(self.levels, self.names, strict=True))
+
+    def model_index(self, model: object) -> int:
+        """Position of a model given by label or by code.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays(["x", "z"], ["y", "y"], [1, 0])
+        >>> battles.model_index("z"), battles.model_index(1)
+        (2, 1)
+        """
+        return find_label(self._model_index, model, "model", UnknownModelError)
+
+    def context_index(self, context: object = None) -> int:
+        """Flat position of a context: a label or code for one mode, a tuple of them for several, None for none.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], [["en", "fr"], ["code", "math"]])
+        >>> battles.context_index(("fr", "code")), battles.context_index((0, 1))
+        (2, 1)
+        """
+        n_modes = len(self.levels)
+        if n_modes == 1 and not (
+            isinstance(context, tuple) and len(context) == 1 and context not in self._level_index[0]
+        ):
+            context = (context,)
+        parts = () if context is None else context if isinstance(context, tuple) else (context,)
+        if len(parts) != n_modes:
+            raise ContextModeError(
+                f"context {context!r} names {len(parts)} modes, but the battles have {n_modes}"
+                + (f" ({', '.join(self.names)}); give a tuple with one level of each." if n_modes else ".")
+            )
+        flat = 0
+        for part, index, name in zip(parts, self._level_index, self.names, strict=True):
+            flat = flat * len(index) + find_label(index, part, f"level of {name}", UnknownContextError)
+        return flat
+
+    def context_label(self, context: int) -> Any:
+        """Label of a flat context: the level for one mode, a tuple for several, None for none."""
+        parts = np.unravel_index(context, self.shape[1:]) if self.levels else ()
+        labels = tuple(names[int(k)] for names, k in zip(self.levels, parts, strict=True))
+        return labels[0] if len(labels) == 1 else labels or None
+
+    def __add__(self, more: Battles) -> Battles:
+        """Battles of both, over the union of their labels."""
+        if not isinstance(more, Battles):
+            return NotImplemented
+        if self.names != more.names:
+            raise ContextModeError(
+                f"battles with contexts {self.names} and {more.names} cannot be added; the modes must be the same."
+            )
+        models = union_labels(self.models, more.models, "models")
+        levels = tuple(map(union_labels, self.levels, more.levels, self.names))
+        parts = [side._recoded(models, levels) for side in (self, more)]
+        merged = _cells.merge_cells(*parts, n_models=len(models), n_contexts=prod(map(len, levels)))
+        return Battles(merged, models, levels, self.names, self.n_self + more.n_self)
+
+    def _recoded(self, models: tuple[Any, ...], levels: tuple[tuple[Any, ...], ...]) -> Cells:
+        if models == self.models and levels == self.levels:
+            return self.cells
+        model_map = map_labels(self.models, index_labels(models, "models"))
+        context_map = np.zeros(1, dtype=np.int64)
+        for old, new, name in zip(self.levels, levels, self.names, strict=True):
+            step = map_labels(old, index_labels(new, name))
+            known = (context_map[:, None] >= 0) & (step >= 0)
+            context_map = np.where(known, context_map[:, None] * len(new) + step, -1).ravel()
+        return _cells.recode_cells(
+            self.cells, model_map, context_map, n_models=len(models), n_contexts=prod(map(len, levels))
+        )
+
+    def select(
+        self,
+        models: Iterable[object] | None = None,
+        contexts: Iterable[object] | Mapping[str, Iterable[object]] | None = None,
+    ) -> Battles:
+        """Battles between the listed models in the listed contexts.
+
+        Parameters
+        ----------
+        models : labels or codes, optional
+            Battles in which both models are listed are kept.
+        contexts : mapping of mode name to levels, or a list of levels when there is one mode
+            Battles at other levels are left out; modes not named keep all levels.
+
+        Returns
+        -------
+        Battles
+            The listed labels in their present order, also those without battles.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays([0, 1, 0], [1, 2, 2], [1, 0, 1], ["code", "math", "math"])
+        >>> battles.select(models=[1, 2]).n_battles, battles.select(contexts=["math"]).shape
+        (1, (3, 1))
+        """
+        kept = list(self.levels)
+        by_mode = contexts or {}
+        if contexts is not None and not isinstance(contexts, Mapping):
+            if len(self.levels) != 1:
+                raise ContextModeError(
+                    f"the battles have {len(self.levels)} context modes; give contexts={{name: levels}} with names "
+                    f"from {self.names}."
+                )
+            by_mode = {self.names[0]: contexts}
+        for name, wanted in dict(by_mode).items():
+            mode = find_label({n: k for k, n in enumerate(self.names)}, name, "context mode", ContextModeError)
+            index = self._level_index[mode]
+            found = {find_label(index, level, f"level of {name}", UnknownContextError) for level in wanted}
+            kept[mode] = tuple(self.levels[mode][k] for k in sorted(found))
+        codes = range(len(self.models)) if models is None else sorted({self.model_index(model) for model in models})
+        labels = tuple(self.models[k] for k in codes)
+        if not all(kept) or not labels:
+            raise EmptyDataError("an empty list of models or levels selects no battles.")
+        return replace(self, cells=self._recoded(labels, tuple(kept)), models=labels, levels=tuple(kept))
+
+    def top_models(self, n: int) -> Battles:
+        """Battles among the n models with most battles; equal numbers are broken by label order.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> lrbtl.Battles.from_arrays([0, 1, 1], [1, 2, 2], [1, 0, 1]).top_models(2).models
+        (1, 2)
+        """
+        return self.select(models=[self.models[k] for k in np.argsort(-self.model_counts, kind="stable")[:n]])
+
+    def pooled(self) -> Battles:
+        """Return the same battles without contexts (order 1)."""
+        cells = _cells.recode_cells(
+            self.cells,
+            np.arange(len(self.models)),
+            np.zeros(self.n_contexts, dtype=np.int64),
+            n_models=len(self.models),
+            n_contexts=1,
+        )
+        return replace(self, cells=cells, levels=(), names=())
+
+    def with_counts(self, counts: ArrayLike) -> Battles:
+        """Battles with the same labels and other multiplicities of the cells; cells with 0 are left out."""
+        count = read_counts(np.asarray(counts), "counts")
+        if count.shape != self.cells.count.shape:
+            raise LengthMismatchError(f"counts have shape {count.shape}, but there are {self.n_cells} cells.")
+        return replace(self, cells=_cells.with_counts(self.cells, count))
+
+    def split(self, n_folds: int, rng: int | np.random.Generator | None = 0) -> list[tuple[Battles, Battles]]:
+        """Training and held-out battles of each fold of a random partition, stratified by context.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays([0, 1, 0], [1, 2, 2], [1, 0, 1], counts=[10, 10, 10])
+        >>> [(train.n_battles, held_out.n_battles) for train, held_out in battles.split(3)]
+        [(20, 10), (20, 10), (20, 10)]
+        """
+        check_folds(self, n_folds)
+        folds = fold_counts(self.cells, n_folds, rng)
+        return [(self.with_counts(self.cells.count - fold), self.with_counts(fold)) for fold in folds]
+
+    def summary(self) -> str:
+        """Text that tells shape, counts, density, ties and what to be careful about."""
+        from lrbtl.describe import describe_battles
+
+        return describe_battles(self)
+
+    @property
+    def density(self) -> float:
+        """Share of the (context, pair of models) that met at least once."""
+        cells = self.cells
+        new = (np.diff(cells.context) != 0) | (np.diff(cells.a) != 0) | (np.diff(cells.b) != 0)
+        return float((1 + new.sum()) / (self.n_contexts * comb(len(self.models), 2)))
+
+    @property
+    def tie_share(self) -> float:
+        """Share of the battles that ended in a tie (outcome ½)."""
+        return float(self.cells.count[self.cells.y == 0.5].sum() / self.n_battles)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"Battles(shape={self.shape}, n_battles={self.n_battles}, n_cells={self.n_cells})"
+
+
+def _sum_by(codes: NDArray[np.int32], count: IntArray, size: int) -> IntArray:
+    total = np.zeros(size, dtype=np.int64)
+    np.add.at(total, codes, count)
+    return total
+
+
+def _as_columns(columns: Any) -> list[Any]:
+    """Return a list of columns; one column given bare becomes a list of one."""
+    if isinstance(columns, np.ndarray):
+        return list(columns) if columns.ndim == 2 else [columns]
+    if isinstance(columns, list | tuple):
+        nested = all(hasattr(column, "__len__") and not isinstance(column, str | bytes) for column in columns)
+        return list(columns) if nested else [columns]
+    return [columns]

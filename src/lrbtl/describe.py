@@ -1,0 +1,77 @@
+"""The text that `print(battles)` shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from lrbtl.battles import Battles
+
+
+def describe_battles(battles: Battles) -> str:
+    """Summary of some battles: shape, counts, density, ties and what to be careful about.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> print(describe_battles(lrbtl.Battles.from_arrays(["x", "y"], ["y", "x"], [1, 0.5], counts=[3, 1])))
+    Battles: 4 battles in 2 cells
+      models     2 (4 to 4 battles each)
+      density    100.0% of the pairs met
+      ties       25.0%
+    """
+    lines = [f"Battles: {battles.n_battles:,} battles in {battles.n_cells:,} cells"]
+    per_model, per_context = battles.model_counts, battles.context_counts
+    lines.append(f"  models     {len(battles.models):,} ({per_model.min():,} to {per_model.max():,} battles each)")
+    for name, levels in zip(battles.names, battles.levels, strict=True):
+        lines.append(f"  {name:<10} {len(levels):,} levels: {_shorten(levels)}")
+    if battles.levels:
+        lines.append(
+            f"  contexts   {battles.n_contexts:,} ({per_context.min():,} to {per_context.max():,} battles each)"
+        )
+    pairs = "(context, pair)" if battles.levels else "pairs"
+    lines.append(f"  density    {battles.density:.1%} of the {pairs} met")
+    lines.append(f"  ties       {battles.tie_share:.1%}")
+    return "\n".join(lines + [f"  warning    {text}" for text in battle_warnings(battles)])
+
+
+def _shorten(labels: tuple[object, ...], limit: int = 4) -> str:
+    shown = ", ".join(str(label) for label in labels[:limit])
+    return shown + (", ..." if len(labels) > limit else "")
+
+
+def battle_warnings(battles: Battles) -> list[str]:
+    """Sentences on what may go wrong with some battles."""
+    texts = []
+    if battles.n_self:
+        texts.append(f"{battles.n_self:,} battles of a model against itself were dropped.")
+    silent = [battles.models[k] for k in np.flatnonzero(battles.model_counts == 0)]
+    if silent:
+        texts.append(f"{len(silent):,} models have no battles: {_shorten(tuple(silent))}.")
+    empty = np.flatnonzero(battles.context_counts == 0)
+    if len(empty):
+        named = tuple(battles.context_label(int(u)) for u in empty[:5])
+        texts.append(f"{len(empty):,} contexts have no battles: {_shorten(named)}.")
+    groups = _model_groups(battles)
+    if len(groups) > 1:
+        smallest = tuple(battles.models[k] for k in groups[-1])
+        texts.append(
+            f"{len(groups):,} groups of models never meet, so their scores cannot be compared; "
+            f"the smallest is {_shorten(smallest)}."
+        )
+    return texts
+
+
+def _model_groups(battles: Battles) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Models that fought, in groups connected by battles, largest group first."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    cells, d1 = battles.cells, len(battles.models)
+    edges = coo_array((np.ones(cells.n_cells, dtype=np.int8), (cells.a, cells.b)), shape=(d1, d1))
+    _, component = connected_components(edges, directed=False)
+    fought = battles.model_counts > 0
+    groups = [np.flatnonzero((component == k) & fought) for k in np.unique(component[fought])]
+    return sorted(groups, key=len, reverse=True)

@@ -1,0 +1,99 @@
+"""Labels of models and context levels: their order, their union, and looking them up."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from difflib import get_close_matches
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lrbtl.errors import LabelError, LrbtlError, MixedLabelError
+
+Label = Hashable
+LabelIndex = dict[Any, int]
+
+
+def sort_labels(labels: Iterable[Label], what: str) -> tuple[Any, ...]:
+    """Distinct labels in increasing order.
+
+    Examples
+    --------
+    >>> sort_labels(["b", "a", "b"], "models")
+    ('a', 'b')
+    """
+    distinct: set[Any] = set(labels)
+    examples = {_kind(label): label for label in distinct}
+    if len(examples) > 1:
+        shown = ", ".join(f"{label!r} ({kind})" for kind, label in sorted(examples.items()))
+        raise MixedLabelError(f"{what} mix labels of several types, such as {shown}; convert the columns to one type.")
+    try:
+        return tuple(sorted(distinct))
+    except TypeError as error:
+        raise MixedLabelError(
+            f"{what} have labels that cannot be ordered ({error}); convert them to strings."
+        ) from error
+
+
+def _kind(label: Label) -> str:
+    if isinstance(label, bool | np.bool_):
+        return "bool"
+    if isinstance(label, Real):
+        return "number"
+    return "str" if isinstance(label, str) else type(label).__name__
+
+
+def union_labels(left: tuple[Any, ...], right: tuple[Any, ...], what: str) -> tuple[Any, ...]:
+    """Labels of both: the list that contains the other one in its own order, else all of them sorted."""
+    if left == right or set(left) >= set(right):
+        return left
+    if set(right) >= set(left):
+        return right
+    return sort_labels((*left, *right), what)
+
+
+def index_labels(labels: Sequence[Label], what: str) -> LabelIndex:
+    """Position of each label; repeated labels are an error."""
+    index = {label: k for k, label in enumerate(labels)}
+    if len(index) < len(labels):
+        repeated = next(label for k, label in enumerate(labels) if index[label] != k)
+        raise LabelError(f"{what} list {repeated!r} more than once; every label must be there once.")
+    return index
+
+
+def find_label(index: LabelIndex, label: object, what: str, error: type[LrbtlError]) -> int:
+    """Position of a label; an integer that is no label itself is taken as a code.
+
+    Examples
+    --------
+    >>> from lrbtl.errors import UnknownModelError
+    >>> find_label({"x": 0, "y": 1}, "y", "model", UnknownModelError)
+    1
+    >>> find_label({"x": 0, "y": 1}, 0, "model", UnknownModelError)
+    0
+    """
+    try:
+        return index[label]
+    except (KeyError, TypeError):
+        pass
+    if isinstance(label, int | np.integer) and not isinstance(label, bool):
+        if 0 <= label < len(index):
+            return int(label)
+        raise error(f"{what} {label!r} is neither a label nor a code from 0 to {len(index) - 1}.")
+    raise error(f"unknown {what} {label!r}; {suggest_labels(label, index)}.")
+
+
+def suggest_labels(label: object, known: Iterable[Label]) -> str:
+    """Half a sentence that names the labels nearest to one that is not known."""
+    names = [str(name) for name in known]
+    lower = {name.lower(): name for name in names}
+    near = [lower[name] for name in get_close_matches(str(label).lower(), lower, n=3, cutoff=0.5)]
+    if near:
+        return "did you mean " + " or ".join(repr(name) for name in near) + "?"
+    shown = ", ".join(repr(name) for name in names[:5])
+    return f"known are {shown}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def map_labels(labels: Iterable[Label], index: LabelIndex) -> NDArray[np.int64]:
+    """Positions of known labels, -1 for the others."""
+    return np.fromiter((index.get(label, -1) for label in labels), dtype=np.int64)

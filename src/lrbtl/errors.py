@@ -108,3 +108,7 @@ class FoldError(LrbtlError, ValueError):
 
 class SelfBattleWarning(LrbtlWarning):
     """Battles of a model against itself were dropped."""
+
+
+class SingularInformationError(LrbtlError):
+    """A direction of the score tensor that no battle informs."""

@@ -1,4 +1,4 @@
-from libc.math cimport exp, expm1, log1p, fabs, fmax
+from libc.math cimport exp, fabs, fmax, log1p
 
 
 cdef inline double softplus(double t) noexcept nogil:

@@ -1,0 +1,42 @@
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+def fill_eta(start: Longs, a: Ints, b: Ints, U: Floats, V: Floats, eta_out: Floats, n_threads: int) -> None: ...
+def fill_eta_change(
+    start: Longs, a: Ints, b: Ints, U: Floats, V: Floats, dU: Floats, dV: Floats, change_out: Floats, n_threads: int
+) -> None: ...
+def sum_slots(
+    start: Longs, slot_a: Longs, slot_b: Longs, value: Floats, sum_out: Floats, n_threads: int
+) -> None: ...
+def sum_slot_rows(
+    start: Longs,
+    a: Ints,
+    b: Ints,
+    slot_a: Longs,
+    slot_b: Longs,
+    U: Floats,
+    weight: Floats,
+    rows_out: Floats,
+    gram_out: Floats,
+    n_threads: int,
+) -> None: ...
+def sum_model_blocks(
+    start: Longs,
+    a: Ints,
+    b: Ints,
+    V: Floats,
+    weight: Floats,
+    vv_scratch: Floats,
+    blocks_out: Floats,
+    n_threads: int,
+) -> None: ...
+def sum_cross_blocks(
+    slot_start: Longs, target: Longs, E: Floats, V: Floats, rows: Floats, score: Floats, blocks_out: Floats
+) -> None: ...
+def subtract_sparse_gram(
+    indptr: Ints, indices: Ints, data: Floats, gram_out: Floats, n_threads: int
+) -> None: ...

@@ -1,0 +1,178 @@
+"""Loops over cells at a point T[:, u] = U @ V[u], whatever the order of the tensor.
+
+Cells of context u are start[u]:start[u + 1]; a cell sees only the design row x = U[a] - U[b] and v = V[u].
+A slot is one (context, model) pair that occurs, slot_a and slot_b those of a cell's two sides.
+Threads own output rows (contexts or models), so that results do not depend on their number.
+"""
+from cython.parallel cimport prange
+
+from lrbtl._kernels._cells cimport row_entry
+
+
+def fill_eta(
+    const long long[::1] start,  # in
+    const int[::1] a,            # in
+    const int[::1] b,            # in
+    const double[:, ::1] U,      # in
+    const double[:, ::1] V,      # in
+    double[::1] eta_out,         # out: (U[a] - U[b]) @ V[u]
+    int n_threads,
+):
+    cdef Py_ssize_t u, i, k, r = U.shape[1]
+    cdef double eta
+    for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
+        for i in range(start[u], start[u + 1]):
+            eta = 0.0
+            for k in range(r):
+                eta = eta + row_entry(U, a[i], b[i], k) * V[u, k]
+            eta_out[i] = eta
+
+
+def fill_eta_change(
+    const long long[::1] start,  # in
+    const int[::1] a,            # in
+    const int[::1] b,            # in
+    const double[:, ::1] U,      # in
+    const double[:, ::1] V,      # in
+    const double[:, ::1] dU,     # in
+    const double[:, ::1] dV,     # in
+    double[::1] change_out,      # out: (dU[a] - dU[b]) @ V[u] + (U[a] - U[b]) @ dV[u]
+    int n_threads,
+):
+    cdef Py_ssize_t u, i, k, r = U.shape[1]
+    cdef double change
+    for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
+        for i in range(start[u], start[u + 1]):
+            change = 0.0
+            for k in range(r):
+                change = change + row_entry(dU, a[i], b[i], k) * V[u, k] + row_entry(U, a[i], b[i], k) * dV[u, k]
+            change_out[i] = change
+
+
+def sum_slots(
+    const long long[::1] start,   # in
+    const long long[::1] slot_a,  # in
+    const long long[::1] slot_b,  # in: negative where the cell is one entry
+    const double[::1] value,      # in
+    double[::1] sum_out,          # out, zeroed: sum_out[slot_a] += value; sum_out[slot_b] -= value
+    int n_threads,
+):
+    cdef Py_ssize_t u, i
+    for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
+        for i in range(start[u], start[u + 1]):
+            sum_out[slot_a[i]] += value[i]
+            if slot_b[i] >= 0:
+                sum_out[slot_b[i]] -= value[i]
+
+
+def sum_slot_rows(
+    const long long[::1] start,   # in
+    const int[::1] a,             # in
+    const int[::1] b,             # in
+    const long long[::1] slot_a,  # in
+    const long long[::1] slot_b,  # in
+    const double[:, ::1] U,       # in
+    const double[::1] weight,     # in
+    double[:, ::1] rows_out,      # out, zeroed: rows_out[slot_a] += weight x; rows_out[slot_b] -= weight x
+    double[:, :, ::1] gram_out,   # out, zeroed: gram_out[u] += weight x x^T
+    int n_threads,
+):
+    cdef Py_ssize_t u, i, k, h, r = U.shape[1]
+    cdef double wx
+    for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
+        for i in range(start[u], start[u + 1]):
+            for k in range(r):
+                wx = weight[i] * row_entry(U, a[i], b[i], k)
+                rows_out[slot_a[i], k] += wx
+                if b[i] >= 0:
+                    rows_out[slot_b[i], k] -= wx
+                for h in range(k + 1):
+                    gram_out[u, k, h] += wx * row_entry(U, a[i], b[i], h)
+        for k in range(r):
+            for h in range(k):
+                gram_out[u, h, k] = gram_out[u, k, h]
+
+
+cdef inline void add_block(
+    double[:, ::1] block, Py_ssize_t row, double weight, const double[::1] vv, Py_ssize_t size
+) noexcept nogil:
+    cdef Py_ssize_t k
+    for k in range(size):
+        block[row, k] += weight * vv[k]
+
+
+def sum_model_blocks(
+    const long long[::1] start,   # in
+    const int[::1] a,             # in
+    const int[::1] b,             # in
+    const double[:, ::1] V,       # in
+    const double[::1] weight,     # in
+    double[:, ::1] vv_scratch,    # scratch: (n_threads, r * r)
+    double[:, ::1] blocks_out,    # out, zeroed: (d1 * d1, r * r), += weight (e_a - e_b)(e_a - e_b)^T kron v v^T
+    int n_threads,
+):
+    cdef Py_ssize_t u, i, k, h, r = V.shape[1], d1, lo, hi
+    cdef int t
+    d1 = 0
+    while d1 * d1 < blocks_out.shape[0]:
+        d1 += 1
+    for t in prange(n_threads, nogil=True, num_threads=n_threads, schedule="static"):
+        lo = d1 * t // n_threads
+        hi = d1 * (t + 1) // n_threads
+        for u in range(start.shape[0] - 1):
+            if start[u] == start[u + 1]:
+                continue
+            for k in range(r):
+                for h in range(r):
+                    vv_scratch[t, k * r + h] = V[u, k] * V[u, h]
+            for i in range(start[u], start[u + 1]):
+                if lo <= a[i] < hi:
+                    add_block(blocks_out, a[i] * d1 + a[i], weight[i], vv_scratch[t], r * r)
+                    if b[i] >= 0:
+                        add_block(blocks_out, a[i] * d1 + b[i], -weight[i], vv_scratch[t], r * r)
+                if b[i] >= 0 and lo <= b[i] < hi:
+                    add_block(blocks_out, b[i] * d1 + b[i], weight[i], vv_scratch[t], r * r)
+                    add_block(blocks_out, b[i] * d1 + a[i], -weight[i], vv_scratch[t], r * r)
+
+
+def sum_cross_blocks(
+    const long long[::1] slot_start,   # in: slots of context u are slot_start[u]:slot_start[u + 1]
+    const long long[::1] target,       # in: the output block of each slot
+    const double[:, :, ::1] E,         # in: E[u] = d v_u / d (row of the eliminated factor), (r1, rl)
+    const double[:, ::1] V,            # in
+    const double[:, ::1] rows,         # in: weighted design rows of each slot
+    const double[::1] score,           # in: score sum of each slot
+    double[:, :, ::1] blocks_out,      # out, zeroed: blocks_out[target] += E[u]^T (rows v^T - score I)
+):
+    cdef Py_ssize_t u, p, i, k, h, r1 = E.shape[1], rl = E.shape[2]
+    cdef double Ez
+    with nogil:
+        for u in range(slot_start.shape[0] - 1):
+            for p in range(slot_start[u], slot_start[u + 1]):
+                for i in range(rl):
+                    Ez = 0.0
+                    for k in range(r1):
+                        Ez = Ez + E[u, k, i] * rows[p, k]
+                    for h in range(r1):
+                        blocks_out[target[p], i, h] += Ez * V[u, h] - score[p] * E[u, h, i]
+
+
+def subtract_sparse_gram(
+    const int[::1] indptr,     # in: rows of a CSR matrix W
+    const int[::1] indices,    # in
+    const double[::1] data,    # in
+    double[:, ::1] gram_out,   # in, out: gram_out -= W^T W
+    int n_threads,
+):
+    cdef Py_ssize_t i, p, q, lo, hi, size = gram_out.shape[0]
+    cdef double w
+    cdef int t
+    for t in prange(n_threads, nogil=True, num_threads=n_threads, schedule="static"):
+        lo = size * t // n_threads
+        hi = size * (t + 1) // n_threads
+        for i in range(indptr.shape[0] - 1):
+            for p in range(indptr[i], indptr[i + 1]):
+                if lo <= indices[p] < hi:
+                    w = data[p]
+                    for q in range(indptr[i], indptr[i + 1]):
+                        gram_out[indices[p], indices[q]] -= w * data[q]

@@ -1,0 +1,145 @@
+"""What the kernels see: cells, and the (context, model) slots they touch."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from lrbtl._kernels import _cells
+from lrbtl.battles import Battles
+from lrbtl.tangent import TangentSpace
+
+Floats = np.typing.NDArray[np.float64]
+Ints = np.typing.NDArray[np.int32]
+Longs = np.typing.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Design:
+    """Cells sorted by context, ready for the loops.
+
+    Attributes
+    ----------
+    shape : (d1, ..., dm)
+    start : array (D + 1,)
+        Cells of context u are start[u]:start[u + 1].
+    a, b : arrays (n_cells,)
+        The two sides; b = -1 where a cell observes the single entry (a, u).
+    y : array (n_cells,)
+        Response.
+    count : array (n_cells,)
+        Multiplicity, as a float.
+    centred : bool
+        True for pairs, whose scores are determined up to a constant per context.
+    """
+
+    shape: tuple[int, ...]
+    start: Longs
+    a: Ints
+    b: Ints
+    y: Floats
+    count: Floats
+    centred: bool = True
+    n_threads: int = field(default=1, compare=False)
+
+    @classmethod
+    def of(cls, battles: Battles, n_threads: int = 1) -> "Design":
+        """Return the design of battles."""
+        cells = battles.cells
+        return cls(battles.shape, cells.start, cells.a, cells.b, cells.y, cells.count.astype(float), n_threads=n_threads)
+
+    @property
+    def n_contexts(self) -> int:
+        """Number D of contexts."""
+        return len(self.start) - 1
+
+    @cached_property
+    def context(self) -> Longs:
+        """Context of each cell."""
+        return np.repeat(np.arange(self.n_contexts), np.diff(self.start))
+
+    @cached_property
+    def _slots(self) -> tuple[Longs, Longs, Longs, Longs]:
+        d1 = self.shape[0]
+        key_a = self.context * d1 + self.a
+        pair = self.b >= 0
+        key_b = self.context * d1 + self.b
+        present = np.zeros(self.n_contexts * d1, dtype=bool)
+        present[key_a] = True
+        present[key_b[pair]] = True
+        occupied = np.flatnonzero(present)
+        number = np.full(len(present), -1)
+        number[occupied] = np.arange(len(occupied))
+        slot_b = np.where(pair, number[np.where(pair, key_b, 0)], -1)
+        start = np.searchsorted(occupied, np.arange(self.n_contexts + 1) * d1)
+        return number[key_a], slot_b, start.astype(np.int64), occupied % d1
+
+    def eta(self, space: TangentSpace) -> Floats:
+        """Return <T, X> of every cell."""
+        out = np.empty(len(self.a))
+        _cells.fill_eta(self.start, self.a, self.b, space.U, space.V, out, self.n_threads)
+        return out
+
+    def eta_change(self, space: TangentSpace, coordinates: Floats) -> Floats:
+        """Return <J x, X> of every cell."""
+        dU, dV = space.push(coordinates)
+        out = np.empty(len(self.a))
+        _cells.fill_eta_change(self.start, self.a, self.b, space.U, space.V, dU, dV, out, self.n_threads)
+        return out
+
+    def slot_sums(self, value: Floats) -> Floats:
+        """Return for each slot the sum of a cell value, signed by side."""
+        slot_a, slot_b, slot_start, _ = self._slots
+        out = np.zeros(slot_start[-1])
+        _cells.sum_slots(self.start, slot_a, slot_b, value, out, self.n_threads)
+        return out
+
+    def slot_matrix(self, value: Floats) -> sparse.csr_array:
+        """Return one value per slot as a sparse matrix (D, d1)."""
+        *_, slot_start, model = self._slots
+        return sparse.csr_array((value, model, slot_start), shape=(self.n_contexts, self.shape[0]))
+
+    def tensor_sums(self, value: Floats) -> sparse.csr_array:
+        """Return sum of value * X over cells as a sparse matrix (D, d1)."""
+        return self.slot_matrix(self.slot_sums(value))
+
+    def gradient(self, space: TangentSpace, value: Floats) -> Floats:
+        """Return J^T sum of value * X over cells, in tangent coordinates."""
+        sums = self.tensor_sums(value)
+        return space.pull(sums.T @ space.V, sums @ space.U)
+
+    def gram_apply(self, space: TangentSpace, weight: Floats, coordinates: Floats) -> Floats:
+        """Return J^T (sum of weight X X^T) J x without forming a matrix [Li26, eq. Ghat_def]."""
+        return self.gradient(space, weight * self.eta_change(space, coordinates))
+
+    def model_blocks(self, space: TangentSpace, weight: Floats) -> Floats:
+        """Return the (d1 r1, d1 r1) block of J^T (sum of weight X X^T) J for the model factor."""
+        d1, r1 = space.U.shape
+        blocks = np.zeros((d1 * d1, r1 * r1))
+        scratch = np.empty((self.n_threads, r1 * r1))
+        _cells.sum_model_blocks(self.start, self.a, self.b, space.V, weight, scratch, blocks, self.n_threads)
+        return np.ascontiguousarray(blocks.reshape(d1, d1, r1, r1).transpose(0, 2, 1, 3)).reshape(d1 * r1, d1 * r1)
+
+    def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:
+        """Return weighted design rows per slot (n_slots, r1) and their Gram matrix per context (D, r1, r1)."""
+        slot_a, slot_b, slot_start, _ = self._slots
+        r1 = space.U.shape[1]
+        rows, gram = np.zeros((slot_start[-1], r1)), np.zeros((self.n_contexts, r1, r1))
+        _cells.sum_slot_rows(self.start, self.a, self.b, slot_a, slot_b, space.U, weight, rows, gram, self.n_threads)
+        return rows, gram
+
+    def cross_blocks(self, space: TangentSpace, rows: Floats, score: Floats) -> sparse.bsr_array:
+        """Return the block of J^T G J between the eliminated factor and the model factor, (dl rl, d1 r1)."""
+        *_, slot_start, model = self._slots
+        dl, rl = space.factors[space.mode].shape
+        d1, r1 = space.U.shape
+        row = np.repeat(space.rows, np.diff(slot_start))
+        key = row * d1 + model
+        target = np.arange(len(key))
+        if dl < self.n_contexts:
+            key, target = np.unique(key, return_inverse=True)
+        blocks = np.zeros((len(key), rl, r1))
+        _cells.sum_cross_blocks(slot_start, target, space.E, space.V, rows, score, blocks)
+        indptr = np.searchsorted(key, np.arange(dl + 1) * d1)
+        return sparse.bsr_array((blocks, key % d1, indptr), shape=(dl * rl, d1 * r1))

@@ -1,0 +1,220 @@
+"""The tangent space of the centred Tucker set at a point, in coordinates that make normal equations sparse.
+
+A tangent vector is dT[:, u] = dU_1 v_u + U_1 dv_u, where dv_u is linear in the changes of the core and of the factors of
+the context modes. Coordinates are the flat vector
+
+    [ dU_1 | dU_k of the other context modes | dcore | dU_l ]
+
+where l is the largest context mode, which is eliminated first: given the rest (the border), its rows are independent.
+The core is left out where its mode-l unfolding is square, as for every matrix: dU_l then reaches the same directions.
+Order 1 is treated as a matrix with one context.
+
+Coordinates are redundant (gauge): T does not change under U_k -> U_k R, core -> core x_k inv(R), or dU_1 -> dU_1 + 1 c^T. The gauge is
+fixed by U_k^T dU_k = 0 for k != l, 1^T dU_1 = 0 and dcore_(l) core_(l)^T = 0.
+"""
+
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from lrbtl.tucker import Tucker, centre, mode_product, unfold
+
+Floats = np.typing.NDArray[np.float64]
+
+
+class TangentSpace:
+    """Coordinates of the tangent space at a point in HOSVD form.
+
+    Attributes
+    ----------
+    U : array (d1, r1)
+        Model factor.
+    V : array (D, r1)
+        Context vectors, T[:, u] = U V[u].
+    mode : int
+        The eliminated mode.
+    q, size : int
+        Length of the border, and of the whole coordinate vector.
+    """
+
+    def __init__(self, point: Tucker, *, centred: bool = True):
+        if len(point.shape) == 1:
+            point = Tucker(point.core[:, None], (*point.factors, np.ones((1, 1))))
+        self.point = point
+        self.centred = centred
+        self.core = point.core
+        self.factors = point.factors
+        self.U = np.ascontiguousarray(point.factors[0])
+        self.V = point.context_vectors()
+        self.context_shape = point.shape[1:]
+        self.mode = 1 + int(np.argmax(self.context_shape))
+        self.others = [k for k in range(1, len(point.shape)) if k != self.mode]
+        r = point.rank
+        self.has_core = r[self.mode] < prod(r) // r[self.mode]
+        sizes = [self.U.size, *(self.factors[k].size for k in self.others), self.core.size if self.has_core else 0]
+        ends = np.cumsum(sizes)
+        self.slices = {k: slice(end - size, end) for k, size, end in zip([0, *self.others], sizes, ends, strict=False)}
+        self.core_slice = slice(ends[-1] - sizes[-1], ends[-1])
+        self.q = int(ends[-1])
+        self.slices[self.mode] = slice(self.q, self.q + self.factors[self.mode].size)
+        self.size = self.slices[self.mode].stop
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the tangent space: coordinates less the gauge."""
+        r, d = self.point.rank, self.point.shape
+        return prod(r) + sum(rk * (dk - rk) for rk, dk in zip(r, d, strict=True)) - (r[0] if self.centred else 0)
+
+    @cached_property
+    def rows(self) -> np.typing.NDArray[np.int64]:
+        """Row of the eliminated factor that each context uses, shape (D,)."""
+        return np.indices(self.context_shape)[self.mode - 1].reshape(-1)
+
+    @cached_property
+    def E(self) -> Floats:
+        """d v_u / d U_l[row of u], shape (D, r1, rl)."""
+        partial = self.core
+        for k in self.others:
+            partial = mode_product(partial, self.factors[k], k)
+        partial = np.moveaxis(partial, self.mode, -1)  # (r1, others..., rl)
+        full = np.broadcast_to(
+            np.expand_dims(partial, self.mode), (len(partial), *self.context_shape, self.core.shape[self.mode])
+        )
+        return np.ascontiguousarray(np.moveaxis(full, 0, -2).reshape(-1, len(partial), self.core.shape[self.mode]))
+
+    def parts(self, coordinates: Floats) -> tuple[dict[int, Floats], Floats | None]:
+        """Return the changes of each factor and of the core (None where it is left out)."""
+        factors = {k: coordinates[part].reshape(self.factors[k].shape) for k, part in self.slices.items()}
+        return factors, coordinates[self.core_slice].reshape(self.core.shape) if self.has_core else None
+
+    def push(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """Return (dU, dV) of a coordinate vector: dT[:, u] = dU V[u] + U dV[u]."""
+        factors, dcore = self.parts(coordinates)
+        dV = sum(
+            self._context_tensor(self.core, {k: change}) for k, change in factors.items() if k > 0
+        )
+        if dcore is not None:
+            dV = dV + self._context_tensor(dcore, {})
+        return np.ascontiguousarray(factors[0]), np.ascontiguousarray(dV.reshape(len(self.core), -1).T)
+
+    def pull(self, gU: Floats, gV: Floats) -> Floats:
+        """Return J^T of gradients with respect to U (..., d1, r1) and V (..., D, r1): coordinates (size, ...)."""
+        lead = gU.shape[:-2]
+        gU = gU.reshape(-1, *self.U.shape)
+        gV = gV.reshape(len(gU), *self.context_shape, -1)
+        out = np.empty((self.size, len(gU)))
+        out[self.slices[0]] = gU.reshape(len(gU), -1).T
+        order = len(self.factors)
+        batch, alpha, contexts, ranks = 0, 1, list(range(2, order + 1)), list(range(order + 1, 2 * order))
+        operands: dict[int, tuple[Floats, list[int]]] = {
+            k: (self.factors[k], [contexts[k - 1], ranks[k - 1]]) for k in range(1, order)
+        }
+        gradient = (gV, [batch, *contexts, alpha])
+        for k in range(1, order):
+            operand = [x for j in range(1, order) if j != k for x in operands[j]]
+            result = np.einsum(
+                *gradient, self.core, [alpha, *ranks], *operand, [contexts[k - 1], ranks[k - 1], batch], optimize=True
+            )
+            out[self.slices[k]] = result.reshape(-1, len(gU))
+        if self.has_core:
+            operand = [x for j in range(1, order) for x in operands[j]]
+            result = np.einsum(*gradient, *operand, [alpha, *ranks, batch], optimize=True)
+            out[self.core_slice] = result.reshape(-1, len(gU))
+        return out.reshape(self.size, *lead)
+
+    def pull_dense(self, gradient: Floats) -> Floats:
+        """Return J^T Q1 of dense gradients (..., d1, D): coordinates (size, ...)."""
+        if self.centred:
+            gradient = gradient - gradient.mean(axis=-2, keepdims=True)
+        return self.pull(gradient @ self.V, np.swapaxes(gradient, -1, -2) @ self.U)
+
+    def gauge(self) -> list[tuple[slice, Floats]]:
+        """Return blocks of C^T C of the gauge constraints: pairs of a border slice and a matrix on it."""
+        blocks = []
+        for k in [0, *self.others]:
+            factor = self.factors[k]
+            projector = factor @ factor.T
+            if k == 0 and self.centred:
+                projector += 1.0 / len(factor)
+            blocks.append((self.slices[k], np.kron(projector, np.eye(factor.shape[1]))))
+        if self.has_core:
+            unfolded = unfold(self.core, self.mode)
+            gram = np.kron(np.eye(len(unfolded)), unfolded.T @ unfolded)
+            index = unfold(np.arange(self.core.size).reshape(self.core.shape), self.mode).reshape(-1)
+            block = np.empty_like(gram)
+            block[np.ix_(index, index)] = gram
+            blocks.append((self.core_slice, block))
+        return blocks
+
+    def gauge_residual(self, coordinates: Floats) -> float:
+        """Return the largest violation of the gauge constraints."""
+        factors, dcore = self.parts(coordinates)
+        residuals = [np.abs(self.factors[k].T @ factors[k]).max() for k in [0, *self.others]]
+        if self.centred:
+            residuals.append(np.abs(factors[0].sum(axis=0)).max())
+        if dcore is not None:
+            residuals.append(np.abs(unfold(dcore, self.mode) @ unfold(self.core, self.mode).T).max())
+        return float(max(residuals))
+
+    def solve_isotropic(self, gradient: Floats) -> Floats:
+        """Return the coordinates x in the gauge with J x = P_T of the tensor whose pull-back is given, (size,) or (size, M).
+
+        J^T Q1 J is block diagonal in the gauge: I for the core, core_(k) core_(k)^T for every row of U_k.
+        """
+        x = np.array(gradient, dtype=float).reshape(self.size, -1)
+        for k, part in self.slices.items():
+            factor = self.factors[k]
+            block = x[part].reshape(*factor.shape, -1)
+            if k != self.mode:
+                block = block - np.einsum("ai,bi,brm->arm", factor, factor, block, optimize=True)
+                if k == 0 and self.centred:
+                    block = block - block.mean(axis=0)
+            unfolded = unfold(self.core, k)
+            x[part] = np.einsum("rs,asm->arm", np.linalg.inv(unfolded @ unfolded.T), block).reshape(part.stop - part.start, -1)
+        if self.has_core:
+            core = np.moveaxis(x[self.core_slice].reshape(*self.core.shape, -1), self.mode, 0)
+            unfolded = unfold(self.core, self.mode)
+            flat = core.reshape(len(unfolded), unfolded.shape[1], -1)
+            coefficients = np.linalg.solve(unfolded @ unfolded.T, unfolded)
+            flat = flat - np.einsum("ipm,jp,jq->iqm", flat, unfolded, coefficients, optimize=True)
+            x[self.core_slice] = np.moveaxis(flat.reshape(core.shape), 0, self.mode).reshape(self.core.size, -1)
+        return x.reshape(gradient.shape)
+
+    def project(self, tensor: Floats) -> Floats:
+        """Return P_T of a dense tensor [Li26, sec. lb-notation]: block projectors with at most one complement."""
+        shape = tensor.shape
+        full = tensor.reshape(self.point.shape)
+        if self.centred:
+            full = centre(full)
+        compressed = full
+        for k, factor in enumerate(self.factors):
+            compressed = mode_product(compressed, factor.T, k)
+        result = compressed
+        for k, factor in enumerate(self.factors):
+            result = mode_product(result, factor, k)
+        for k, factor in enumerate(self.factors):
+            partial = full
+            for j, other in enumerate(self.factors):
+                if j != k:
+                    partial = mode_product(partial, other.T, j)
+            outside = unfold(partial, k) - factor @ (factor.T @ unfold(partial, k))
+            unfolded = unfold(self.core, k)
+            outside = outside @ np.linalg.pinv(unfolded) @ unfolded
+            moved = np.moveaxis(partial, k, 0).shape
+            block = np.moveaxis(outside.reshape(moved), 0, k)
+            for j, other in enumerate(self.factors):
+                if j != k:
+                    block = mode_product(block, other, j)
+            result = result + block
+        return result.reshape(shape)
+
+    def dense(self, coordinates: Floats) -> Floats:
+        """Return the tangent vector as a full tensor (d1, D)."""
+        dU, dV = self.push(coordinates)
+        return dU @ self.V.T + self.U @ dV.T
+
+    def _context_tensor(self, core: Floats, changed: dict[int, Floats]) -> Floats:
+        for k in range(1, len(self.factors)):
+            core = mode_product(core, changed.get(k, self.factors[k]), k)
+        return core

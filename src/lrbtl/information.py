@@ -40,6 +40,15 @@ def accumulate(design: Design, space: TangentSpace, weight: Floats, score: Float
     return Arrowhead(border, blocks, _join(models, others.reshape(dl * rl, -1)), design.n_threads)
 
 
+def fix_gauge(matrix: Arrowhead, space: TangentSpace) -> Arrowhead:
+    """Return the matrix plus C^T C of the gauge constraints, which leaves it unchanged on tangent vectors."""
+    parts = []
+    for part, block in space.gauge():
+        scale = np.diag(matrix.border)[part].sum() / np.trace(block)
+        parts.append((part, block * scale))
+    return matrix.plus_border(parts)
+
+
 def _join(models: sparse.bsr_array, others: Floats) -> Floats | sparse.csr_array:
     if models.nnz < SPARSE_BELOW * models.shape[0] * models.shape[1]:
         cross = sparse.csr_array(sparse.hstack([models, others], format="csr") if others.size else models.tocsr())

@@ -1,8 +1,9 @@
 """Penalised maximum likelihood over the low-rank set by damped Newton steps on all factors.
 
 The objective is sum of n * loss(eta) + 1/2 sum_k ridge_k ||T_(k)||_*, for a matrix sum of n * loss + ridge ||T||_*.
-With M_k = diag(singular values of T_(k)), the nuclear norms are the minimum over the gauge of the smooth function
-1/4 sum_k ridge_k [tr(U_k M_k U_k^T) + ||core x_k M_k^-1/2 x_{j != k} U_j||^2], which is what the Newton steps see.
+With M_k = diag(singular values of T_(k)) at the current point, they are the minimum over the gauge of the smooth function
+1/4 sum_k ridge_k [tr(U_k M_k U_k^T) + ||core x_k M_k^-1/2 x_{j != k} U_j||^2], which is what the Newton steps see: with a free gauge
+for a matrix, where that is exact, and in a fixed gauge above, where it is a majoriser that touches the objective.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 
 from lrbtl.arrowhead import Arrowhead, NotPositiveDefinite
 from lrbtl.design import Design
-from lrbtl.information import accumulate
+from lrbtl.information import accumulate, fix_gauge
 from lrbtl.links import logistic_terms
 from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import Tucker, mode_product, unfold
@@ -54,7 +55,7 @@ def penalty(point: Tucker, ridge: Floats) -> float:
 def penalty_terms(space: TangentSpace, ridge: Floats) -> tuple[Floats, dict[int, Floats], Floats]:
     """Return the gradient of the smooth penalty, its Hessian per row of each factor, and the diagonal for the core.
 
-    Terms of the Hessian that couple the core with a factor are left out: they vanish for a matrix.
+    Terms of the Hessian that couple different parts are left out: they vanish for a matrix, and nearly so in a fixed gauge.
     """
     core, sigma = space.core, space.point.singular_values
     sigma = [np.maximum(s, 1e-12 * max(s[0], 1e-300)) for s in sigma]
@@ -99,6 +100,8 @@ def minimise(
         gradient -= design.gradient(space, design.count * score)
         hessian = accumulate(design, space, design.count * fisher, design.count * score)
         hessian = add_penalty(hessian, space, hessians, core_diagonal)
+        if len(space.factors) > 2:
+            hessian = fix_gauge(hessian, space)
         diagonal = hessian.diagonal()
         diagonal = np.maximum(diagonal, 1e-8 * diagonal.max())
         while True:

@@ -112,3 +112,7 @@ class SelfBattleWarning(LrbtlWarning):
 
 class SingularInformationError(LrbtlError):
     """A direction of the score tensor that no battle informs."""
+
+
+class ConvergenceWarning(LrbtlWarning):
+    """An iteration stopped before it reached its goal."""

@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.integer[Any]]
 
 MAX_ITER = 100
-DECREMENT = 1e-8  # squared Newton decrement: the step is 1e-4 standard errors, and the next one 1e-8
+DECREMENT = 1e-10  # squared Newton decrement: the last step is 1e-5 standard errors, what it leaves its square
 ARMIJO = 1e-4
 MAX_HALVINGS = 50
 

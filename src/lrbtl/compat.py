@@ -77,7 +77,9 @@ def arena_rank(
     theta = _fit(a, b, y, opt_weight, n_models)
     _, score, fisher = logistic_terms(theta[a] - theta[b], y)
     ridge = HESSIAN_RIDGE * (float(count.sum()) if np.all(weight == 1.0) else 1.0)
-    bread = np.linalg.inv(laplacian(a, b, opt_weight * fisher, n_models) + ridge * np.eye(n_models))
+    hessian = laplacian(a, b, opt_weight * fisher, n_models)
+    # the meat has no part along 1, so a load on that direction changes nothing but the conditioning
+    bread = np.linalg.inv(hessian + ridge * np.eye(n_models) + np.trace(hessian) / n_models**2)
     meat = laplacian(a, b, (opt_weight * score) ** 2 / count, n_models)
     variances = ELO**2 * np.einsum("ij,jk,ki->i", bread, meat, bread)
     ratings = BASE_RATING + ELO * theta

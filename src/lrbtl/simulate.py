@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lrbtl.battles import Battles
-from lrbtl.errors import RankError, SimulationError
+from lrbtl.errors import SimulationError
 from lrbtl.sampling import Sampling, UniformSampling, n_contexts
+from lrbtl.tucker import centre, check_rank, mode_product
 
 Floats = NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -31,7 +32,7 @@ def simulate_scores(
     shape : tuple of int
         (d1, d2, ..., dm): models, then contexts.
     rank : int or tuple of int
-        One rank for all modes, lowered to the largest possible one, or one rank per mode.
+        One rank for all modes, lowered in modes that allow less, or one rank per mode.
     scale : float
         Largest absolute score.
     rng : int, Generator or None
@@ -50,13 +51,12 @@ def simulate_scores(
         raise SimulationError(f"Shape {shape} needs at least two models and one level in each context mode.")
     if not (math.isfinite(scale) and scale > 0):
         raise SimulationError(f"`scale` is the largest absolute score and must be positive, not {scale!r}.")
-    ranks = _ranks(shape, rank)
+    ranks = check_rank(rank, shape)
     generator = np.random.default_rng(rng)
     scores = np.eye(ranks[0]) if len(shape) == 2 else generator.standard_normal(ranks)
     for mode, (d, r) in enumerate(zip(shape, ranks, strict=True)):
-        factor = generator.standard_normal((d, r))
-        scores = np.moveaxis(np.tensordot(factor, scores, axes=(1, mode)), 0, mode)
-    scores = scores - scores.mean(axis=0)
+        scores = mode_product(scores, generator.standard_normal((d, r)), mode)
+    scores = centre(scores)
     return np.asarray(scores * (scale / np.abs(scores).max()))
 
 
@@ -133,19 +133,3 @@ def _draw_counts(flat: Floats, n: int, law: Sampling, shape: Shape, generator: n
 def _win_probability(flat: Floats, context: Ints, a: Ints, b: Ints) -> Floats:
     """Return σ(η) as (1 + tanh(η/2)) / 2, which overflows for no η."""
     return np.asarray(0.5 + 0.5 * np.tanh(0.5 * (flat[a, context] - flat[b, context])))
-
-
-def _ranks(shape: Shape, rank: int | tuple[int, ...]) -> Shape:
-    """Return one rank per mode: r1 <= d1 - 1, rk <= dk and rk <= product of the others."""
-    ranks = rank if isinstance(rank, tuple) else (rank,) * len(shape)
-    if len(ranks) != len(shape) or min(ranks) < 1:
-        raise RankError(f"Rank {rank!r} does not give a positive rank to each of the {len(shape)} modes.")
-    capped = [min(r, limit) for r, limit in zip(ranks, (shape[0] - 1, *shape[1:]), strict=True)]
-    previous: list[int] = []
-    while capped != previous:
-        previous = list(capped)
-        for k, r in enumerate(previous):
-            capped[k] = min(r, math.prod(capped) // capped[k])
-    if isinstance(rank, tuple) and rank != tuple(capped):
-        raise RankError(f"No scores of shape {shape} have Tucker rank {rank}; the largest below it is {tuple(capped)}.")
-    return tuple(capped)

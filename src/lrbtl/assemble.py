@@ -2,14 +2,14 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lrbtl.cells import Cells, IntArray, count_rows, make_cells
-from lrbtl.errors import CodeRangeError, ContextModeError, EmptyDataError, LabelError, TooManyContextsError
-from lrbtl.ingest import Coded, check_lengths, outcome_values
+from lrbtl.cells import Cells, Column, IntArray, canonical_outcome, count_battles
+from lrbtl.errors import CodeRangeError, ContextModeError, EmptyDataError, LabelError
+from lrbtl.ingest import Coded, as_columns, check_lengths, outcome_values, used_codes
 from lrbtl.labels import LabelIndex, index_labels, map_labels, sort_labels, suggest_labels
 
 _MAX_CODE = 1 << 24
@@ -23,6 +23,18 @@ class Axis:
     labels: Sequence[Hashable] | None
     size: int | None
     integer_codes: bool  # whether integers are codes rather than labels
+
+
+def context_axes(names: Sequence[str], levels: Any, n_levels: int | Sequence[int | None] | None) -> list[Axis]:
+    """Axes of the context modes of integer or label columns; lists for a single mode may be given bare."""
+    listed = [None] * len(names) if levels is None else as_columns(levels)
+    if n_levels is None:
+        n_levels = [None] * len(names)
+    sizes = [int(n_levels)] if isinstance(n_levels, int | np.integer) else list(n_levels)
+    for given, what in ((listed, "levels"), (sizes, "n_levels")):
+        if len(given) != len(names):
+            raise ContextModeError(f"{what} describe {len(given)} context modes, but there are {len(names)} columns.")
+    return [Axis(*spec, integer_codes=True) for spec in zip(names, listed, sizes, strict=True)]
 
 
 def assemble(
@@ -53,40 +65,32 @@ def assemble(
     if not check_lengths(lengths if counts is None else {**lengths, "counts": counts}):
         raise EmptyDataError("there are no rows; give at least one battle.")
 
-    rows, total = count_rows([c.codes for c in columns], [len(c.labels) for c in columns], counts)
-    per_outcome = np.bincount(rows[-1], weights=total, minlength=len(outcome.labels)).astype(np.int64)
-    y = outcome_values(outcome, per_outcome, outcomes, outcome_name)[rows[-1]]
-    kept = ~np.isnan(y) & ((y != 0.5) | (ties == "half"))
+    y_column, outcomes_found = _outcome_column(outcome, outcomes, outcome_name, ties)
+    models, (a, b) = _label_axis(axes[0], [first, second])
+    levels, contexts = [], []
+    for axis, mode in zip(axes[1:], modes, strict=True):
+        labels, (column,) = _label_axis(axis, [mode])
+        levels.append(labels)
+        contexts.append(column)
+    shape = (len(models), *map(len, levels))
+    cells, n_self = count_battles(contexts, a, b, y_column, shape=shape, outcomes=outcomes_found, counts=counts)
+    if not cells.n_cells:
+        raise EmptyDataError(_nothing_left(n_self))
+    return cells, [models, *levels], n_self
 
-    n_self = 0
-    labels: list[tuple[Any, ...]] = []
-    codes: list[IntArray] = []
-    for axis, sides in zip(axes, [(-3, -2), *[(k,) for k in range(len(modes))]], strict=True):
-        held = [rows[k] for k in sides]
-        values, ids = _joint_codes([columns[k] for k in sides], held)
-        if axis is axes[0]:
-            duel = ids[0] != ids[1]
-            n_self = int(total[kept & ~duel].sum())
-            kept &= duel
-            if not kept.any():
-                raise EmptyDataError(_nothing_left(n_self))
-        is_code = axis.integer_codes and all(columns[k].is_integer for k in sides)
-        used = np.unique(np.concatenate([side[kept] for side in ids]))
-        found, index = _axis_labels(axis, values, [values[k] for k in used], is_code)
-        lookup = map_labels(values, index)
-        labels.append(found)
-        codes.extend(lookup[side[kept]] for side in ids)
 
-    a, b, *contexts = codes
-    shape = tuple(map(len, labels[1:]))
-    if prod(shape) >= 2**31:
-        raise TooManyContextsError(
-            f"context modes of sizes {shape} make {prod(shape)} contexts; at most 2**31 - 1 fit."
-        )
-    flat = np.zeros(len(a), dtype=np.int64)
-    for size, code in zip(shape, contexts, strict=True):
-        flat = flat * size + code
-    return make_cells(flat, a, b, y[kept], total[kept], n_models=len(labels[0]), n_contexts=prod(shape)), labels, n_self
+def _outcome_column(
+    outcome: Coded, outcomes: Mapping[Hashable, float | None] | None, name: str, ties: str
+) -> tuple[Column, NDArray[np.float64]]:
+    """Outcome column and its values: increasing, and with every y also 1 - y."""
+    y = canonical_outcome(outcome_values(outcome, used_codes(outcome), outcomes, name))
+    if ties == "drop":
+        y[y == 0.5] = np.nan
+    known = ~np.isnan(y)
+    values = np.unique(np.concatenate([y[known], canonical_outcome(1.0 - y[known])]))
+    meaning = np.full(len(y), -1, dtype=np.int32)
+    meaning[known] = np.searchsorted(values, y[known])
+    return Column(outcome.codes, meaning), values
 
 
 def _nothing_left(n_self: int) -> str:
@@ -94,19 +98,21 @@ def _nothing_left(n_self: int) -> str:
     return f"no battles are left: {why}the others have count 0 or an outcome that was dropped. Check the columns."
 
 
-def _joint_codes(columns: Sequence[Coded], rows: Sequence[IntArray]) -> tuple[list[Any], list[IntArray]]:
-    """Labels that occur in some columns, and the rows of each column as positions among them."""
-    index: LabelIndex = {}
-    ids = []
-    for column, codes in zip(columns, rows, strict=True):
-        lookup = np.full(len(column.labels), -1, dtype=np.int64)
-        for code in np.flatnonzero(np.bincount(codes, minlength=len(column.labels))):
-            lookup[code] = index.setdefault(column.labels[code], len(index))
-        ids.append(lookup[codes])
-    return list(index), ids
+def _label_axis(axis: Axis, columns: Sequence[Coded]) -> tuple[tuple[Any, ...], list[Column]]:
+    """Labels of an axis, and its columns with the meaning of their codes."""
+    used = [used_codes(column).tolist() for column in columns]
+    present = [[column.labels[code] for code in codes] for column, codes in zip(columns, used, strict=True)]
+    is_code = axis.integer_codes and all(column.is_integer for column in columns)
+    labels, index = _axis_labels(axis, set().union(*present), is_code)
+    read = []
+    for column, codes, values in zip(columns, used, present, strict=True):
+        meaning = np.zeros(len(column.labels), dtype=np.int32)
+        meaning[codes] = map_labels(values, index)
+        read.append(Column(column.codes, meaning))
+    return labels, read
 
 
-def _axis_labels(axis: Axis, present: list[Any], used: list[Any], is_code: bool) -> tuple[tuple[Any, ...], LabelIndex]:
+def _axis_labels(axis: Axis, present: set[Any], is_code: bool) -> tuple[tuple[Any, ...], LabelIndex]:
     """Return the final labels of an axis, and where each value of the columns stands among them."""
     if axis.labels is not None and axis.size is not None and len(axis.labels) != axis.size:
         raise LabelError(
@@ -117,7 +123,7 @@ def _axis_labels(axis: Axis, present: list[Any], used: list[Any], is_code: bool)
     if axis.size is not None and axis.labels is None:
         raise LabelError(f"{axis.what} are given by label; list them (models=, levels=) instead of saying how many.")
     if axis.labels is None:
-        labels = sort_labels(used, axis.what)
+        labels = sort_labels(present, axis.what)
         return labels, index_labels(labels, axis.what)
     labels = tuple(axis.labels)
     index = index_labels(labels, axis.what)
@@ -129,7 +135,7 @@ def _axis_labels(axis: Axis, present: list[Any], used: list[Any], is_code: bool)
     return labels, index
 
 
-def _code_labels(axis: Axis, present: list[int]) -> tuple[tuple[Any, ...], LabelIndex]:
+def _code_labels(axis: Axis, present: set[int]) -> tuple[tuple[Any, ...], LabelIndex]:
     low, high = min(present), max(present)
     size = axis.size if axis.labels is None else len(axis.labels)
     if low < 0 or (size is not None and high >= size):

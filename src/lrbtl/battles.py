@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lrbtl import cells as _cells
-from lrbtl.assemble import Axis, assemble
+from lrbtl.assemble import Axis, assemble, context_axes
 from lrbtl.cells import Cells, IntArray
 from lrbtl.errors import (
     ContextModeError,
@@ -26,8 +26,8 @@ from lrbtl.errors import (
     UnknownModelError,
 )
 from lrbtl.folds import check_folds, fold_counts
-from lrbtl.ingest import encode, read_counts, read_frame
-from lrbtl.labels import LabelIndex, find_label, index_labels, map_labels, union_labels
+from lrbtl.ingest import as_columns, encode, read_counts, read_frame
+from lrbtl.labels import LabelIndex, find_label, index_labels, map_contexts, map_labels, union_labels
 
 Ties = Literal["half", "drop"]
 
@@ -122,18 +122,9 @@ class Battles:
         >>> battles.shape, battles.n_battles, battles.cells.y.tolist()
         ((3,), 8, [1.0, 1.0, 0.5])
         """
-        columns = _as_columns(contexts)
+        columns = as_columns(contexts)
         names = tuple(f"context {k + 1}" for k in range(len(columns)))
-        level_lists = [None] * len(columns) if levels is None else _as_columns(levels)
-        sizes = [n_levels] if n_levels is None or isinstance(n_levels, int | np.integer) else list(n_levels)
-        sizes = sizes * len(columns) if n_levels is None else sizes
-        for given, what in ((level_lists, "levels"), (sizes, "n_levels")):
-            if len(given) != len(columns):
-                raise ContextModeError(
-                    f"{what} describe {len(given)} context modes, but there are {len(columns)} columns."
-                )
-        axes = [Axis("models", models, n_models, integer_codes=True)]
-        axes += [Axis(*spec, integer_codes=True) for spec in zip(names, level_lists, sizes, strict=True)]
+        axes = [Axis("models", models, n_models, integer_codes=True), *context_axes(names, levels, n_levels)]
         coded = [encode(column, name) for column, name in zip(columns, names, strict=True)]
         coded += [encode(model_a, "model_a"), encode(model_b, "model_b"), encode(outcome, "outcome")]
         count = None if counts is None else read_counts(counts, "counts")
@@ -241,7 +232,7 @@ class Battles:
         """Share of its battles that each model won, ties half: (d1,); NaN for a model without battles."""
         cells, d1 = self.cells, len(self.models)
         won = np.bincount(cells.a, cells.count * cells.y, d1) + np.bincount(cells.b, cells.count * (1.0 - cells.y), d1)
-        return np.divide(won, self.model_counts, out=np.full(d1, np.nan), where=self.model_counts > 0)
+        return np.asarray(np.divide(won, self.model_counts, out=np.full(d1, np.nan), where=self.model_counts > 0))
 
     @cached_property
     def _model_index(self) -> LabelIndex:
@@ -313,11 +304,7 @@ class Battles:
         if models == self.models and levels == self.levels:
             return self.cells
         model_map = map_labels(self.models, index_labels(models, "models"))
-        context_map = np.zeros(1, dtype=np.int64)
-        for old, new, name in zip(self.levels, levels, self.names, strict=True):
-            step = map_labels(old, index_labels(new, name))
-            known = (context_map[:, None] >= 0) & (step >= 0)
-            context_map = np.where(known, context_map[:, None] * len(new) + step, -1).ravel()
+        context_map = map_contexts(self.levels, levels)
         return _cells.recode_cells(
             self.cells, model_map, context_map, n_models=len(models), n_contexts=prod(map(len, levels))
         )
@@ -349,15 +336,17 @@ class Battles:
         (1, (3, 1))
         """
         kept = list(self.levels)
-        by_mode = contexts or {}
-        if contexts is not None and not isinstance(contexts, Mapping):
+        by_mode: Mapping[str, Iterable[object]] = {}
+        if isinstance(contexts, Mapping):
+            by_mode = contexts
+        elif contexts is not None:
             if len(self.levels) != 1:
                 raise ContextModeError(
                     f"the battles have {len(self.levels)} context modes; give contexts={{name: levels}} with names "
                     f"from {self.names}."
                 )
             by_mode = {self.names[0]: contexts}
-        for name, wanted in dict(by_mode).items():
+        for name, wanted in by_mode.items():
             mode = find_label({n: k for k, n in enumerate(self.names)}, name, "context mode", ContextModeError)
             index = self._level_index[mode]
             found = {find_label(index, level, f"level of {name}", UnknownContextError) for level in wanted}
@@ -440,13 +429,3 @@ def _sum_by(codes: NDArray[np.int32], count: IntArray, size: int) -> IntArray:
     total = np.zeros(size, dtype=np.int64)
     np.add.at(total, codes, count)
     return total
-
-
-def _as_columns(columns: Any) -> list[Any]:
-    """Return a list of columns; one column given bare becomes a list of one."""
-    if isinstance(columns, np.ndarray):
-        return list(columns) if columns.ndim == 2 else [columns]
-    if isinstance(columns, list | tuple):
-        nested = all(hasattr(column, "__len__") and not isinstance(column, str | bytes) for column in columns)
-        return list(columns) if nested else [columns]
-    return [columns]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lrbtl._kernels._coding import count_keys, sum_counts
+from lrbtl._kernels._coding import count_keys, key_battles, sum_counts
+from lrbtl.errors import TooLargeError
 
 IntArray = NDArray[np.int64]
 Codes = NDArray[np.integer[Any]]
@@ -71,7 +72,122 @@ def canonical_outcome(y: ArrayLike) -> NDArray[np.float64]:
     """
     y = np.asarray(y, dtype=np.float64)
     upper = np.round(np.maximum(y, 1.0 - y), 14)
-    return np.where(y >= 0.5, upper, np.round(1.0 - upper, 14))
+    return np.asarray(np.where(y >= 0.5, upper, np.round(1.0 - upper, 14)))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of codes and what each code means: row i holds ``meaning[codes[i]]``.
+
+    Attributes
+    ----------
+    codes : integers (n,)
+        Not negative.
+    meaning : int32 (n_codes,)
+        Position on the axis; for outcomes, -1 stands for rows to drop.
+    """
+
+    codes: Codes
+    meaning: NDArray[np.int32]
+
+    def rows(self, lo: int, hi: int) -> NDArray[np.int32]:
+        """Codes of some rows, contiguous."""
+        return np.ascontiguousarray(self.codes[lo:hi], dtype=np.int32)
+
+
+def count_battles(
+    contexts: Sequence[Column],
+    a: Column,
+    b: Column,
+    y: Column,
+    *,
+    shape: tuple[int, ...],
+    outcomes: NDArray[np.float64],
+    counts: IntArray | None = None,
+) -> tuple[Cells, int]:
+    """Cells of rows in either orientation, and the number of battles of a model with itself.
+
+    Parameters
+    ----------
+    contexts : sequence of Column
+        One per context mode.
+    a, b, y : Column
+        Models and outcome of each row.
+    shape : (d1, d2, ..., dm)
+    outcomes : float64 (n_outcomes,)
+        Increasing, canonical, and with every y also 1 - y.
+    counts : int64 (n,), optional
+        Multiplicity of each row, 1 by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> same = np.arange(2, dtype=np.int32)
+    >>> first, second, won = (Column(np.array(codes), same) for codes in ([0, 1, 1], [1, 0, 1], [1, 0, 1]))
+    >>> cells, n_self = count_battles([], first, second, won, shape=(2,), outcomes=np.array([0.0, 1.0]))
+    >>> cells.a.tolist(), cells.b.tolist(), cells.y.tolist(), cells.count.tolist(), n_self
+    ([0], [1], [1.0], [2], 1)
+    """
+    n, d1, n_contexts = len(a.codes), shape[0], prod(shape[1:])
+    space = n_contexts * d1 * d1 * len(outcomes) + 2
+    if max(n_contexts >> 31, space >> 62):
+        raise TooLargeError(f"shape {shape} with {len(outcomes)} distinct outcomes has too many cells to number them.")
+    flip = np.searchsorted(outcomes, canonical_outcome(1.0 - outcomes)).astype(np.int32)
+    sides = np.stack([y.meaning, np.append(flip, np.int32(-1))[y.meaning]], axis=1)
+    dense = space <= max(_SMALL_TABLE, 2 * n)
+    keys = np.empty(min(n, _CHUNK) if dense else n, dtype=np.int64)
+    table = np.zeros(space if dense else 0, dtype=np.int64)
+    for lo in range(0, n, _CHUNK):
+        hi = min(lo + _CHUNK, n)
+        context = np.zeros(hi - lo, dtype=np.int32)
+        for column, size in zip(contexts, shape[1:], strict=True):
+            context *= size
+            context += column.meaning[column.rows(lo, hi)]
+        out = keys[: hi - lo] if dense else keys[lo:hi]
+        rows_a, rows_b, rows_y = (column.rows(lo, hi) for column in (a, b, y))
+        key_battles(context, rows_a, rows_b, rows_y, a.meaning, b.meaning, sides, d1, len(outcomes), out)
+        if dense and counts is None:
+            count_keys(out, table)
+        elif dense and counts is not None:
+            sum_counts(out, counts[lo:hi], table)
+    if dense:
+        found = np.flatnonzero(table)
+        count = table[found]
+    else:
+        found, count = _count_sorted(keys, counts)
+    n_self = int(count[found == 1].sum())
+    kept = found > 1
+    return _decode_cells(found[kept] - 2, count[kept], d1, n_contexts, outcomes), n_self
+
+
+def _count_sorted(keys: IntArray, counts: IntArray | None) -> tuple[IntArray, IntArray]:
+    """Distinct keys in increasing order and their multiplicities; `keys` is overwritten."""
+    order = None if counts is None else np.argsort(keys)
+    if order is None:
+        keys.sort()
+    else:
+        keys = keys[order]
+    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    if counts is None:
+        return keys[first], np.diff(first, append=len(keys))
+    total = np.add.reduceat(counts[order], first)
+    return keys[first][total > 0], total[total > 0]
+
+
+def _decode_cells(
+    key: IntArray, count: IntArray, n_models: int, n_contexts: int, outcomes: NDArray[np.float64]
+) -> Cells:
+    key, y = np.divmod(key, len(outcomes))
+    key, b = np.divmod(key, n_models)
+    key, a = np.divmod(key, n_models)
+    return Cells(
+        context=key.astype(np.int32),
+        a=a.astype(np.int32),
+        b=b.astype(np.int32),
+        y=outcomes[y],
+        count=count,
+        start=context_starts(key, n_contexts),
+    )
 
 
 def group_rows(codes: Sequence[Codes], sizes: Sequence[int]) -> tuple[IntArray, IntArray]:
@@ -93,59 +209,9 @@ def group_rows(codes: Sequence[Codes], sizes: Sequence[int]) -> tuple[IntArray, 
         key *= size
         np.add(key, column, out=key, casting="unsafe")
         space *= size
-    order = np.argsort(key)
+    order = np.argsort(key, kind="stable")  # cheap on the sorted runs that merging brings
     key = key[order]
-    first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-    return order, first
-
-
-def count_rows(
-    codes: Sequence[Codes], sizes: Sequence[int], counts: IntArray | None = None
-) -> tuple[list[IntArray], IntArray]:
-    """Distinct rows of some columns of codes, and how often each occurs.
-
-    Parameters
-    ----------
-    codes : sequence of integer arrays (n,)
-        Column j holds codes in ``range(sizes[j])``.
-    sizes : sequence of int
-    counts : int64 (n,), optional
-        Multiplicity of each row, 1 by default. Rows with 0 are left out.
-
-    Returns
-    -------
-    rows : list of int64 (n_rows,)
-        The distinct rows, one array per column, in lexicographic order.
-    total : int64 (n_rows,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows, total = count_rows([np.array([1, 0, 1]), np.array([0, 2, 0])], [2, 3])
-    >>> [r.tolist() for r in rows], total.tolist()
-    ([[0, 1], [2, 0]], [1, 2])
-    """
-    n = len(codes[0])
-    space = prod(sizes)
-    if space <= max(_SMALL_TABLE, 2 * n):
-        table = np.zeros(space, dtype=np.int64)
-        for lo in range(0, n, _CHUNK):
-            rows = slice(lo, lo + _CHUNK)
-            key = codes[0][rows].astype(np.int64)
-            for column, size in zip(codes[1:], sizes[1:], strict=True):
-                key *= size
-                np.add(key, column[rows], out=key, casting="unsafe")
-            if counts is None:
-                count_keys(key, table)
-            else:
-                sum_counts(key, counts[rows], table)
-        found = np.flatnonzero(table)
-        return list(np.unravel_index(found, tuple(sizes))), table[found]
-    order, first = group_rows(codes, sizes)
-    total = np.diff(first, append=n) if counts is None else np.add.reduceat(counts[order], first)
-    keep = total > 0
-    representative = order[first[keep]]
-    return [column[representative].astype(np.int64) for column in codes], total[keep]
+    return order, np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
 
 
 def make_cells(
@@ -158,7 +224,7 @@ def make_cells(
     n_models: int,
     n_contexts: int,
 ) -> Cells:
-    """Cells of a table of battles in either orientation; equal battles are merged.
+    """Cells of a table of battles in either orientation with canonical outcomes; equal battles are merged.
 
     Examples
     --------
@@ -168,24 +234,25 @@ def make_cells(
     >>> cells.a.tolist(), cells.b.tolist(), cells.y.tolist(), cells.count.tolist()
     ([0], [1], [0.0], [5])
     """
-    y = canonical_outcome(y)
     swapped = a > b
     low, high = np.where(swapped, b, a), np.where(swapped, a, b)
-    y_values, y_code = np.unique(np.where(swapped, canonical_outcome(1.0 - y), y), return_inverse=True)
+    y = np.where(swapped, canonical_outcome(1.0 - y), y)
+    y_values = np.unique(y)
+    y_code = np.searchsorted(y_values, y)
     if len(count):
         order, first = group_rows([context, low, high, y_code], [n_contexts, n_models, n_models, len(y_values)])
         count = np.add.reduceat(count[order], first)
         kept = order[first]
     else:
         kept = np.empty(0, dtype=np.int64)
-    context = context[kept].astype(np.int32)
+    kept_context = context[kept].astype(np.int32)
     return Cells(
-        context=context,
+        context=kept_context,
         a=low[kept].astype(np.int32),
         b=high[kept].astype(np.int32),
         y=y_values[y_code[kept]],
         count=count.astype(np.int64),
-        start=context_starts(context, n_contexts),
+        start=context_starts(kept_context, n_contexts),
     )
 
 

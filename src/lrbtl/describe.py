@@ -72,6 +72,6 @@ def _model_groups(battles: Battles) -> list[np.ndarray[tuple[int], np.dtype[np.i
     cells, d1 = battles.cells, len(battles.models)
     edges = coo_array((np.ones(cells.n_cells, dtype=np.int8), (cells.a, cells.b)), shape=(d1, d1))
     _, component = connected_components(edges, directed=False)
-    fought = battles.model_counts > 0
-    groups = [np.flatnonzero((component == k) & fought) for k in np.unique(component[fought])]
-    return sorted(groups, key=len, reverse=True)
+    fought = np.flatnonzero(battles.model_counts > 0)
+    fought = fought[np.argsort(component[fought], kind="stable")]
+    return sorted(np.split(fought, np.flatnonzero(np.diff(component[fought])) + 1), key=len, reverse=True)

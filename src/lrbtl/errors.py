@@ -82,8 +82,8 @@ class TooFewModelsError(LrbtlError, ValueError):
     """Fewer than two models are compared."""
 
 
-class TooManyContextsError(LrbtlError, ValueError):
-    """The product of the context modes is larger than an index can hold."""
+class TooLargeError(LrbtlError, ValueError):
+    """More contexts or possible cells than an index can hold."""
 
 
 class ContextModeError(LrbtlError, ValueError):

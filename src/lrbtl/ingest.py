@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl._kernels._coding import code_characters, code_objects
+from lrbtl._kernels._coding import code_characters, code_halves, code_objects, mark_codes
 from lrbtl.cells import Codes
 from lrbtl.errors import (
     CountError,
@@ -30,6 +30,7 @@ OUTCOME_WORDS: Mapping[str, float] = {
     "tie (inconsistent)": 0.5,
 }
 
+_CHUNK = 1 << 18
 _DENSE = 1 << 16  # integer ranges up to this size are used as codes directly
 
 
@@ -37,12 +38,13 @@ _DENSE = 1 << 16  # integer ranges up to this size are used as codes directly
 class Coded:
     """A column as codes: row i holds ``labels[codes[i]]``.
 
-    Labels may contain values that no row uses (categories, holes of an integer range).
+    Unless `all_used`, labels may contain values that no row holds (categories, gaps in a range of integers).
     """
 
     codes: Codes
     labels: Sequence[Any]
     is_integer: bool = False
+    all_used: bool = False
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -67,6 +69,16 @@ def encode(column: object, name: str) -> Coded:
     if isinstance(column, str | bytes | Mapping) or not hasattr(column, "__len__"):
         raise InputTypeError(f"{name} is a {type(column).__name__}; give a list, an array or a series.")
     return _encode_array(np.asarray(column), name)
+
+
+def as_columns(columns: Any) -> list[Any]:
+    """Return a list of columns; one column given bare becomes a list of one."""
+    if isinstance(columns, np.ndarray):
+        return list(columns) if columns.ndim == 2 else [columns]
+    if isinstance(columns, list | tuple):
+        nested = all(hasattr(column, "__len__") and not isinstance(column, str | bytes) for column in columns)
+        return list(columns) if nested else [columns]
+    return [columns]
 
 
 def as_series(column: object) -> Any:
@@ -102,7 +114,7 @@ def _encode_objects(values: list[Any], name: str) -> Coded:
             raise_missing(name, codes == code)
     labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
     is_integer = bool(labels) and all(isinstance(label, int) and not isinstance(label, bool) for label in labels)
-    return Coded(codes, labels, is_integer)
+    return Coded(codes, labels, is_integer, all_used=True)
 
 
 def is_missing(label: object) -> bool:
@@ -142,7 +154,7 @@ def _encode_array(values: NDArray[Any], name: str) -> Coded:
         if np.isnat(values).any():
             raise_missing(name, np.isnat(values))
         labels, codes = np.unique(values, return_inverse=True)
-        return Coded(codes, list(labels))
+        return Coded(codes, list(labels), all_used=True)
     if kind in "OSTU":
         return _encode_objects(values.tolist(), name)
     raise InputTypeError(f"{name} has dtype {values.dtype}; labels, codes or numbers are needed.")
@@ -153,23 +165,21 @@ def _encode_integers(values: NDArray[Any]) -> Coded:
         return Coded(values.astype(np.int32), range(0), is_integer=True)
     low, high = int(values.min()), int(values.max())
     if low >= 0 and high < max(_DENSE, len(values)):
-        return compact(Coded(values, range(high + 1), is_integer=True))
+        return Coded(values, range(high + 1), is_integer=True)
     if high - low < max(_DENSE, len(values)):
-        return compact(Coded(values.astype(np.int64) - low, range(low, high + 1), is_integer=True))
+        return Coded(values.astype(np.int64) - low, range(low, high + 1), is_integer=True)
     labels, codes = np.unique(values, return_inverse=True)
-    return Coded(codes, labels.tolist(), is_integer=True)
+    return Coded(codes, labels.tolist(), is_integer=True, all_used=True)
 
 
 def _encode_floats(values: NDArray[Any], name: str) -> Coded:
-    halves = values * 2
-    with np.errstate(invalid="ignore"):
-        codes = halves.astype(np.int8)
-    if np.array_equal(codes, halves) and (not len(codes) or codes.min() >= 0):
-        return Coded(codes, [code / 2 for code in range(int(codes.max(initial=0)) + 1)])
+    codes = np.empty(len(values), dtype=np.int8)
+    if code_halves(np.ascontiguousarray(values, dtype=np.float64), codes):
+        return Coded(codes, [0.0, 0.5, 1.0])
     if np.isnan(values).any():
         raise_missing(name, np.isnan(values))
     labels, inverse = np.unique(values, return_inverse=True)
-    return Coded(inverse, labels.tolist())
+    return Coded(inverse, labels.tolist(), all_used=True)
 
 
 def _encode_unicode(values: NDArray[np.str_]) -> Coded:
@@ -178,54 +188,47 @@ def _encode_unicode(values: NDArray[np.str_]) -> Coded:
         values = values.astype(values.dtype.newbyteorder("="))
     codes = np.empty(len(values), dtype=np.int32)
     first = code_characters(values.view(np.uint32).reshape(len(values), -1), codes)
-    return Coded(codes, values[first].tolist())
+    return Coded(codes, values[first].tolist(), all_used=True)
 
 
-def compact(coded: Coded) -> Coded:
-    """Return the same column with consecutive codes when most of its labels are unused."""
-    size = len(coded.labels)
-    if size <= 256:
-        return coded
-    present = np.zeros(size, dtype=bool)
-    present[coded.codes] = True
-    used = np.flatnonzero(present)
-    if 2 * len(used) >= size:
-        return coded
-    lookup = np.zeros(size, dtype=np.int32)
-    lookup[used] = np.arange(len(used), dtype=np.int32)
-    return Coded(lookup[coded.codes], [coded.labels[k] for k in used], coded.is_integer)
+def used_codes(coded: Coded) -> NDArray[np.int64]:
+    """Codes that occur in a column, in increasing order."""
+    if coded.all_used:
+        return np.arange(len(coded.labels))
+    present = np.zeros(len(coded.labels), dtype=np.uint8)
+    for lo in range(0, len(coded), _CHUNK):
+        mark_codes(np.ascontiguousarray(coded.codes[lo : lo + _CHUNK], dtype=np.int32), present)
+    return np.flatnonzero(present)
 
 
 def _encode_series(series: Any, name: str) -> Coded:
-    if series.dtype.is_numeric() or series.dtype == _boolean():
+    import narwhals as nw
+
+    native, implementation = series.to_native(), series.implementation
+    if implementation.is_pandas() and isinstance(native.dtype, np.dtype):
+        return _encode_array(native.to_numpy(), name)
+    if series.dtype.is_numeric() or series.dtype == nw.Boolean:
         if series.null_count():
             raise_missing(name, series.is_null().to_numpy().astype(bool))
         return _encode_array(np.asarray(series.to_numpy()), name)
-    implementation = series.implementation
     if implementation.is_polars():
         return _encode_polars(series, name)
-    if implementation.is_pandas():
-        return _encode_pandas(series, name)
-    return _encode_arrow(series.to_native() if implementation.is_pyarrow() else series.to_arrow(), name)
-
-
-def _boolean() -> Any:
-    import narwhals as nw
-
-    return nw.Boolean
-
-
-def _encode_pandas(series: Any, name: str) -> Coded:
-    native = series.to_native()
-    if native.dtype == "category":
-        codes, labels = native.cat.codes.to_numpy(), native.cat.categories
-    elif native.dtype == object:
+    if implementation.is_pandas() and hasattr(native, "cat"):
+        return _encode_categories(native, name)
+    if implementation.is_pandas() and not _is_arrow_backed(native.dtype):
         return _encode_objects(native.tolist(), name)
-    else:
-        codes, labels = native.factorize()
+    return _encode_arrow(native if implementation.is_pyarrow() else series.to_arrow(), name)
+
+
+def _is_arrow_backed(dtype: Any) -> bool:
+    return hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", "") == "pyarrow"
+
+
+def _encode_categories(native: Any, name: str) -> Coded:
+    codes, labels = native.cat.codes.to_numpy(), native.cat.categories
     if len(codes) and codes.min() < 0:
         raise_missing(name, codes < 0)
-    return compact(Coded(codes, labels.tolist(), is_integer=labels.dtype.kind in "iu"))
+    return Coded(codes, labels.tolist(), is_integer=labels.dtype.kind in "iu")
 
 
 def _encode_polars(series: Any, name: str) -> Coded:
@@ -242,18 +245,19 @@ def _encode_polars(series: Any, name: str) -> Coded:
             return _encode_objects(native.to_list(), name)
         labels = values.to_list()
         polars = series.implementation.to_native_namespace()
-        return Coded(native.cast(polars.Enum(labels)).to_physical().to_numpy(), labels)
+        return Coded(native.cast(polars.Enum(labels)).to_physical().to_numpy(), labels, all_used=True)
     used = values.to_physical().to_list()
     labels_by_code: list[Any] = [None] * (max(used, default=-1) + 1)
     for code, label in zip(used, values.to_list(), strict=True):
         labels_by_code[code] = label
-    return compact(Coded(native.to_physical().to_numpy(), labels_by_code))
+    return Coded(native.to_physical().to_numpy(), labels_by_code)
 
 
 def _encode_arrow(column: Any, name: str) -> Coded:
     if column.null_count:
         raise_missing(name, column.is_null().to_numpy().astype(bool))
-    if not hasattr(column.type, "index_type"):
+    is_plain = not hasattr(column.type, "index_type")
+    if is_plain:
         column = column.dictionary_encode()
     chunks = column.unify_dictionaries().chunks if hasattr(column, "chunks") else [column]
     if not chunks:
@@ -265,7 +269,7 @@ def _encode_arrow(column: Any, name: str) -> Coded:
         if missing.any():
             raise_missing(name, missing)
     is_integer = bool(labels) and all(isinstance(label, int) and not isinstance(label, bool) for label in labels)
-    return compact(Coded(codes, labels, is_integer))
+    return Coded(codes, labels, is_integer, all_used=is_plain)
 
 
 def read_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -285,9 +289,8 @@ def read_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
             f"cannot read battles from a {type(frame).__name__}; give a data frame or a dict of columns."
         ) from error
     _check_names(names, table.collect_schema().names())
-    table = table.select(*dict.fromkeys(names))
     if isinstance(table, nw.LazyFrame):
-        table = table.collect()
+        table = table.select(*dict.fromkeys(names)).collect()
     return {name: table.get_column(name) for name in names}
 
 
@@ -298,16 +301,16 @@ def _check_names(names: Sequence[str], known: list[str]) -> None:
 
 
 def outcome_values(
-    coded: Coded, counts: NDArray[np.int64], mapping: Mapping[Hashable, float | None] | None, name: str
+    coded: Coded, used: NDArray[np.int64], mapping: Mapping[Hashable, float | None] | None, name: str
 ) -> NDArray[np.float64]:
-    """Outcome for the first model per label of an outcome column; NaN for labels to drop.
+    """Outcome for the first model per label of an outcome column; NaN for labels to drop and for unused ones.
 
     Parameters
     ----------
     coded : Coded
         The outcome column.
-    counts : int64 (n_labels,)
-        Rows per label; unused labels are not looked at.
+    used : integers
+        Codes that occur; other labels are not looked at.
     mapping : mapping, optional
         Meaning of further words (or another meaning of known ones): a number in [0, 1], or None to drop them.
     name : str
@@ -316,24 +319,24 @@ def outcome_values(
     Examples
     --------
     >>> import numpy as np
-    >>> outcome_values(encode(["model_a", "draw"], "winner"), np.array([1, 1]), {"draw": 0.5}, "winner").tolist()
+    >>> outcome_values(encode(["model_a", "draw"], "winner"), np.arange(2), {"draw": 0.5}, "winner").tolist()
     [1.0, 0.5]
     """
     words: dict[Any, float | None] = {**OUTCOME_WORDS, **(mapping or {})}
     values = np.full(len(coded.labels), np.nan)
     unknown: dict[Any, int] = {}
-    for code, label in enumerate(coded.labels):
-        if not counts[code]:
-            continue
-        meaning = words.get(label, label) if isinstance(label, Hashable) else label
-        if meaning is None and label in words:
+    for code in used.tolist():
+        label = coded.labels[code]
+        meaning = words.get(label, label)
+        if meaning is None:
             continue
         if not isinstance(meaning, Real | np.bool_):
-            unknown[label] = int(counts[code])
+            unknown[label] = int(np.count_nonzero(coded.codes == code))
         elif not 0.0 <= float(meaning) <= 1.0:
+            rows = int(np.count_nonzero(coded.codes == code))
             raise OutcomeRangeError(
-                f"{name} holds the outcome {label!r} ({int(counts[code])} rows), meaning {float(meaning)}; "
-                "an outcome is a number from 0 (model_b won) to 1 (model_a won). Rescale it or give outcomes={...}."
+                f"{name} holds the outcome {label!r} ({rows} rows), meaning {float(meaning)}; an outcome is a number "
+                "from 0 (model_b won) to 1 (model_a won). Rescale it or give outcomes={...}."
             )
         else:
             values[code] = float(meaning)

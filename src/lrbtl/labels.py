@@ -97,3 +97,19 @@ def suggest_labels(label: object, known: Iterable[Label]) -> str:
 def map_labels(labels: Iterable[Label], index: LabelIndex) -> NDArray[np.int64]:
     """Positions of known labels, -1 for the others."""
     return np.fromiter((index.get(label, -1) for label in labels), dtype=np.int64)
+
+
+def map_contexts(old: Sequence[Sequence[Label]], new: Sequence[Sequence[Label]]) -> NDArray[np.int64]:
+    """Flat positions of the contexts of `old` levels (one list per mode) among those of `new`, -1 where absent.
+
+    Examples
+    --------
+    >>> map_contexts([("en", "fr"), ("code",)], [("fr",), ("code", "math")]).tolist()
+    [-1, 0]
+    """
+    flat = np.zeros(1, dtype=np.int64)
+    for old_labels, new_labels in zip(old, new, strict=True):
+        step = map_labels(old_labels, {label: k for k, label in enumerate(new_labels)})
+        known = (flat[:, None] >= 0) & (step >= 0)
+        flat = np.where(known, flat[:, None] * len(new_labels) + step, -1).ravel()
+    return flat

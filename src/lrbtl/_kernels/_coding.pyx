@@ -1,13 +1,13 @@
 # cython: language_level=3
 """Loops over the rows of a battle log: give labels integer codes, count integer keys."""
 
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
 
 def code_objects(list values, int32_t[::1] codes_out):
-    """Distinct objects of a list in order of appearance; ``codes_out[i]`` is the position of ``values[i]`` among them."""
+    """Distinct objects of a list in order of appearance; ``codes_out[i]`` is the place of ``values[i]`` among them."""
     cdef dict index = {}
     cdef object value, code
     cdef Py_ssize_t i = 0
@@ -68,6 +68,57 @@ def code_characters(const uint32_t[:, ::1] rows, int32_t[::1] codes_out):
             n_found += 1
         codes_out[i] = slots[s]
     return np.asarray(first[:n_found])
+
+
+cdef inline int64_t orient_key(
+    int64_t context, int64_t a, int64_t b, const int32_t* sides, int64_t n_models, int64_t n_outcomes
+) noexcept nogil:
+    # 0: outcome to drop, 1: a model against itself, k + 2: cell k in C order over (context, low, high, outcome).
+    # Written without branches on a < b: that test is a coin flip, and a mispredicted branch costs more than the rest.
+    cdef int64_t y = sides[a > b], low = min(a, b), high = max(a, b)
+    cdef int64_t key = ((context * n_models + low) * n_models + high) * n_outcomes + y + 2
+    if y < 0:
+        return 0
+    return 1 if a == b else key
+
+
+def key_battles(
+    const int32_t[::1] context,   # in, flat context of each row
+    const int32_t[::1] a,         # in, column codes of each row
+    const int32_t[::1] b,         # in
+    const int32_t[::1] y,         # in
+    const int32_t[::1] a_map,     # in, column code -> model
+    const int32_t[::1] b_map,     # in
+    const int32_t[:, ::1] y_map,  # in, column code -> outcome as shown and seen from the other side, -1 to drop
+    int64_t n_models,
+    int64_t n_outcomes,
+    int64_t[::1] keys_out,
+):
+    """Key of each row: 0 to drop, 1 for a self-battle, else 2 + place of (context, low, high, outcome) in C order."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(context.shape[0]):
+            keys_out[i] = orient_key(context[i], a_map[a[i]], b_map[b[i]], &y_map[y[i], 0], n_models, n_outcomes)
+
+
+def code_halves(const double[::1] values, int8_t[::1] codes_out):
+    """Whether all values are 0, ½ or 1; then ``codes_out = 2 * values``."""
+    cdef Py_ssize_t i
+    cdef double twice
+    for i in range(values.shape[0]):
+        twice = 2.0 * values[i]
+        if twice != 0.0 and twice != 1.0 and twice != 2.0:
+            return False
+        codes_out[i] = <int8_t> twice
+    return True
+
+
+def mark_codes(const int32_t[::1] codes, uint8_t[::1] present_out):
+    """Mark the codes that occur: ``present_out[codes] = True``."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(codes.shape[0]):
+            present_out[codes[i]] = 1
 
 
 def count_keys(const int64_t[::1] keys, int64_t[::1] table_out):

@@ -1,0 +1,181 @@
+"""Time and memory of reading battle logs, relative to pandas.factorize on the same rows in the same run.
+
+    python benchmarks/ingest.py --rows 5000000
+"""
+
+import argparse
+import gc
+import json
+import platform
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+
+import lrbtl
+
+RESULTS = Path(__file__).parent / "results" / "ingest.json"
+N_MODELS, N_CATEGORIES = 200, 10
+WINNERS = np.array(["model_a", "model_b", "tie", "tie (bothbad)"], dtype=object)
+LABELS = ["model_a", "model_b", "category"]
+
+
+def draw_codes(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    a = rng.integers(0, N_MODELS, n, dtype=np.int32)
+    return {
+        "model_a": a,
+        "model_b": (a + rng.integers(1, N_MODELS, n, dtype=np.int32)) % N_MODELS,
+        "winner": rng.integers(0, 4, n, dtype=np.int32),
+        "category": rng.integers(0, N_CATEGORIES, n, dtype=np.int32),
+    }
+
+
+def string_frame(codes: dict[str, np.ndarray]) -> pd.DataFrame:
+    models = np.array([f"provider/model-{k:03d}" for k in range(N_MODELS)], dtype=object)
+    categories = np.array([f"category {k}" for k in range(N_CATEGORIES)], dtype=object)
+    words = {"model_a": models, "model_b": models, "winner": WINNERS, "category": categories}
+    return pd.DataFrame({name: pd.Series(words[name][code], dtype=object) for name, code in codes.items()})
+
+
+def best_time(run: Callable[[], Any], repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        gc.collect()
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+def peak_extra(run: Callable[[], Any]) -> int:
+    """Largest growth of resident memory during a call, in bytes, sampled every millisecond."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    base = peak = resident()
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.001):
+            peak = max(peak, resident())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    run()
+    done.set()
+    watcher.join()
+    return peak - base
+
+
+def floor(frame: pd.DataFrame) -> None:
+    """Three factorize calls and one bincount: the time everything is compared with."""
+    (a, left), (b, right), (u, levels) = (pd.factorize(frame[name]) for name in LABELS)
+    key = (u * np.int64(len(left)) + a) * np.int64(len(right)) + b
+    np.bincount(key, minlength=len(levels) * len(left) * len(right))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--chunked-rows", type=int, default=100_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    codes = draw_codes(options.rows, np.random.default_rng(0))
+    objects = string_frame(codes)
+    polars = pl.DataFrame({name: objects[name].to_numpy() for name in objects}, schema=dict.fromkeys(objects, pl.String))
+    coded = {**codes, "winner": np.array([1.0, 0.0, 0.5, 0.5])[codes["winner"]]}
+    inputs = {
+        "pandas object": objects,
+        "pandas str": objects.astype("str"),
+        "pandas category": objects.astype("category"),
+        "pandas integer": pd.DataFrame(coded),
+        "polars String": polars,
+        "polars Categorical": polars.with_columns(pl.all().cast(pl.Categorical)),
+        "polars Enum": polars.with_columns(
+            pl.col(name).cast(pl.Enum(sorted(set(polars[name].unique())))) for name in objects
+        ),
+        "polars integer": pl.DataFrame(coded),
+        "polars lazy": polars.lazy(),
+        "arrow string": polars.to_arrow(),
+        "arrow dictionary": polars.with_columns(pl.all().cast(pl.Categorical)).to_arrow(),
+        "dict of lists": {name: objects[name].tolist() for name in objects},
+        "dict of unicode arrays": {name: objects[name].to_numpy().astype(str) for name in objects},
+    }
+    floors = {name: best_time(lambda f=inputs[name]: floor(f), options.repeats) for name in ("pandas object", "pandas str")}
+    sizes = {
+        "pandas object": objects.memory_usage(index=False, deep=False).sum(),  # 8 bytes per pointer: the strings are shared
+        "pandas str": inputs["pandas str"].memory_usage(index=False, deep=True).sum(),
+        "polars String": polars.estimated_size(),
+    }
+    result: dict[str, Any] = {"rows": options.rows, "machine": platform.processor(), "floor_seconds": floors, "inputs": {}}
+    print(f"{options.rows:,} rows; floor: " + ", ".join(f"{k} {v:.2f} s" for k, v in floors.items()))
+    print(f"{'input':<24}{'seconds':>9}{'/ object floor':>16}{'/ str floor':>13}{'extra / input memory':>22}")
+    reference = None
+    for name, frame in inputs.items():
+
+        def run(frame: Any = frame) -> lrbtl.Battles:
+            return lrbtl.Battles.from_frame(frame, contexts="category")
+
+        battles = run()
+        reference = reference or battles
+        if not np.array_equal(battles.cells.count, reference.cells.count):
+            raise SystemExit(f"{name} disagrees with {next(iter(inputs))}")
+        seconds = best_time(run, options.repeats)
+        row = {
+            "seconds": seconds,
+            "ratio_object_floor": seconds / floors["pandas object"],
+            "ratio_str_floor": seconds / floors["pandas str"],
+        }
+        if name in sizes:
+            row["extra_memory_ratio"] = peak_extra(run) / float(sizes[name])
+        result["inputs"][name] = row
+        memory = f"{row['extra_memory_ratio']:>22.2f}" if name in sizes else ""
+        print(f"{name:<24}{seconds:>9.3f}{row['ratio_object_floor']:>16.2f}{row['ratio_str_floor']:>13.2f}{memory}")
+    for kind, strings in (("pandas", "pandas str"), ("polars", "polars String")):
+        for fast in ("integer", "category" if kind == "pandas" else "Categorical"):
+            speedup = result["inputs"][strings]["seconds"] / result["inputs"][f"{kind} {fast}"]["seconds"]
+            result["inputs"][f"{kind} {fast}"]["speedup_over_strings"] = speedup
+            print(f"{kind} {fast}: {speedup:.1f} times faster than {strings}")
+    del inputs, objects, polars
+    if options.chunked_rows:
+        result["chunks"] = add_chunks(options.chunked_rows)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def add_chunks(n: int, chunk: int = 4_000_000) -> dict[str, float]:
+    """Seconds and peak memory of adding n battles chunk by chunk, without the drawing of the codes."""
+    rng = np.random.default_rng(1)
+    total: lrbtl.Battles | None = None
+    seconds = 0.0
+
+    def run() -> None:
+        nonlocal total, seconds
+        for _ in range(0, n, chunk):
+            codes = draw_codes(chunk, rng)
+            outcome = codes["winner"] % 2
+            begin = time.perf_counter()
+            more = lrbtl.Battles.from_arrays(
+                codes["model_a"], codes["model_b"], outcome, codes["category"], n_models=N_MODELS, n_levels=N_CATEGORIES
+            )
+            total = more if total is None else total + more
+            seconds += time.perf_counter() - begin
+
+    extra = peak_extra(run)
+    print(f"{n:,} coded battles in chunks: {seconds:.1f} s, {extra / 2**30:.2f} GiB extra with the chunk itself")
+    return {"rows": n, "seconds": seconds, "extra_gib": extra / 2**30}
+
+
+if __name__ == "__main__":
+    main()

@@ -53,7 +53,9 @@ class Arrowhead:
         """Return the product with a vector (size,) or columns (size, M)."""
         top, bottom = x[: self.q], x[self.q :]
         below = np.einsum("jik,jk...->ji...", self.blocks, bottom.reshape(*self.blocks.shape[:2], *x.shape[1:]))
-        return np.concatenate([self.border @ top + self.cross.T @ bottom, self.cross @ top + below.reshape(bottom.shape)])
+        return np.concatenate(
+            [self.border @ top + self.cross.T @ bottom, self.cross @ top + below.reshape(bottom.shape)]
+        )
 
     def __mul__(self, factor: float) -> "Arrowhead":
         """Return the matrix times a number."""

@@ -47,7 +47,9 @@ class Design:
     def of(cls, battles: Battles, n_threads: int = 1) -> "Design":
         """Return the design of battles."""
         cells = battles.cells
-        return cls(battles.shape, cells.start, cells.a, cells.b, cells.y, cells.count.astype(float), n_threads=n_threads)
+        return cls(
+            battles.shape, cells.start, cells.a, cells.b, cells.y, cells.count.astype(float), n_threads=n_threads
+        )
 
     @property
     def n_contexts(self) -> int:
@@ -83,7 +85,10 @@ class Design:
 
     def eta_change(self, space: TangentSpace, coordinates: Floats) -> Floats:
         """Return <J x, X> of every cell."""
-        dU, dV = space.push(coordinates)
+        return self.eta_change_of(space, *space.push(coordinates))
+
+    def eta_change_of(self, space: TangentSpace, dU: Floats, dV: Floats) -> Floats:
+        """Return <dU V^T + U dV^T, X> of every cell."""
         out = np.empty(len(self.a))
         _cells.fill_eta_change(self.start, self.a, self.b, space.U, space.V, dU, dV, out, self.n_threads)
         return out
@@ -112,6 +117,15 @@ class Design:
     def gram_apply(self, space: TangentSpace, weight: Floats, coordinates: Floats) -> Floats:
         """Return J^T (sum of weight X X^T) J x without forming a matrix [Li26, eq. Ghat_def]."""
         return self.gradient(space, weight * self.eta_change(space, coordinates))
+
+    def model_diagonal(self, space: TangentSpace, weight: Floats) -> Floats:
+        """Return the diagonal blocks of `model_blocks`, (d1, r1, r1)."""
+        slot_a, slot_b, slot_start, _ = self._slots
+        pair = slot_b >= 0
+        total = np.bincount(slot_a, weight, slot_start[-1]) + np.bincount(slot_b[pair], weight[pair], slot_start[-1])
+        r1 = space.V.shape[1]
+        outer = (space.V[:, :, None] * space.V[:, None, :]).reshape(-1, r1 * r1)
+        return (self.slot_matrix(total).T @ outer).reshape(-1, r1, r1)
 
     def model_blocks(self, space: TangentSpace, weight: Floats) -> Floats:
         """Return the (d1 r1, d1 r1) block of J^T (sum of weight X X^T) J for the model factor."""

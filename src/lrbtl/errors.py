@@ -116,3 +116,17 @@ class SingularInformationError(LrbtlError):
 
 class ConvergenceWarning(LrbtlWarning):
     """An iteration stopped before it reached its goal."""
+class RidgeError(LrbtlError, ValueError):
+    """A ridge that is not a non-negative number per mode."""
+
+
+class UninformedError(LrbtlError, ValueError):
+    """A model or context level that no battle informs."""
+
+
+class ConvergenceWarning(LrbtlWarning):
+    """A fit that stopped before it converged."""
+
+
+class RankCollapseWarning(LrbtlWarning):
+    """A fit whose penalty removed part of the rank."""

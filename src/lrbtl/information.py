@@ -28,9 +28,7 @@ def accumulate(design: Design, space: TangentSpace, weight: Floats, score: Float
     q1 = space.U.size
     border = np.zeros((space.q, space.q))
     border[:q1, :q1] = design.model_blocks(space, weight)
-    blocks = np.einsum("uai,uab,ubk->uik", space.E, gram, space.E, optimize=True)
-    shape = (*space.context_shape, rl, rl)
-    blocks = blocks.reshape(shape).sum(axis=tuple(k - 1 for k in space.others))
+    blocks = space.sum_over(space.E.transpose(0, 2, 1) @ gram @ space.E, space.mode)
     models = design.cross_blocks(space, rows, slot_score)
     others = np.zeros((dl, rl, space.q - q1))
     if space.q > q1:
@@ -97,9 +95,7 @@ def _add_group(
         _subtract_curvature(space, row, levels, gV.T @ space.factors[space.mode], border)
 
 
-def _border_jacobian(
-    space: TangentSpace, row: dict[int, Floats], levels: tuple[int, ...]
-) -> tuple[Longs, Floats]:
+def _border_jacobian(space: TangentSpace, row: dict[int, Floats], levels: tuple[int, ...]) -> tuple[Longs, Floats]:
     """Return border columns that a group touches and d v / d (border, U_l row), shape (r1, columns, rl)."""
     core, order = space.core, space.core.ndim
     columns, parts = [], []

@@ -9,10 +9,12 @@ for a matrix, where that is exact, and in a fixed gauge above, where it is a maj
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from lrbtl.arrowhead import Arrowhead, NotPositiveDefinite
 from lrbtl.design import Design
 from lrbtl.information import accumulate, fix_gauge
+from lrbtl.krylov import conjugate_gradients, diagonal_blocks, invert_blocks
 from lrbtl.links import logistic_terms
 from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import Tucker, mode_product, unfold
@@ -20,6 +22,7 @@ from lrbtl.tucker import Tucker, mode_product, unfold
 Floats = np.typing.NDArray[np.float64]
 
 MAX_DAMPING = 1e8
+KRYLOV_PASSES = 15  # conjugate-gradient steps that a Newton step takes on well-conditioned battles
 
 
 @dataclass(frozen=True)
@@ -78,23 +81,26 @@ def penalty_terms(space: TangentSpace, ridge: Floats) -> tuple[Floats, dict[int,
     return gradient, hessians, weights.reshape(-1)
 
 
-def add_penalty(matrix: Arrowhead, space: TangentSpace, hessians: dict[int, Floats], core_diagonal: Floats) -> Arrowhead:
+def add_penalty(
+    matrix: Arrowhead, space: TangentSpace, hessians: dict[int, Floats], core_diagonal: Floats
+) -> Arrowhead:
     """Return the matrix plus the penalty's Hessian."""
-    parts = [
-        (space.slices[k], np.kron(np.eye(len(space.factors[k])), hessians[k])) for k in [0, *space.others]
-    ]
+    parts = [(space.slices[k], np.kron(np.eye(len(space.factors[k])), hessians[k])) for k in [0, *space.others]]
     if space.has_core:
         parts.append((space.core_slice, np.diag(core_diagonal)))
     return matrix.plus_border(parts).plus_blocks(hessians[space.mode])
 
 
-def minimise(
-    design: Design, point: Tucker, ridge: Floats, *, tol: float = 1e-4, max_iter: int = 100, damping: float = 1e-2
-) -> Newton:
-    """Return the penalised maximum-likelihood point reached from a start in HOSVD form."""
-    objective, space = _evaluate(design, point, ridge)
-    decrement = np.inf
-    for n_iter in range(max_iter):
+@dataclass(frozen=True)
+class _DirectModel:
+    """Second-order model of the objective at a point, solved by elimination and Cholesky."""
+
+    gradient: Floats
+    hessian: Arrowhead
+    diagonal: Floats
+
+    @classmethod
+    def at(cls, design: Design, space: TangentSpace, ridge: Floats) -> "_DirectModel":
         _, score, fisher = logistic_terms(design.eta(space), design.y)
         gradient, hessians, core_diagonal = penalty_terms(space, ridge)
         gradient -= design.gradient(space, design.count * score)
@@ -103,28 +109,101 @@ def minimise(
         if len(space.factors) > 2:
             hessian = fix_gauge(hessian, space)
         diagonal = hessian.diagonal()
-        diagonal = np.maximum(diagonal, 1e-8 * diagonal.max())
+        return cls(gradient, hessian, np.maximum(diagonal, 1e-8 * diagonal.max()))
+
+    def step(self, damping: float) -> tuple[Floats, float]:
+        """Return the damped Newton step and the decrease that the model predicts."""
+        step = -self.hessian.plus_diagonal(damping * self.diagonal).factor().solve(self.gradient)
+        return step, -0.5 * float(self.gradient @ step)
+
+
+@dataclass(frozen=True)
+class _KrylovModel:
+    """The same model, solved by preconditioned conjugate gradients without forming a matrix."""
+
+    design: Design
+    space: TangentSpace
+    gradient: Floats
+    weight: Floats
+    scores: sparse.csr_array
+    hessians: dict[int, Floats]
+    core_diagonal: Floats
+    blocks: tuple[dict[int, Floats], Floats | None]
+
+    @classmethod
+    def at(cls, design: Design, space: TangentSpace, ridge: Floats) -> "_KrylovModel":
+        _, score, fisher = logistic_terms(design.eta(space), design.y)
+        gradient, hessians, core_diagonal = penalty_terms(space, ridge)
+        scores = design.tensor_sums(design.count * score)
+        gradient -= space.pull(scores.T @ space.V, scores @ space.U)
+        rows, core = diagonal_blocks(design, space, design.count * fisher)
+        rows = {k: block + hessians[k] for k, block in rows.items()}
+        core = None if core is None else core + np.diag(core_diagonal)
+        return cls(design, space, gradient, design.count * fisher, scores, hessians, core_diagonal, (rows, core))
+
+    def step(self, damping: float) -> tuple[Floats, float]:
+        """Return the damped Newton step and the decrease that the model predicts."""
+        rows, core = self.blocks
+        damped = {k: damping * block for k, block in rows.items()}
+        precondition = invert_blocks(self.space, {k: block + damped[k] for k, block in rows.items()}, core)
+
+        def apply(x: Floats) -> Floats:
+            dU, dV = self.space.push(x)
+            sums = self.design.tensor_sums(self.weight * self.design.eta_change_of(self.space, dU, dV))
+            out = self.space.pull(sums.T @ self.space.V - self.scores.T @ dV, sums @ self.space.U - self.scores @ dU)
+            for k, part in self.space.slices.items():
+                row = x[part].reshape(self.space.factors[k].shape)
+                out[part] += (row @ self.hessians[k] + np.einsum("aij,aj->ai", damped[k], row)).reshape(-1)
+            if core is not None:
+                out[self.space.core_slice] += self.core_diagonal * x[self.space.core_slice]
+            return out
+
+        found = conjugate_gradients(apply, precondition, -self.gradient, tol=0.03, max_iter=200)
+        if not found.converged and found.n_iter == 0:
+            raise NotPositiveDefinite
+        return found.x, -float(self.gradient @ found.x) - 0.5 * float(found.x @ found.product)
+
+
+def _model_class(design: Design, space: TangentSpace) -> type[_DirectModel] | type[_KrylovModel]:
+    """Return the cheaper model: one factorisation, or some tens of passes over the cells."""
+    direct = (
+        space.q**2 * (space.q / 3 + space.size - space.q) / 10.0
+    )  # dense linear algebra runs about ten times faster
+    krylov = 2 * KRYLOV_PASSES * len(design.a) * space.U.shape[1] * 4
+    return _DirectModel if direct <= krylov or len(space.factors) > 2 else _KrylovModel
+
+
+def minimise(
+    design: Design, point: Tucker, ridge: Floats, *, tol: float = 1e-4, max_iter: int = 100, damping: float = 1e-2
+) -> Newton:
+    """Return the penalised maximum-likelihood point reached from a start in HOSVD form."""
+    objective, space = _evaluate(design, point, ridge)
+    make_model = _model_class(design, space)
+    decrement = np.inf
+    for n_iter in range(1, max_iter + 1):
+        model = make_model.at(design, space, ridge)
         while True:
-            if damping > MAX_DAMPING:
-                return Newton(point, objective, decrement, n_iter, False, "no step lowers the objective")
             try:
-                step = -hessian.plus_diagonal(damping * diagonal).factor().solve(gradient)
+                step, predicted = model.step(damping)
             except NotPositiveDefinite:
                 damping = max(10 * damping, 1e-3)
                 continue
-            predicted = -0.5 * float(gradient @ step)
             trial, trial_space = _evaluate(design, _moved(space, step), ridge)
-            if predicted < 1e-13 * abs(objective) or objective - trial >= 1e-3 * predicted:
+            if objective - trial >= 1e-3 * predicted or predicted < 1e-13 * abs(objective) or damping > MAX_DAMPING:
                 break
             damping = max(8 * damping, 1e-6)
         gain = (objective - trial) / max(predicted, 1e-300)
         decrement = predicted
         if trial <= objective:
-            objective, space, point = trial, trial_space, trial_space.point
-        if predicted < tol and damping <= 0.1:
-            return Newton(_unpad(point, design), objective, predicted, n_iter + 1, True, "Newton decrement below tolerance")
+            objective, space = trial, trial_space
+        elif damping > MAX_DAMPING:
+            return Newton(_unpad(space, design), objective, decrement, n_iter, False, "no step lowers the objective")
+        if predicted < tol and damping <= 1.0:
+            reason = "Newton decrement below tolerance"
+            return Newton(_unpad(space, design), objective, decrement, n_iter, True, reason)
         damping = max(damping * (0.1 if gain > 0.75 else 0.5 if gain > 0.25 else 2.0), 1e-10)
-    return Newton(_unpad(point, design), objective, decrement, max_iter, False, f"stopped after {max_iter} iterations")
+    reason = f"stopped after {max_iter} iterations"
+    return Newton(_unpad(space, design), objective, decrement, max_iter, False, reason)
 
 
 def _evaluate(design: Design, point: Tucker, ridge: Floats) -> tuple[float, TangentSpace]:
@@ -142,7 +221,9 @@ def _moved(space: TangentSpace, step: Floats) -> Tucker:
     return Tucker(space.core if dcore is None else space.core + dcore, tuple(factors)).canonical()
 
 
-def _unpad(point: Tucker, design: Design) -> Tucker:
+def _unpad(space: TangentSpace, design: Design) -> Tucker:
+    """Return the point without the single context that order 1 is given inside."""
+    point = space.point
     if len(point.shape) == len(design.shape):
         return point
     return Tucker(point.core[:, 0] * point.factors[1][0, 0], point.factors[:1])

@@ -74,14 +74,31 @@ class TangentSpace:
     @cached_property
     def E(self) -> Floats:
         """d v_u / d U_l[row of u], shape (D, r1, rl)."""
+        return self.context_jacobian(self.mode)
+
+    def context_jacobian(self, mode: int) -> Floats:
+        """Return d v_u / d U_k[level of u] of a context mode, shape (D, r1, rk)."""
         partial = self.core
-        for k in self.others:
-            partial = mode_product(partial, self.factors[k], k)
-        partial = np.moveaxis(partial, self.mode, -1)  # (r1, others..., rl)
-        full = np.broadcast_to(
-            np.expand_dims(partial, self.mode), (len(partial), *self.context_shape, self.core.shape[self.mode])
-        )
-        return np.ascontiguousarray(np.moveaxis(full, 0, -2).reshape(-1, len(partial), self.core.shape[self.mode]))
+        for k in range(1, len(self.factors)):
+            if k != mode:
+                partial = mode_product(partial, self.factors[k], k)
+        partial = np.expand_dims(np.moveaxis(partial, mode, -1), mode)  # (r1, contexts with mode k of length one, rk)
+        r1, rk = self.core.shape[0], self.core.shape[mode]
+        full = np.broadcast_to(partial, (r1, *self.context_shape, rk))
+        return np.ascontiguousarray(np.moveaxis(full, 0, -2).reshape(-1, r1, rk))
+
+    def sum_over(self, values: Floats, mode: int) -> Floats:
+        """Return the sum of values (D, ...) over the contexts that share a level of a context mode, (dk, ...)."""
+        axes = tuple(k - 1 for k in range(1, len(self.factors)) if k != mode)
+        return values.reshape(*self.context_shape, *values.shape[1:]).sum(axis=axes)
+
+    @cached_property
+    def core_rows(self) -> Floats:
+        """Products of the context factors' rows, (D, r2 ... rm): v_u = core_(1) core_rows[u]."""
+        rows = np.ones((1, 1))
+        for factor in self.factors[1:]:
+            rows = np.einsum("up,kr->ukpr", rows, factor).reshape(len(rows) * len(factor), -1)
+        return rows
 
     def parts(self, coordinates: Floats) -> tuple[dict[int, Floats], Floats | None]:
         """Return the changes of each factor and of the core (None where it is left out)."""
@@ -91,9 +108,7 @@ class TangentSpace:
     def push(self, coordinates: Floats) -> tuple[Floats, Floats]:
         """Return (dU, dV) of a coordinate vector: dT[:, u] = dU V[u] + U dV[u]."""
         factors, dcore = self.parts(coordinates)
-        dV = sum(
-            self._context_tensor(self.core, {k: change}) for k, change in factors.items() if k > 0
-        )
+        dV = sum(self._context_tensor(self.core, {k: change}) for k, change in factors.items() if k > 0)
         if dcore is not None:
             dV = dV + self._context_tensor(dcore, {})
         return np.ascontiguousarray(factors[0]), np.ascontiguousarray(dV.reshape(len(self.core), -1).T)
@@ -171,7 +186,9 @@ class TangentSpace:
                 if k == 0 and self.centred:
                     block = block - block.mean(axis=0)
             unfolded = unfold(self.core, k)
-            x[part] = np.einsum("rs,asm->arm", np.linalg.inv(unfolded @ unfolded.T), block).reshape(part.stop - part.start, -1)
+            x[part] = np.einsum("rs,asm->arm", np.linalg.inv(unfolded @ unfolded.T), block).reshape(
+                part.stop - part.start, -1
+            )
         if self.has_core:
             core = np.moveaxis(x[self.core_slice].reshape(*self.core.shape, -1), self.mode, 0)
             unfolded = unfold(self.core, self.mode)

@@ -57,7 +57,9 @@ def check_rank(rank: int | Sequence[int], shape: Sequence[int], *, centred: bool
         return tuple(ranks)
     ranks = [int(r) for r in rank]
     if len(ranks) != len(shape):
-        raise RankError(f"rank {tuple(ranks)} has {len(ranks)} modes but the scores have shape {tuple(shape)}: give one rank per mode.")
+        raise RankError(
+            f"rank {tuple(ranks)} has {len(ranks)} modes but the scores have shape {tuple(shape)}: give one rank per mode."
+        )
     for k, (r, cap) in enumerate(zip(ranks, caps, strict=True)):
         limit = min(cap, prod(ranks[:k] + ranks[k + 1 :]))
         if not 1 <= r <= limit:

@@ -1,0 +1,235 @@
+"""Low-rank fits: spectral start, data-driven ridge, Newton."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import expit
+
+from lrbtl.battles import Battles
+from lrbtl.design import Design
+from lrbtl.errors import ConvergenceWarning, RankCollapseWarning, RidgeError, UninformedError
+from lrbtl.links import logistic_terms
+from lrbtl.newton import Newton, minimise
+from lrbtl.ridge import choose_ridge
+from lrbtl.tangent import TangentSpace
+from lrbtl.tucker import Tucker, check_rank, truncate
+
+Floats = np.typing.NDArray[np.float64]
+
+FOLD_TOL = 1e-3  # Newton decrement, in nats, of the fits on training folds
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """A fitted low-rank score tensor.
+
+    Attributes
+    ----------
+    battles : Battles
+    point : Tucker
+        The scores in HOSVD form.
+    ridge : array (m,)
+        Penalty of each mode; the objective is sum of loss + 1/2 sum_k ridge_k ||T_(k)||_*.
+    converged : bool
+    n_iter : int
+    stop_reason : str
+    objective : float
+        Penalised negative log-likelihood, in nats.
+    """
+
+    battles: Battles
+    point: Tucker
+    ridge: Floats
+    converged: bool
+    n_iter: int
+    stop_reason: str
+    objective: float
+    n_threads: int = field(default=1, repr=False)
+
+    @property
+    def core(self) -> Floats:
+        """Core tensor (r1, ..., rm)."""
+        return self.point.core
+
+    @property
+    def factors(self) -> tuple[Floats, ...]:
+        """Factors (dk, rk); the columns of the first sum to zero."""
+        return self.point.factors
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """Tucker rank (r1, ..., rm)."""
+        return self.point.rank
+
+    @cached_property
+    def scores(self) -> Floats:
+        """Scores (d1, ..., dm), zero sums along mode 1."""
+        return self.point.dense()
+
+    @property
+    def singular_values(self) -> tuple[Floats, ...]:
+        """Singular values of each unfolding."""
+        return self.point.singular_values
+
+    def predict_proba(self, a: Any, b: Any, context: Any = None) -> float:
+        """Return the probability that model a beats model b in a context (not needed for order 1).
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((5, 3), 1, scale=2, rng=0), 2000, rng=1)
+        >>> fit = lrbtl.fit(battles, 1)
+        >>> p = fit.predict_proba(0, 1, 2)
+        >>> abs(p + fit.predict_proba(1, 0, 2) - 1) < 1e-12
+        True
+        """
+        i, j = self.battles.model_index(a), self.battles.model_index(b)
+        v = self.point.context_vectors()[self.battles.context_index(context)]
+        return float(expit((self.factors[0][i] - self.factors[0][j]) @ v))
+
+    def log_likelihood(self, battles: Battles) -> float:
+        """Return the mean log-likelihood per battle, in nats, of battles with the same labels."""
+        design = Design.of(battles, self.n_threads)
+        loss, _, _ = logistic_terms(design.eta(TangentSpace(self.point)), design.y)
+        return -float(design.count @ loss) / battles.n_battles
+
+    def __repr__(self) -> str:
+        """Return shape, rank and how the fit ended."""
+        state = "converged" if self.converged else f"NOT converged ({self.stop_reason})"
+        ridge = ", ".join(f"{x:.3g}" for x in self.ridge)
+        return f"Fit(shape={self.battles.shape}, rank={self.rank}, ridge=({ridge}), {state} after {self.n_iter} iterations)"
+
+
+def fit(
+    battles: Battles,
+    rank: int | Sequence[int] | Literal["auto"] = "auto",
+    *,
+    ridge: float | Sequence[float] | Literal["auto"] = "auto",
+    n_threads: int = 1,
+    rng: int | np.random.Generator | None = 0,
+) -> Fit:
+    """Fit a low-rank score tensor by penalised maximum likelihood.
+
+    Parameters
+    ----------
+    battles : Battles
+    rank : int, tuple or "auto"
+        Tucker rank; an int r means (r, ..., r) under the caps. "auto" asks `select_rank`.
+    ridge : float, sequence or "auto"
+        Penalty 1/2 sum_k ridge_k ||T_(k)||_* in nats; one number serves every mode. "auto" minimises an estimate of the held-out loss.
+    n_threads : int
+        Threads of the compiled loops; results do not depend on it.
+    rng : int, Generator or None
+        Randomness of `select_rank`, where asked for.
+
+    Returns
+    -------
+    Fit
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> truth = lrbtl.simulate_scores((20, 6), 2, scale=2, rng=0)
+    >>> fit = lrbtl.fit(lrbtl.simulate_battles(truth, 20_000, rng=1), 2)
+    >>> fit.scores.shape, fit.rank, fit.converged
+    ((20, 6), (2, 2), True)
+    >>> bool(abs(fit.scores - truth).mean() < 0.1)
+    True
+    """
+    if isinstance(rank, str):
+        from lrbtl.rank_selection import select_rank
+
+        rank = select_rank(battles, rng=rng, n_threads=n_threads).rank
+    full_rank = check_rank(rank, battles.shape)
+    check_informed(battles)
+    design = Design.of(battles, n_threads)
+    start = spectral_start(design, full_rank)
+    if isinstance(ridge, str):
+        if ridge != "auto":
+            raise RidgeError(f"ridge={ridge!r} is not known: give a number, one number per mode, or 'auto'.")
+        penalties, newton = choose_ridge(design, start)
+    else:
+        penalties = check_ridge(ridge, battles.shape)
+        newton = minimise(design, start, penalties)
+    result = _as_fit(battles, newton, penalties, n_threads)
+    _warn(result)
+    return result
+
+
+def refit(fit: Fit, counts: Floats, *, tol: float = FOLD_TOL) -> Tucker:
+    """Return the penalised fit to the same cells with other multiplicities, started from a fit."""
+    cells = fit.battles.cells
+    design = Design(fit.battles.shape, cells.start, cells.a, cells.b, cells.y, counts, n_threads=fit.n_threads)
+    return minimise(design, fit.point, fit.ridge, tol=tol, damping=1e-4).point
+
+
+def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:
+    """Return the truncated linearised estimate 4 d_eff / n sum of n (y - 1/2) X [Li26, sec. sim-altmin], in HOSVD form.
+
+    The models' factor comes from a (d1, d1) Gram matrix, so that no (d1, D) array is formed.
+    """
+    sums = design.tensor_sums(design.count * (design.y - 0.5)).T
+    shape = design.shape if len(design.shape) > 1 else (*design.shape, 1)
+    U = np.linalg.eigh((sums @ sums.T).toarray())[1][:, ::-1][:, : rank[0]]
+    scale = 2 * design.n_contexts * (shape[0] - 1) / design.count.sum()
+    compressed = np.asarray(sums.T @ U).T.reshape(-1, *shape[1:]) * scale
+    if len(design.shape) == 1:
+        return Tucker(compressed.reshape(-1), (U,)).canonical()
+    point = truncate(compressed, (len(compressed), *rank[1:]))
+    return Tucker(point.core, (U @ point.factors[0], *point.factors[1:])).canonical()
+
+
+def check_ridge(ridge: float | Sequence[float], shape: tuple[int, ...]) -> Floats:
+    """Return one non-negative ridge per mode (two for order 1)."""
+    order = max(len(shape), 2)
+    values = (
+        np.broadcast_to(np.asarray(ridge, dtype=float), (order,))
+        if np.ndim(ridge) == 0 or np.size(ridge) == order
+        else None
+    )
+    if values is None or not np.all(np.isfinite(values)) or values.min() < 0:
+        raise RidgeError(f"ridge={ridge!r} is not valid: give a finite number >= 0, {order} of them, or 'auto'.")
+    return values.copy()
+
+
+def check_informed(battles: Battles) -> None:
+    """Raise where a model or a level of a context mode has no battle: nothing can be said of its scores."""
+    silent = [repr(battles.models[i]) for i in np.flatnonzero(battles.model_counts == 0)]
+    where = ["models " + ", ".join(silent[:5])] if silent else []
+    counts = battles.context_counts.reshape(battles.shape[1:])
+    for k, (name, labels) in enumerate(zip(battles.names, battles.levels, strict=True)):
+        axes = tuple(j for j in range(counts.ndim) if j != k)
+        empty = [repr(labels[i]) for i in np.flatnonzero(counts.sum(axis=axes) == 0)]
+        if empty:
+            where.append(f"{name} " + ", ".join(empty[:5]))
+    if where:
+        raise UninformedError(
+            f"no battle informs {'; '.join(where)}: drop them with battles.select(...), or add battles that include them."
+        )
+
+
+def _as_fit(battles: Battles, newton: Newton, ridge: Floats, n_threads: int) -> Fit:
+    return Fit(
+        battles, newton.point, ridge, newton.converged, newton.n_iter, newton.reason, newton.objective, n_threads
+    )
+
+
+def _warn(result: Fit) -> None:
+    if not result.converged:
+        warnings.warn(
+            f"the fit did not converge: {result.stop_reason}; try a smaller rank or a larger ridge.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    collapsed = [int(np.sum(s < 1e-6 * max(s[0], 1e-12))) for s in result.singular_values]
+    if any(collapsed):
+        kept = tuple(r - c for r, c in zip(result.rank, collapsed, strict=True))
+        warnings.warn(
+            f"the penalty left rank {kept} of {result.rank}: the battles do not support more; use a smaller rank.",
+            RankCollapseWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,113 @@
+"""How strong the penalty should be: corrected Takeuchi criterion over a one-dimensional family of ridges."""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from lrbtl.arrowhead import NotPositiveDefinite
+from lrbtl.design import Design
+from lrbtl.information import accumulate, fix_gauge
+from lrbtl.links import logistic_terms
+from lrbtl.newton import Newton, add_penalty, minimise, penalty_terms
+from lrbtl.tangent import TangentSpace
+from lrbtl.tucker import Tucker
+
+Floats = np.typing.NDArray[np.float64]
+
+EXACT_TRACE = 300  # coordinates up to which traces are exact
+PROBES = 8
+SEARCH_TOL = 1e-2  # Newton decrement, in nats, of the fits that the search compares
+
+
+@dataclass(frozen=True)
+class Complexity:
+    """What a penalised fit costs.
+
+    Attributes
+    ----------
+    loss : float
+        Negative log-likelihood of the battles, in nats.
+    parameters : float
+        Effective number of parameters, tr((K + R)^-1 K).
+    optimism : float
+        tr((K + R)^-1 B) / (1 - parameters / n)^2 with the meat B: how much the held-out loss exceeds `loss`.
+    """
+
+    loss: float
+    parameters: float
+    optimism: float
+
+    @property
+    def criterion(self) -> float:
+        """Estimate of the loss on as many new battles [Takeuchi's criterion, with leverage-corrected residuals]."""
+        return self.loss + self.optimism
+
+
+def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
+    """Return loss, effective parameters and optimism of a penalised fit; traces by a fixed set of random signs."""
+    space = TangentSpace(point, centred=design.centred)
+    loss, score, fisher = logistic_terms(design.eta(space), design.y)
+    _, hessians, core_diagonal = penalty_terms(space, ridge)
+    information = accumulate(design, space, design.count * fisher)
+    meat = accumulate(design, space, design.count * score**2)
+    penalised = fix_gauge(add_penalty(information, space, hessians, core_diagonal), space)
+    factor = penalised.plus_diagonal(1e-10 * penalised.diagonal()).factor()
+    if space.size <= EXACT_TRACE:
+        probes = np.eye(space.size)
+    else:
+        probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(space.size, PROBES)) / np.sqrt(PROBES)
+    solved = factor.solve(probes)
+    parameters = float(np.sum(solved * (information @ probes)))
+    n = float(design.count.sum())
+    shrink = 1.0 - min(parameters / n, 0.9)
+    return Complexity(float(design.count @ loss), parameters, float(np.sum(solved * (meat @ probes))) / shrink**2)
+
+
+def choose_ridge(design: Design, start: Tucker) -> tuple[Floats, Newton]:
+    """Return the ridge of each mode and the fit there.
+
+    The family is ridge_k = t * parameters / (order * sum of the singular values of T_(k)); t is found by doubling or halving from
+    1.5 until the criterion turns, then by a parabola in log t.
+    """
+    pilot = minimise(design, start, noise_ridge(design, start.rank), tol=SEARCH_TOL)
+    space = TangentSpace(pilot.point, centred=design.centred)
+    parameters = complexity(design, pilot.point, noise_ridge(design, start.rank)).parameters
+    totals = np.array([max(float(s.sum()), 1e-6) for s in space.point.singular_values])
+    base = np.maximum(parameters, 1.0) / (len(totals) * totals)
+    values: dict[int, float] = {}
+    fits: dict[int, Newton] = {}
+
+    def evaluate(k: int) -> float:
+        if k not in values:
+            near = min(fits, key=lambda j: abs(j - k), default=None)
+            ridge = 1.5 * 2.0**k * base
+            warm = pilot.point if near is None else fits[near].point
+            fits[k] = minimise(design, warm, ridge, tol=SEARCH_TOL, damping=1e-4)
+            try:
+                values[k] = complexity(design, fits[k].point, ridge).criterion
+            except NotPositiveDefinite:
+                values[k] = np.inf
+        return values[k]
+
+    best = 0
+    direction = 1 if evaluate(1) < evaluate(0) else -1
+    while evaluate(best + direction) < evaluate(best) and abs(best) < 8:
+        best += direction
+    low, mid, high = evaluate(best - 1), evaluate(best), evaluate(best + 1)
+    curvature = low - 2 * mid + high
+    shift = 0.5 * (low - high) / curvature if np.isfinite(curvature) and curvature > 0 else 0.0
+    ridge = 1.5 * 2.0 ** (best + float(np.clip(shift, -0.5, 0.5))) * base
+    return ridge, minimise(design, fits[best].point, ridge, damping=1e-4)
+
+
+def noise_ridge(design: Design, rank: tuple[int, ...]) -> Floats:
+    """Return a quarter of the size of pure noise in each unfolding of the gradient: the pilot's ridge."""
+    shape = design.shape
+    n = float(design.count.sum())
+    atoms = 0.5 * (shape[0] - 1) * prod(shape[1:]) if design.centred else float(prod(shape))
+    ridge = [
+        0.25 * np.sqrt(n / (4 * atoms)) * (np.sqrt(d) + np.sqrt(prod(rank) / r))
+        for d, r in zip(shape, rank, strict=True)
+    ]
+    return np.array(ridge if len(ridge) > 1 else ridge * 2)

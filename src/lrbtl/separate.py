@@ -85,6 +85,22 @@ class SeparateFit:
         Whether the context's scores exist and were found.
     stop_reason : (d2, ..., dm) array of str
         "converged", "separated" or "max_iter".
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays(["x", "x", "y"], ["y", "y", "z"], [1, 0, 0.5], counts=[3, 1, 2])
+    >>> fit = lrbtl.fit_separate(battles)
+    >>> fit
+    SeparateFit(shape=(3,), 1 of 1 contexts fitted)
+    >>> round(fit.predict_proba("x", "y"), 4)
+    0.75
+    >>> fit.covariance(kind="model").shape
+    (3, 3)
+    >>> round(fit.loglik(battles), 4)
+    -0.6059
+    >>> fit.separation() is None
+    True
     """
 
     battles: Battles

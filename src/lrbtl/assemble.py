@@ -2,15 +2,16 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl.cells import Cells, Column, IntArray, canonical_outcome, count_battles
-from lrbtl.errors import CodeRangeError, ContextModeError, EmptyDataError, LabelError
+from lrbtl.cells import Cells, Column, IntArray, canonical_outcome, count_battles, recode_cells
+from lrbtl.errors import CodeRangeError, ContextModeError, EmptyDataError, LabelError, TooFewModelsError
 from lrbtl.ingest import Coded, as_columns, check_lengths, outcome_values, used_codes
-from lrbtl.labels import LabelIndex, index_labels, map_labels, sort_labels, suggest_labels
+from lrbtl.labels import LabelIndex, index_labels, map_contexts, map_labels, sort_labels, suggest_labels
 
 _MAX_CODE = 1 << 24
 
@@ -74,9 +75,12 @@ def assemble(
         contexts.append(column)
     shape = (len(models), *map(len, levels))
     cells, n_self = count_battles(contexts, a, b, y_column, shape=shape, outcomes=outcomes_found, counts=counts)
+    if len(models) < 2:
+        raise TooFewModelsError(f"only one model, {models[0]!r}, occurs; a battle needs two.")
     if not cells.n_cells:
-        raise EmptyDataError(_nothing_left(n_self))
-    return cells, [models, *levels], n_self
+        why = f"{n_self} compare a model with itself, " if n_self else ""
+        raise EmptyDataError(f"no battles are left: {why}the others have count 0 or an outcome to drop.")
+    return *_drop_idle(cells, [models, *levels], axes, columns), n_self
 
 
 def _outcome_column(
@@ -93,9 +97,22 @@ def _outcome_column(
     return Column(outcome.codes, meaning), values
 
 
-def _nothing_left(n_self: int) -> str:
-    why = f"{n_self} compare a model with itself, " if n_self else ""
-    return f"no battles are left: {why}the others have count 0 or an outcome that was dropped. Check the columns."
+def _drop_idle(
+    cells: Cells, labels: list[tuple[Any, ...]], axes: Sequence[Axis], columns: Sequence[Coded]
+) -> tuple[Cells, list[tuple[Any, ...]]]:
+    """Leave out labels that were found in dropped rows only; listed labels and integer codes stay."""
+    shape = tuple(map(len, labels))
+    used = [np.concatenate([cells.a, cells.b]), *np.unravel_index(cells.context, shape[1:] or (1,))]
+    kept = []
+    for axis, names, column, codes in zip(axes, labels, [columns[-3], *columns], used, strict=False):
+        is_fixed = axis.labels is not None or (axis.integer_codes and column.is_integer)
+        idle = np.zeros(len(names), dtype=bool) if is_fixed else np.bincount(codes, minlength=len(names)) == 0
+        kept.append(tuple(name for name, out in zip(names, idle, strict=True) if not out) if idle.any() else names)
+    if kept == labels:
+        return cells, labels
+    model_map = map_labels(labels[0], index_labels(kept[0], "models"))
+    sizes = {"n_models": len(kept[0]), "n_contexts": prod(map(len, kept[1:]))}
+    return recode_cells(cells, model_map, map_contexts(labels[1:], kept[1:]), **sizes), kept
 
 
 def _label_axis(axis: Axis, columns: Sequence[Coded]) -> tuple[tuple[Any, ...], list[Column]]:

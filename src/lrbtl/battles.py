@@ -70,12 +70,12 @@ class Battles:
     n_self: int = 0
 
     def __post_init__(self) -> None:
+        if len(self.models) < 2:
+            raise TooFewModelsError(f"only one model, {self.models[0]!r}, is compared; a battle needs two.")
         if not self.cells.n_cells:
             raise EmptyDataError(
                 "no battles are left; check the filters and that some rows compare two different models."
             )
-        if len(self.models) < 2:
-            raise TooFewModelsError(f"only one model, {self.models[0]!r}, is compared; a battle needs two.")
 
     @classmethod
     def from_arrays(

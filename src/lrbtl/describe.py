@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
+
+from lrbtl.graph import component_members, weak_components
 
 if TYPE_CHECKING:
     from lrbtl.battles import Battles
@@ -64,14 +67,8 @@ def battle_warnings(battles: Battles) -> list[str]:
     return texts
 
 
-def _model_groups(battles: Battles) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def _model_groups(battles: Battles) -> list[NDArray[np.intp]]:
     """Models that fought, in groups connected by battles, largest group first."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    cells, d1 = battles.cells, len(battles.models)
-    edges = coo_array((np.ones(cells.n_cells, dtype=np.int8), (cells.a, cells.b)), shape=(d1, d1))
-    _, component = connected_components(edges, directed=False)
-    fought = np.flatnonzero(battles.model_counts > 0)
-    fought = fought[np.argsort(component[fought], kind="stable")]
-    return sorted(np.split(fought, np.flatnonzero(np.diff(component[fought])) + 1), key=len, reverse=True)
+    cells = battles.cells
+    groups = component_members(weak_components(cells.a, cells.b, len(battles.models))[0])
+    return [group for group in groups if battles.model_counts[group[0]] > 0]

@@ -43,7 +43,7 @@ def fold_counts(cells: Cells, n_folds: int, rng: int | np.random.Generator | Non
     generator = np.random.default_rng(rng)
     if cells.n_battles <= _EXPAND * cells.n_cells:
         return _deal_battles(cells, n_folds, generator)
-    return _draw_and_repair(cells, n_folds, generator)
+    return _draw_folds(cells, n_folds, generator)
 
 
 def _deal_battles(cells: Cells, n_folds: int, rng: np.random.Generator) -> IntArray:
@@ -55,36 +55,49 @@ def _deal_battles(cells: Cells, n_folds: int, rng: np.random.Generator) -> IntAr
     return table.reshape(n_folds, cells.n_cells).astype(np.int64)
 
 
-def _draw_and_repair(cells: Cells, n_folds: int, rng: np.random.Generator) -> IntArray:
-    """Send every battle to a fold independently, then move as few as needed, at random, to even out the sizes.
+def _draw_folds(cells: Cells, n_folds: int, rng: np.random.Generator) -> IntArray:
+    """Draw one fold after the other from the battles that are left."""
+    left = cells.count.copy()
+    folds = []
+    for size in _fold_sizes(cells, n_folds)[:-1]:
+        folds.append(_take(left, cells, size, rng))
+        left -= folds[-1]
+    return np.stack([*folds, left])
 
-    Both steps treat all battles of a context alike, so given the sizes every partition is equally likely: the result is
-    exact for any multiplicity, at a cost of about n_folds * (n_cells + sqrt(battles * contexts)).
+
+def _take(count: IntArray, cells: Cells, size: IntArray, rng: np.random.Generator) -> IntArray:
+    """Multiplicities of a uniformly random set of ``size[u]`` of the battles of every context: int64 (n_cells,).
+
+    Every battle is first taken independently with probability size/total; what is then too much is taken back, and
+    what is missing is added, by the same rule. All steps treat the battles of a context alike, so every set of that
+    size is equally likely: exact for any multiplicity, and the number to repair shrinks to its square root each time.
     """
-    drawn = rng.multinomial(cells.count, np.full(n_folds, 1.0 / n_folds)).T.astype(np.int64)
-    surplus = _sums_by_context(drawn, cells.start) - _fold_sizes(cells, n_folds)
-
-    # Number the battles by (fold, cell): those of one (fold, context) are consecutive.
-    last = np.cumsum(drawn)
-    before = np.concatenate([[0], last])[np.arange(n_folds)[:, None] * cells.n_cells + cells.start[:-1]]
-    leaving = np.maximum(surplus, 0)
-    population = _sums_by_context(drawn, cells.start)
-    moved = _sample_distinct(before.ravel(), population.ravel(), leaving.ravel(), rng)
-    slot = np.searchsorted(last, moved, side="right")
-    flat = drawn.ravel() - np.bincount(slot, minlength=drawn.size)
-
-    # The k-th battle that leaves a context, in random order, fills the k-th place free there.
-    cell = slot % cells.n_cells
-    order = np.argsort(cells.context[cell] + rng.random(len(cell)))
-    places = np.maximum(-surplus, 0).T
-    fold = np.repeat(np.tile(np.arange(n_folds), len(places)), places.ravel())
-    flat += np.bincount(fold * cells.n_cells + cell[order], minlength=drawn.size)
-    return flat.reshape(n_folds, cells.n_cells)
+    if size.sum() <= cells.n_cells:
+        return _take_singly(count, cells, size, rng)
+    total = _sum_contexts(count, cells)
+    share = size / np.maximum(total, 1)
+    taken = rng.binomial(count, share[cells.context]).astype(np.int64)
+    excess = _sum_contexts(taken, cells) - size
+    too_many = _take(taken, cells, np.maximum(excess, 0), rng)
+    return taken - too_many + _take(count - taken, cells, np.maximum(-excess, 0), rng)
 
 
-def _sums_by_context(table: IntArray, start: IntArray) -> IntArray:
-    total = np.concatenate([np.zeros((len(table), 1), dtype=np.int64), np.cumsum(table, axis=1)], axis=1)
-    return np.asarray(total[:, start[1:]] - total[:, start[:-1]])
+def _take_singly(count: IntArray, cells: Cells, size: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return the same by drawing battle numbers, again where one came up before."""
+    last = np.cumsum(count)
+    bounds = np.concatenate([[0], last])[cells.start]
+    found = np.empty(0, dtype=np.int64)
+    missing = size
+    while missing.any():
+        drawn = rng.integers(np.repeat(bounds[:-1], missing), np.repeat(bounds[1:], missing))
+        found = np.sort(np.concatenate([found, drawn]))
+        found = found[np.concatenate([[True], found[1:] != found[:-1]])]
+        missing = size - np.diff(np.searchsorted(found, bounds))
+    return np.bincount(np.searchsorted(last, found, side="right"), minlength=len(count)).astype(np.int64)
+
+
+def _sum_contexts(count: IntArray, cells: Cells) -> IntArray:
+    return np.diff(np.concatenate([[0], np.cumsum(count)])[cells.start])
 
 
 def _fold_sizes(cells: Cells, n_folds: int) -> IntArray:
@@ -92,19 +105,6 @@ def _fold_sizes(cells: Cells, n_folds: int) -> IntArray:
     bounds = np.concatenate([[0], np.cumsum(cells.count)])[cells.start]
     dealt = (bounds[None, :] + (n_folds - 1 - np.arange(n_folds))[:, None]) // n_folds
     return np.asarray(np.diff(dealt, axis=1))
-
-
-def _sample_distinct(offset: IntArray, population: IntArray, size: IntArray, rng: np.random.Generator) -> IntArray:
-    """Uniformly random subsets: ``size[g]`` distinct integers from ``offset[g] + range(population[g])``, all groups."""
-    found = np.empty(0, dtype=np.int64)
-    missing = size
-    while missing.any():
-        group = np.repeat(np.arange(len(size)), missing)
-        found = np.unique(np.concatenate([found, offset[group] + rng.integers(0, population[group])]))
-        # Groups are disjoint ranges in increasing order, so counting below each bound counts each group.
-        have = np.searchsorted(found, offset + population) - np.searchsorted(found, offset)
-        missing = size - have
-    return found
 
 
 def check_folds(battles: Battles, n_folds: int) -> None:

@@ -188,3 +188,9 @@ def test_law_must_fit_the_battles():
 def test_reprs_say_what_the_law_covers():
     assert repr(lrbtl.ProductSampling([0.5, 0.5], [[0.5, 0.5]])) == "ProductSampling(2 models, contexts: 1 x 2)"
     assert repr(lrbtl.ProductSampling([0.5, 0.5])) == "ProductSampling(2 models, contexts: none)"
+
+
+def test_laws_cannot_be_changed_behind_their_back():
+    for values in (lrbtl.ProductSampling([0.5, 0.5]).models, lrbtl.TableSampling([[0.0, 1.0], [1.0, 0.0]]).table((2,))):
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = 0.3

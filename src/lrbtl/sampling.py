@@ -224,6 +224,7 @@ class TableSampling:
         if not symmetric or np.any(values[diagonal, diagonal] != 0.0):
             raise SamplingError("The table must be symmetric in the two models and zero where a model meets itself.")
         self._table = 2.0 * _law(values / 2.0, "table")
+        self._table.setflags(write=False)
 
     def __repr__(self) -> str:
         levels = " x ".join(map(str, self._table.shape[2:])) or "none"
@@ -314,7 +315,9 @@ def _law(values: ArrayLike, name: str) -> Floats:
     total = float(law.sum())
     if not math.isclose(total, 1.0, rel_tol=1e-8):
         raise SamplingError(f"The probabilities in `{name}` sum to {total:.10g} instead of 1; divide by their sum.")
-    return np.asarray(law / total)
+    law /= total
+    law.setflags(write=False)
+    return law
 
 
 def _draw_codes(weights: Floats, n: int, rng: np.random.Generator) -> Codes:

@@ -130,3 +130,37 @@ class ConvergenceWarning(LrbtlWarning):
 
 class RankCollapseWarning(LrbtlWarning):
     """A fit whose penalty removed part of the rank."""
+
+
+class EstimateError(LrbtlError, ValueError):
+    """An estimate cannot be built from these arrays, or asked this question."""
+
+
+class CovarianceError(LrbtlError, ValueError):
+    """A covariance that was not kept, or that is none."""
+
+
+class DifferentRunsError(LrbtlError, ValueError):
+    """Estimates of different runs, between which no covariance is known."""
+
+
+class UnknownTargetError(LrbtlError, KeyError):
+    """A label that is not among the targets of an estimate."""
+
+    __str__ = Exception.__str__
+
+
+class LevelError(LrbtlError, ValueError):
+    """A confidence level outside (0, 1)."""
+
+
+class ScaleError(LrbtlError, ValueError):
+    """A scale that does not exist, or that a target does not have."""
+
+
+class BoundError(LrbtlError, ValueError):
+    """A bound or a comparison that the run did not compute."""
+
+
+class FrameBackendError(LrbtlError, ImportError):
+    """A frame library that is not installed or not known."""

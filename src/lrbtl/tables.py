@@ -1,0 +1,93 @@
+"""Tables for people: the same cells as text for the terminal and as HTML for the notebook."""
+
+from collections.abc import Sequence
+from html import escape
+from math import ceil, floor, isfinite, log10
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+ELLIPSIS = "..."
+
+
+def decimals_for(errors: Floats, significant: int = 3, most: int = 6) -> int:
+    """Return how many decimals show the median error with that many significant digits.
+
+    Examples
+    --------
+    >>> decimals_for(np.array([0.02, 0.03, 0.04]))
+    4
+    >>> decimals_for(np.array([25.0]))
+    1
+    """
+    known = errors[np.isfinite(errors) & (errors > 0)]
+    if known.size == 0:
+        return significant
+    return int(np.clip(significant - 1 - floor(log10(float(np.median(known)))), 0, most))
+
+
+def format_numbers(values: Floats, decimals: int) -> list[str]:
+    """Return numbers with a fixed number of decimals and no negative zero."""
+    return [f"{value:z,.{decimals}f}" if isfinite(value) else str(value) for value in values.tolist()]
+
+
+def format_pvalues(values: Floats, smallest: float = 0.001) -> list[str]:
+    """Return p-values, the tiny ones as a bound."""
+    return [f"<{smallest:g}" if value < smallest else f"{value:.3f}" for value in values.tolist()]
+
+
+def shown_rows(n_rows: int, limit: int) -> tuple[list[int], list[int]]:
+    """Return the first and the last rows of a long table: all of them when there are at most `limit`.
+
+    Examples
+    --------
+    >>> shown_rows(9, 4)
+    ([0, 1], [7, 8])
+    """
+    if n_rows <= limit:
+        return list(range(n_rows)), []
+    head = ceil(limit / 2)
+    return list(range(head)), list(range(n_rows - limit + head, n_rows))
+
+
+def pick_rows(columns: Sequence[Sequence[str]], limit: int) -> list[list[str]]:
+    """Return the rows to show, with a row of ellipses where some were left out."""
+    head, tail = shown_rows(len(columns[0]), limit)
+    rows = [[column[k] for column in columns] for k in head]
+    if tail:
+        rows.append([ELLIPSIS] * len(columns))
+        rows.extend([column[k] for column in columns] for k in tail)
+    return rows
+
+
+def text_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return aligned text: the first column to the left, numbers to the right.
+
+    Examples
+    --------
+    >>> print(text_table(["label", "se"], [["x", "0.10"], ["long", "12.00"]]))
+    label     se
+    x       0.10
+    long   12.00
+    """
+    lines = [list(headers), *rows]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(headers))]
+    aligned = [
+        [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+        for line in lines
+    ]
+    return "\n".join("  ".join(line) for line in aligned)
+
+
+def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return an HTML table with every cell escaped.
+
+    Examples
+    --------
+    >>> html_table(["label"], [["a<b"]])
+    '<table><thead><tr><th>label</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
+    """
+    head = "".join(f"<th>{escape(header)}</th>" for header in headers)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

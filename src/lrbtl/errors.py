@@ -164,3 +164,9 @@ class BoundError(LrbtlError, ValueError):
 
 class FrameBackendError(LrbtlError, ImportError):
     """A frame library that is not installed or not known."""
+class TargetError(LrbtlError, ValueError):
+    """A target that does not fit the battles."""
+
+
+class GradientError(LrbtlError, ValueError):
+    """A gradient that is wrong or not finite."""

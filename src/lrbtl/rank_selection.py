@@ -9,6 +9,7 @@ from lrbtl.battles import Battles
 from lrbtl.design import Design
 from lrbtl.errors import RankError
 from lrbtl.fitting import fit, refit
+from lrbtl.folds import fold_counts
 from lrbtl.links import logistic_terms
 from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import check_rank, rank_caps
@@ -99,7 +100,7 @@ def select_rank(
     full = sorted(dict.fromkeys(check_rank(rank, shape) for rank in candidates))
     if len(full) == 1:
         return RankSelection(full, np.full(1, np.nan), np.zeros(1), np.zeros(1), full[0])
-    folds = battles.fold_counts(n_folds, rng).astype(float)
+    folds = fold_counts(battles.cells, n_folds, rng).astype(float)
     losses: list[Floats] = []
     for rank in full:
         losses.append(_held_out_loss(battles, rank, folds, n_threads))

@@ -1,0 +1,400 @@
+"""Targets of inference: scores, gaps, win probabilities, win rates, and any smooth functional of the scores.
+
+A target is resolved against battles (labels become indices) and then evaluated at a low-rank point: its value on the working
+scale, and its gradient there as a few weighted entries or a dense array. Probabilities work on the logit scale.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, logit, logsumexp
+
+from lrbtl.battles import Battles
+from lrbtl.errors import GradientError, TargetError
+
+Floats = np.typing.NDArray[np.float64]
+Longs = np.typing.NDArray[np.int64]
+Link = Literal["identity", "logit"]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A sparse gradient: weight at (model, context), one row of three arrays."""
+
+    models: Longs
+    contexts: Longs
+    weights: Floats
+
+
+class View(Protocol):
+    """Scores at a point, read entry by entry or whole."""
+
+    def entries(self, models: Longs, contexts: Longs) -> Floats:
+        """Return scores[models, contexts]."""
+
+    def dense(self) -> Floats:
+        """Return all scores, in the battles' shape."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A target that knows its indices.
+
+    Attributes
+    ----------
+    label : str
+    link : "identity" or "logit"
+    terms : Terms or None
+        The constant gradient of a linear target.
+    evaluate : callable or None
+        For the others: a view to (value, Terms or dense gradient), on the working scale.
+    """
+
+    label: str
+    link: Link
+    terms: Terms | None = None
+    evaluate: Callable[[View], tuple[float, Terms | Floats]] | None = None
+
+    def at(self, view: View) -> tuple[float, Terms | Floats]:
+        """Return value and gradient at a point."""
+        if self.evaluate is not None:
+            return self.evaluate(view)
+        assert self.terms is not None
+        return float(self.terms.weights @ view.entries(self.terms.models, self.terms.contexts)), self.terms
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something to estimate; build one with `score`, `gap`, `win_probability`, ..."""
+
+    resolve: Callable[[Battles], Resolved]
+    name: str
+
+    def __repr__(self) -> str:
+        return f"Target({self.name})"
+
+
+def score(model: Any, context: Any = None) -> Target:
+    """Return the score of a model in a context, or its mean over all contexts.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.score("gpt-x", "math")
+    Target(score(gpt-x, math))
+    """
+
+    def resolve(battles: Battles) -> Resolved:
+        i = battles.model_index(model)
+        contexts = _contexts(battles, context)
+        return Resolved(name, "identity", _mean_terms([i], [1.0], contexts))
+
+    name = _name("score", model, context=context)
+    return Target(resolve, name)
+
+
+def gap(a: Any, b: Any, context: Any = None) -> Target:
+    """Return the score of a minus the score of b in a context, or the mean of that over all contexts.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.gap("gpt-x", "llama-y")
+    Target(gap(gpt-x, llama-y))
+    """
+
+    def resolve(battles: Battles) -> Resolved:
+        return Resolved(name, "identity", _mean_terms(_pair(battles, a, b), [1.0, -1.0], _contexts(battles, context)))
+
+    name = _name("gap", a, b, context=context)
+    return Target(resolve, name)
+
+
+def win_probability(a: Any, b: Any, context: Any = None) -> Target:
+    """Return the probability that a beats b in a context, or the mean of that over all contexts.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.win_probability("gpt-x", "llama-y", "code")
+    Target(win_probability(gpt-x, llama-y, code))
+    """
+
+    def resolve(battles: Battles) -> Resolved:
+        i, j = _pair(battles, a, b)
+        contexts = _contexts(battles, context)
+        if len(contexts) == 1:
+            return Resolved(name, "logit", _mean_terms([i, j], [1.0, -1.0], contexts))
+        return Resolved(name, "logit", evaluate=_mean_win(np.full(len(contexts), i), np.full(len(contexts), j), contexts))
+
+    name = _name("win_probability", a, b, context=context)
+    return Target(resolve, name)
+
+
+def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None) -> Target:
+    """Return the mean probability of beating a pool of models (by default all others), in a context or over all contexts.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.win_rate("gpt-x")
+    Target(win_rate(gpt-x))
+    """
+
+    def resolve(battles: Battles) -> Resolved:
+        i = battles.model_index(model)
+        members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
+        others = np.array([j for j in members if j != i])
+        if not len(others):
+            raise TargetError(f"the pool of {name} holds no other model: name at least one model to play against.")
+        contexts = _contexts(battles, context)
+        pairs = np.repeat(others, len(contexts)), np.tile(contexts, len(others))
+        return Resolved(name, "logit", evaluate=_mean_win(np.full(len(pairs[0]), i), *pairs))
+
+    name = _name("win_rate", model, context=context)
+    return Target(resolve, name)
+
+
+def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Target:
+    """Return the weighted sum of a model's scores over contexts; weights are used as given.
+
+    Parameters
+    ----------
+    model : label or code
+    weights : mapping from context to weight, or array over all contexts
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.weighted_score("gpt-x", {"math": 0.7, "code": 0.3})
+    Target(weighted_score(gpt-x))
+    """
+
+    def resolve(battles: Battles) -> Resolved:
+        i = battles.model_index(model)
+        if isinstance(weights, Mapping):
+            contexts = np.array([battles.context_index(context) for context in weights])
+            values = np.array(list(weights.values()), dtype=float)
+        else:
+            values = np.asarray(weights, dtype=float).reshape(-1)
+            contexts = np.arange(battles.n_contexts)
+            if len(values) != len(contexts):
+                raise TargetError(f"{name} has {len(values)} weights for {len(contexts)} contexts: give one per context.")
+        _check_finite(values, name)
+        return Resolved(name, "identity", Terms(np.full(len(contexts), i), contexts, values))
+
+    name = _name("weighted_score", model)
+    return Target(resolve, name)
+
+
+def linear(gamma: ArrayLike, label: str | None = None) -> Target:
+    """Return the inner product of the scores with an array of their shape.
+
+    Examples
+    --------
+    >>> import lrbtl, numpy as np
+    >>> lrbtl.linear(np.eye(3)[:, :2], label="my contrast")
+    Target(my contrast)
+    """
+    array = np.asarray(gamma, dtype=float)
+
+    def resolve(battles: Battles) -> Resolved:
+        if array.shape != battles.shape:
+            raise TargetError(f"{name} has shape {array.shape} but the scores have shape {battles.shape}.")
+        _check_finite(array, name)
+        models, contexts = np.nonzero(array.reshape(battles.shape[0], -1))
+        return Resolved(name, "identity", Terms(models, contexts, array.reshape(battles.shape[0], -1)[models, contexts]))
+
+    name = label or "linear"
+    return Target(resolve, name)
+
+
+def tail_score(model: Any, sharpness: float = 4.0) -> Target:
+    """Return a soft minimum of a model's scores over contexts: -log(mean(exp(-sharpness * score))) / sharpness.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.tail_score("gpt-x")
+    Target(tail_score(gpt-x))
+    """
+
+    def resolve(battles: Battles) -> Resolved:
+        if not sharpness > 0:
+            raise TargetError(f"{name} has sharpness {sharpness}: give a positive number.")
+        i = battles.model_index(model)
+        contexts = np.arange(battles.n_contexts)
+        models = np.full(len(contexts), i)
+
+        def evaluate(view: View) -> tuple[float, Terms]:
+            exponents = -sharpness * view.entries(models, contexts)
+            total = logsumexp(exponents)
+            value = -(total - np.log(len(contexts))) / sharpness
+            return float(value), Terms(models, contexts, np.exp(exponents - total))
+
+        return Resolved(name, "identity", evaluate=evaluate)
+
+    name = _name("tail_score", model)
+    return Target(resolve, name)
+
+
+def functional(
+    value: Callable[[Floats], float], gradient: Callable[[Floats], ArrayLike], label: str | None = None
+) -> Target:
+    """Return any smooth function of the scores, given with its gradient (an array of the scores' shape).
+
+    The gradient is checked once against numerical differences at the first fit.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.functional(lambda scores: float((scores**2).sum()), lambda scores: 2 * scores, label="energy")
+    Target(energy)
+    """
+    checked: list[bool] = []
+
+    def evaluate(view: View) -> tuple[float, Floats]:
+        scores = view.dense()
+        at = float(value(scores))
+        slope = np.asarray(gradient(scores), dtype=float)
+        if slope.shape != scores.shape:
+            raise GradientError(f"the gradient of {name} has shape {slope.shape}; it must be that of the scores, {scores.shape}.")
+        if not (np.isfinite(at) and np.all(np.isfinite(slope))):
+            raise GradientError(f"{name} or its gradient is not finite at the fitted scores: check its domain.")
+        if not checked:
+            _check_gradient(value, scores, slope, name)
+            checked.append(True)
+        return at, slope
+
+    name = label or "functional"
+    return Target(lambda battles: Resolved(name, "identity", evaluate=evaluate), name)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Every score, or every gap, at once; see `all_scores` and `all_gaps`."""
+
+    kind: Literal["scores", "gaps"]
+
+    def labels(self, battles: Battles) -> "FamilyLabels":
+        """Return the labels, made when they are read."""
+        return FamilyLabels(battles, self.kind)
+
+
+def all_scores() -> Family:
+    """Return the family of all scores, model by model, contexts in order within a model.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.all_scores()
+    Family(kind='scores')
+    """
+    return Family("scores")
+
+
+def all_gaps() -> Family:
+    """Return the family of all gaps: pairs (a, b), a before b, contexts in order within a pair.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.all_gaps()
+    Family(kind='gaps')
+    """
+    return Family("gaps")
+
+
+@dataclass(frozen=True)
+class FamilyLabels(Sequence[str]):
+    """Labels of a family, made one by one on demand: there can be millions."""
+
+    battles: Battles
+    kind: str
+
+    def __len__(self) -> int:
+        d1, contexts = self.battles.shape[0], self.battles.n_contexts
+        return contexts * (d1 if self.kind == "scores" else d1 * (d1 - 1) // 2)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        i = range(len(self))[i]
+        battles, contexts = self.battles, self.battles.n_contexts
+        context = battles.context_label(i % contexts) if len(battles.shape) > 1 else None
+        if self.kind == "scores":
+            return _name("score", battles.models[i // contexts], context=context)
+        a, b = pair_of(i // contexts, battles.shape[0])
+        return _name("gap", battles.models[a], battles.models[b], context=context)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[i] for i in range(len(self)))
+
+
+def pair_of(index: int, d1: int) -> tuple[int, int]:
+    """Return the pair a < b at a position of the lexicographic list of pairs."""
+    a = int(d1 - 2 - np.floor((np.sqrt(4 * d1 * (d1 - 1) - 8 * index - 7) - 1) / 2))
+    return a, int(index + a + 1 - (d1 * (d1 - 1) - (d1 - a) * (d1 - a - 1)) // 2)
+
+
+def _contexts(battles: Battles, context: Any) -> Longs:
+    if context is None:
+        return np.arange(battles.n_contexts)
+    return np.array([battles.context_index(context)])
+
+
+def _pair(battles: Battles, a: Any, b: Any) -> list[int]:
+    i, j = battles.model_index(a), battles.model_index(b)
+    if i == j:
+        raise TargetError(f"{a!r} is compared with itself: name two different models.")
+    return [i, j]
+
+
+def _mean_terms(models: Sequence[int], signs: Sequence[float], contexts: Longs) -> Terms:
+    """Return the gradient of the mean over contexts of a signed sum over models."""
+    weights = np.repeat(np.asarray(signs), len(contexts)) / len(contexts)
+    return Terms(np.repeat(np.asarray(models), len(contexts)), np.tile(contexts, len(models)), weights)
+
+
+def _mean_win(a: Longs, b: Longs, contexts: Longs) -> Callable[[View], tuple[float, Terms]]:
+    """Return the logit of the mean of sigmoid(scores[a, u] - scores[b, u]) over a list of (a, b, u)."""
+    models, both = np.concatenate([a, b]), np.concatenate([contexts, contexts])
+
+    def evaluate(view: View) -> tuple[float, Terms]:
+        p = expit(view.entries(a, contexts) - view.entries(b, contexts))
+        mean = float(p.mean())
+        slope = p * (1 - p) / len(p) / (mean * (1 - mean))
+        return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]))
+
+    return evaluate
+
+
+def _check_gradient(value: Callable[[Floats], float], scores: Floats, slope: Floats, name: str) -> None:
+    """Compare directional derivatives with central differences along three fixed random directions."""
+    rng = np.random.default_rng(0)
+    size = max(float(np.abs(scores).max()), 1.0)
+    for _ in range(3):
+        direction = rng.normal(size=scores.shape)
+        step = 1e-5 * size / float(np.abs(direction).max())
+        numeric = (float(value(scores + step * direction)) - float(value(scores - step * direction))) / (2 * step)
+        given = float(np.sum(slope * direction))
+        tolerance = 1e-4 * (abs(numeric) + abs(given)) + 1e-6 * float(np.linalg.norm(slope)) + 1e-8
+        if not abs(numeric - given) <= tolerance:
+            raise GradientError(
+                f"the gradient of {name} is wrong: along a random direction it gives {given:.6g}, numerical differences give {numeric:.6g}."
+            )
+
+
+def _check_finite(values: Floats, name: str) -> None:
+    if not np.all(np.isfinite(values)):
+        raise GradientError(f"the weights of {name} are not finite: check them for NaN and infinity.")
+
+
+def _name(kind: str, *models: Any, context: Any = None) -> str:
+    parts = [str(model) for model in models]
+    if context is not None:
+        parts.append(" / ".join(str(x) for x in context) if isinstance(context, tuple) else str(context))
+    return f"{kind}({', '.join(parts)})"

@@ -137,15 +137,15 @@ class Factor:
     ----------
     chol : array (q, q)
         Lower factor of the scaled Schur complement of the blocks.
-    inverse : array (dl, rl, rl)
+    inverse_lower : array (dl, rl, rl)
         Inverse lower factors of the scaled blocks.
     cross : array or sparse (dl rl, q)
-        inverse @ scaled cross.
+        inverse_lower @ scaled cross.
     scale : array (size,)
     """
 
     chol: Floats
-    inverse: Floats
+    inverse_lower: Floats
     cross: Floats | sparse.csr_array
     scale: Floats
 
@@ -154,17 +154,38 @@ class Factor:
         q = len(self.chol)
         scale = self.scale.reshape(-1, *([1] * (rhs.ndim - 1)))
         scaled = rhs * scale
-        bottom = _block_solve(self.inverse, scaled[q:])
+        bottom = _block_solve(self.inverse_lower, scaled[q:])
         top = linalg.cho_solve((self.chol, True), scaled[:q] - self.cross.T @ bottom, check_finite=False)
-        bottom = _block_transpose_solve(self.inverse, bottom - self.cross @ top)
+        bottom = _block_transpose_solve(self.inverse_lower, bottom - self.cross @ top)
         return np.concatenate([top, bottom]) * scale
 
-    def schur_inverse(self) -> Floats:
-        """Return the border block of the inverse, (q, q)."""
+    def inverse(self) -> "Inverse":
+        """Return the inverse in block form."""
         q = len(self.chol)
-        inverse, _ = linalg.lapack.dpotri(self.chol, lower=True)
-        inverse = np.tril(inverse) + np.tril(inverse, -1).T
-        return inverse * self.scale[:q, None] * self.scale[:q]
+        top, below = self.scale[:q], self.scale[q:]
+        border, _ = linalg.lapack.dpotri(self.chol, lower=True)
+        border = np.tril(border) + np.tril(border, -1).T
+        upper = np.swapaxes(self.inverse_lower, 1, 2)
+        blocks = upper @ self.inverse_lower
+        scale = below.reshape(blocks.shape[:2])
+        reach = _block_product(upper * scale[:, :, None], self.cross, np.ones(len(below)), 1.0 / top)
+        return Inverse(border * top[:, None] * top, reach, blocks * scale[:, :, None] * scale[:, None, :])
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """Inverse of an arrowhead matrix: [0 0; 0 blocks] + [1; -reach] border [1, -reach^T].
+
+    Attributes
+    ----------
+    border : array (q, q)
+    reach : array or sparse (dl rl, q)
+    blocks : array (dl, rl, rl)
+    """
+
+    border: Floats
+    reach: Floats | sparse.csr_array
+    blocks: Floats
 
 
 def _block_product(

@@ -1,8 +1,5 @@
 """Quadratic forms of battles in tangent coordinates: information K, meat B and the Newton Hessian, one routine."""
 
-from functools import reduce
-from math import prod
-
 import numpy as np
 from scipy import sparse
 
@@ -33,7 +30,7 @@ def accumulate(design: Design, space: TangentSpace, weight: Floats, score: Float
     others = np.zeros((dl, rl, space.q - q1))
     if space.q > q1:
         sums = [design.slot_matrix(column) for column in (*rows.T, slot_score)]
-        for contexts, levels in _groups(space):
+        for contexts, levels in space.groups():
             _add_group(space, contexts, levels, gram, sums, border, others, score is not None)
     return Arrowhead(border, blocks, _join(models, others.reshape(dl * rl, -1)), design.n_threads)
 
@@ -55,14 +52,6 @@ def _join(models: sparse.bsr_array, others: Floats) -> Floats | sparse.csr_array
     return np.hstack([models.toarray(), others])
 
 
-def _groups(space: TangentSpace) -> list[tuple[Longs, tuple[int, ...]]]:
-    """Return contexts that differ in the eliminated mode only, with their levels in the other modes."""
-    shape = space.context_shape
-    index = np.moveaxis(np.arange(prod(shape)).reshape(shape), space.mode - 1, 0).reshape(shape[space.mode - 1], -1)
-    levels = np.ndindex(*[shape[k - 1] for k in space.others])
-    return [(index[:, w], level) for w, level in enumerate(levels)]
-
-
 def _add_group(
     space: TangentSpace,
     contexts: Longs,
@@ -75,8 +64,7 @@ def _add_group(
 ) -> None:
     """Add the chain rule v_u(core, factors) of one group of contexts to the border and to its cross part."""
     q1, r1 = space.U.size, space.U.shape[1]
-    row = {k: space.factors[k][level] for k, level in zip(space.others, levels, strict=True)}
-    columns, bilinear = _border_jacobian(space, row, levels)
+    columns, bilinear = space.border_jacobian(levels)
     F = np.einsum("ali,ji->jal", bilinear, space.factors[space.mode])  # d v_u / d border, (dl, r1, columns)
     HF = gram[contexts] @ F
     border[np.ix_(columns, columns)] += np.tensordot(F, HF, axes=([0, 1], [0, 1]))
@@ -92,38 +80,21 @@ def _add_group(
     if curvature:
         gV = slot_score.T @ space.U
         others[:, :, columns - q1] -= np.einsum("ja,ali->jil", gV, bilinear)
-        _subtract_curvature(space, row, levels, gV.T @ space.factors[space.mode], border)
+        _subtract_curvature(space, levels, gV.T @ space.factors[space.mode], border)
 
 
-def _border_jacobian(space: TangentSpace, row: dict[int, Floats], levels: tuple[int, ...]) -> tuple[Longs, Floats]:
-    """Return border columns that a group touches and d v / d (border, U_l row), shape (r1, columns, rl)."""
-    core, order = space.core, space.core.ndim
-    columns, parts = [], []
-    for k, level in zip(space.others, levels, strict=True):
-        operands = [x for j in space.others if j != k for x in (row[j], [j])]
-        parts.append(np.einsum(core, list(range(order)), *operands, [0, k, space.mode]))
-        columns.append(_row_columns(space, k, level))
-    if space.has_core:
-        product = reduce(np.multiply.outer, [row.get(k, np.eye(core.shape[k])) for k in range(1, order)])
-        product = np.moveaxis(product, space.mode, -1).reshape(-1, core.shape[space.mode])
-        parts.append(np.einsum("ab,pi->abpi", np.eye(len(core)), product).reshape(len(core), -1, product.shape[1]))
-        columns.append(np.arange(space.core_slice.start, space.core_slice.stop))
-    return np.concatenate(columns), np.concatenate(parts, axis=1)
-
-
-def _subtract_curvature(
-    space: TangentSpace, row: dict[int, Floats], levels: tuple[int, ...], moment: Floats, border: Floats
-) -> None:
+def _subtract_curvature(space: TangentSpace, levels: tuple[int, ...], moment: Floats, border: Floats) -> None:
     """Subtract sum over the group of gV . (second derivative of v) between border parts; moment = gV^T U_l, (r1, rl)."""
     order = space.core.ndim
+    row = {k: space.factors[k][level] for k, level in zip(space.others, levels, strict=True)}
     moment_part = (moment, [0, space.mode])
     for k, level in zip(space.others, levels, strict=True):
-        at_k = _row_columns(space, k, level)
+        at_k = space.row_columns(k, level)
         for j, other in zip(space.others, levels, strict=True):
             if j > k:
                 rest = [x for i in space.others if i not in (j, k) for x in (row[i], [i])]
                 value = np.einsum(space.core, list(range(order)), *moment_part, *rest, [k, j])
-                at_j = _row_columns(space, j, other)
+                at_j = space.row_columns(j, other)
                 border[np.ix_(at_k, at_j)] -= value
                 border[np.ix_(at_j, at_k)] -= value.T
         if space.has_core:
@@ -132,8 +103,3 @@ def _subtract_curvature(
             value = np.einsum(*moment_part, *rest, eye, [k, order], [*range(order), order]).reshape(-1, len(at_k))
             border[space.core_slice, at_k] -= value
             border[at_k, space.core_slice] -= value.T
-
-
-def _row_columns(space: TangentSpace, k: int, level: int) -> Longs:
-    rank = space.core.shape[k]
-    return space.slices[k].start + level * rank + np.arange(rank)

@@ -13,7 +13,7 @@ Coordinates are redundant (gauge): T does not change under U_k -> U_k R, core ->
 fixed by U_k^T dU_k = 0 for k != l, 1^T dU_1 = 0 and dcore_(l) core_(l)^T = 0.
 """
 
-from functools import cached_property
+from functools import cached_property, reduce
 from math import prod
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from lrbtl.tucker import Tucker, centre, mode_product, unfold
 
 Floats = np.typing.NDArray[np.float64]
+Longs = np.typing.NDArray[np.int64]
 
 
 class TangentSpace:
@@ -67,7 +68,7 @@ class TangentSpace:
         return prod(r) + sum(rk * (dk - rk) for rk, dk in zip(r, d, strict=True)) - (r[0] if self.centred else 0)
 
     @cached_property
-    def rows(self) -> np.typing.NDArray[np.int64]:
+    def rows(self) -> Longs:
         """Row of the eliminated factor that each context uses, shape (D,)."""
         return np.indices(self.context_shape)[self.mode - 1].reshape(-1)
 
@@ -99,6 +100,34 @@ class TangentSpace:
         for factor in self.factors[1:]:
             rows = np.einsum("up,kr->ukpr", rows, factor).reshape(len(rows) * len(factor), -1)
         return rows
+
+    def groups(self) -> list[tuple[Longs, tuple[int, ...]]]:
+        """Return contexts that differ in the eliminated mode only, in its order, with their levels in the other modes."""
+        shape = self.context_shape
+        index = np.moveaxis(np.arange(prod(shape)).reshape(shape), self.mode - 1, 0).reshape(shape[self.mode - 1], -1)
+        levels = np.ndindex(*[shape[k - 1] for k in self.others])
+        return [(index[:, w], level) for w, level in enumerate(levels)]
+
+    def row_columns(self, k: int, level: int) -> Longs:
+        """Return the coordinates of one row of a factor."""
+        rank = self.core.shape[k]
+        return self.slices[k].start + level * rank + np.arange(rank)
+
+    def border_jacobian(self, levels: tuple[int, ...]) -> tuple[Longs, Floats]:
+        """Return the border columns that a group touches and d^2 v / d(column) d(row of U_l), shape (r1, columns, rl)."""
+        core, order = self.core, self.core.ndim
+        row = {k: self.factors[k][level] for k, level in zip(self.others, levels, strict=True)}
+        columns, parts = [np.empty(0, dtype=np.int64)], [np.empty((len(core), 0, core.shape[self.mode]))]
+        for k, level in zip(self.others, levels, strict=True):
+            operands = [x for j in self.others if j != k for x in (row[j], [j])]
+            parts.append(np.einsum(core, list(range(order)), *operands, [0, k, self.mode]))
+            columns.append(self.row_columns(k, level))
+        if self.has_core:
+            product = reduce(np.multiply.outer, [row.get(k, np.eye(core.shape[k])) for k in range(1, order)])
+            product = np.moveaxis(product, self.mode, -1).reshape(-1, core.shape[self.mode])
+            parts.append(np.einsum("ab,pi->abpi", np.eye(len(core)), product).reshape(len(core), -1, product.shape[1]))
+            columns.append(np.arange(self.core_slice.start, self.core_slice.stop))
+        return np.concatenate(columns), np.concatenate(parts, axis=1)
 
     def parts(self, coordinates: Floats) -> tuple[dict[int, Floats], Floats | None]:
         """Return the changes of each factor and of the core (None where it is left out)."""

@@ -1,0 +1,156 @@
+"""Covariances of all scores from the blocks of K^-1 B K^-1 that pair models with contexts.
+
+Only blocks are formed: of the model factor with itself, and of each context vector v_u with the model factor and with itself. With
+T[:, u] = U v_u these give the covariance of any two scores of one context.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from lrbtl.arrowhead import Arrowhead, Inverse
+from lrbtl.design import Design
+from lrbtl.tangent import TangentSpace
+
+Floats = np.typing.NDArray[np.float64]
+Longs = np.typing.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of a covariance in tangent coordinates.
+
+    Attributes
+    ----------
+    border : array (q, q)
+    cross : array (dl, rl, q)
+        Eliminated rows with the border.
+    own : array (dl, rl, rl)
+        Eliminated rows with themselves.
+    """
+
+    border: Floats
+    cross: Floats
+    own: Floats
+
+
+@dataclass(frozen=True)
+class ContextBlocks:
+    """Covariances that the scores of some contexts need.
+
+    Attributes
+    ----------
+    contexts : array (n,)
+    cross : array (n, r1, d1, r1)
+        Context vectors with the model factor.
+    own : array (n, r1, r1)
+        Context vectors with themselves.
+    """
+
+    contexts: Longs
+    cross: Floats
+    own: Floats
+
+
+def inverse_blocks(inverse: Inverse) -> Blocks:
+    """Return the blocks of the inverse itself."""
+    reach = _dense(inverse.reach)
+    dl, rl, _ = inverse.blocks.shape
+    cross = -reach @ inverse.border
+    own = inverse.blocks - np.einsum("jiq,jkq->jik", cross.reshape(dl, rl, -1), reach.reshape(dl, rl, -1))
+    return Blocks(inverse.border, cross.reshape(dl, rl, -1), own)
+
+
+def sandwich_blocks(inverse: Inverse, meat: Arrowhead) -> Blocks:
+    """Return the blocks of inverse @ meat @ inverse."""
+    reach = _dense(inverse.reach)
+    meat_cross = _dense(meat.cross)
+    dl, rl, _ = inverse.blocks.shape
+    wide = (dl, rl, -1)
+    rest = meat_cross - (meat.blocks @ reach.reshape(wide)).reshape(reach.shape)
+    inner = meat.border - reach.T @ rest - meat_cross.T @ reach
+    border = inverse.border @ inner @ inverse.border
+    through = ((inverse.blocks @ rest.reshape(wide)).reshape(reach.shape) @ inverse.border).reshape(wide)
+    back = (reach @ border).reshape(wide)
+    cross = through - back
+    mixed = np.einsum("jiq,jkq->jik", 0.5 * back - through, reach.reshape(wide))
+    own = inverse.blocks @ meat.blocks @ inverse.blocks + mixed + np.swapaxes(mixed, 1, 2)
+    return Blocks(border, cross, own)
+
+
+def _dense(matrix: Floats | sparse.csr_array) -> Floats:
+    return matrix.toarray() if sparse.issparse(matrix) else matrix
+
+
+def context_blocks(space: TangentSpace, blocks: Blocks) -> Iterator[ContextBlocks]:
+    """Yield the blocks of context vectors, one group of contexts at a time; dv_u = E dU_l[j] + F d(border)."""
+    d1, r1 = space.U.shape
+    q1 = d1 * r1
+    for contexts, levels in space.groups():
+        E = space.E[contexts[0]]
+        cross = np.einsum("ai,jiq->jaq", E, blocks.cross)
+        own = E @ blocks.own @ E.T
+        if space.q > q1:
+            columns, bilinear = space.border_jacobian(levels)
+            F = np.einsum("ali,ji->jal", bilinear, space.factors[space.mode])
+            mixed = cross[:, :, columns] @ np.swapaxes(F, 1, 2)
+            own = own + mixed + np.swapaxes(mixed, 1, 2) + F @ blocks.border[np.ix_(columns, columns)] @ np.swapaxes(F, 1, 2)
+            cross = cross + F @ blocks.border[columns]
+        yield ContextBlocks(contexts, cross[:, :, :q1].reshape(-1, r1, d1, r1), own)
+
+
+def model_block(space: TangentSpace, blocks: Blocks) -> Floats:
+    """Return the block of the model factor with itself, (d1, r1, d1, r1)."""
+    d1, r1 = space.U.shape
+    return blocks.border[: d1 * r1, : d1 * r1].reshape(d1, r1, d1, r1)
+
+
+def score_variances(space: TangentSpace, blocks: Blocks) -> Floats:
+    """Return the variance of every centred score, (d1, D)."""
+    models = model_block(space, blocks)
+    own_models = np.einsum("akal->akl", models)
+    if space.centred:
+        mean = models.mean(axis=2)  # covariance of dU[a] with the mean over models
+        own_models = own_models - mean - np.swapaxes(mean, 1, 2) + mean.mean(axis=0)
+    out = np.empty((len(space.U), len(space.V)))
+    for part in context_blocks(space, blocks):
+        v = space.V[part.contexts]
+        cross = part.cross - part.cross.mean(axis=2, keepdims=True) if space.centred else part.cross
+        total = np.einsum("jk,akl,jl->aj", v, own_models, v, optimize=True)
+        total += 2 * np.einsum("ab,jbak,jk->aj", space.U, cross, v, optimize=True)
+        total += np.einsum("ab,jbc,ac->aj", space.U, part.own, space.U, optimize=True)
+        out[:, part.contexts] = total
+    return out
+
+
+def context_covariance(space: TangentSpace, blocks: Blocks, part: ContextBlocks, i: int) -> Floats:
+    """Return the covariance (d1, d1) of the scores of context part.contexts[i]; right for gaps, centred or not."""
+    v = space.V[part.contexts[i]]
+    models = np.einsum("k,akbl,l->ab", v, model_block(space, blocks), v, optimize=True)
+    cross = space.U @ np.einsum("kal,l->ka", part.cross[i], v)
+    return models + cross + cross.T + space.U @ part.own[i] @ space.U.T
+
+
+def leverages(design: Design, space: TangentSpace, weight: Floats, inverse: Inverse) -> Floats:
+    """Return weight * j^T inverse j of every cell, where j is its Jacobian row."""
+    blocks = inverse_blocks(inverse)
+    models = model_block(space, blocks)
+    out = np.empty(len(design.a))
+    for part in context_blocks(space, blocks):
+        for i, u in enumerate(part.contexts):
+            cells = slice(design.start[u], design.start[u + 1])
+            a, b = design.a[cells], design.b[cells]
+            v = space.V[u]
+            pair = b >= 0
+            x = space.U[a] - np.where(pair[:, None], space.U[b], 0.0)
+            spread = models[a, :, a, :]
+            cross = part.cross[i][:, a, :] @ v
+            if pair.any():
+                mixed = models[a, :, b, :]
+                both = spread + models[b, :, b, :] - mixed - np.swapaxes(mixed, 1, 2)
+                spread = np.where(pair[:, None, None], both, spread)
+                cross = cross - np.where(pair, part.cross[i][:, b, :] @ v, 0.0)
+            out[cells] = spread @ v @ v + 2 * np.einsum("ck,kc->c", x, cross) + np.einsum("ck,kl,cl->c", x, part.own[i], x)
+    return weight * out

@@ -1,7 +1,8 @@
 """What the kernels see: cells, and the (context, model) slots they touch."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from scipy import sparse
@@ -50,6 +51,28 @@ class Design:
         return cls(
             battles.shape, cells.start, cells.a, cells.b, cells.y, cells.count.astype(float), n_threads=n_threads
         )
+
+    @classmethod
+    def atoms(cls, shape: tuple[int, ...], n_threads: int = 1) -> "Design":
+        """Return the design that holds every pair in every context once."""
+        a, b = np.triu_indices(shape[0], 1)
+        n_contexts = prod(shape[1:])
+        start = np.arange(n_contexts + 1, dtype=np.int64) * len(a)
+        sides = (np.tile(side.astype(np.int32), n_contexts) for side in (a, b))
+        zeros = np.zeros(len(a) * n_contexts)
+        return cls(shape, start, *sides, zeros, np.ones(len(zeros)), n_threads=n_threads)
+
+    def restricted(self, keep: np.typing.NDArray[np.bool_]) -> "Design":
+        """Return the design of some of the cells."""
+        start = np.concatenate([[0], np.cumsum(keep)])[self.start]
+        return replace(
+            self, start=start, a=self.a[keep], b=self.b[keep], y=self.y[keep], count=self.count[keep]
+        )
+
+    @property
+    def d_eff(self) -> float:
+        """d_eff = D (d1 - 1) / 2 for pairs: under uniform sampling the Gram operator is the identity over d_eff."""
+        return self.n_contexts * ((self.shape[0] - 1) / 2 if self.centred else self.shape[0])
 
     @property
     def n_contexts(self) -> int:

@@ -170,3 +170,7 @@ class TargetError(LrbtlError, ValueError):
 
 class GradientError(LrbtlError, ValueError):
     """A gradient that is wrong or not finite."""
+
+
+class SolverError(LrbtlError, ValueError):
+    """A solver that cannot serve what was asked for."""

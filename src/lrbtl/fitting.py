@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -160,11 +160,10 @@ def fit(
     return result
 
 
-def refit(fit: Fit, counts: Floats, *, tol: float = FOLD_TOL) -> Tucker:
-    """Return the penalised fit to the same cells with other multiplicities, started from a fit."""
-    cells = fit.battles.cells
-    design = Design(fit.battles.shape, cells.start, cells.a, cells.b, cells.y, counts, n_threads=fit.n_threads)
-    return minimise(design, fit.point, fit.ridge, tol=tol, damping=1e-4).point
+def refit(fit: Fit, counts: Floats, *, ridge: Floats | None = None, tol: float = FOLD_TOL) -> Tucker:
+    """Return the penalised fit to the same cells with other multiplicities (and ridge), started from a fit."""
+    design = replace(Design.of(fit.battles, fit.n_threads), count=counts)
+    return minimise(design, fit.point, fit.ridge if ridge is None else ridge, tol=tol, damping=1e-4).point
 
 
 def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:

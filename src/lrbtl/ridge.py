@@ -105,9 +105,8 @@ def noise_ridge(design: Design, rank: tuple[int, ...]) -> Floats:
     """Return a quarter of the size of pure noise in each unfolding of the gradient: the pilot's ridge."""
     shape = design.shape
     n = float(design.count.sum())
-    atoms = 0.5 * (shape[0] - 1) * prod(shape[1:]) if design.centred else float(prod(shape))
     ridge = [
-        0.25 * np.sqrt(n / (4 * atoms)) * (np.sqrt(d) + np.sqrt(prod(rank) / r))
+        0.25 * np.sqrt(n / (4 * design.d_eff)) * (np.sqrt(d) + np.sqrt(prod(rank) / r))
         for d, r in zip(shape, rank, strict=True)
     ]
     return np.array(ridge if len(ridge) > 1 else ridge * 2)

@@ -1,0 +1,182 @@
+"""Cross-fitting: the steps of all folds, and what they say of targets and of families of targets."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lrbtl.battles import Battles
+from lrbtl.covariance import Blocks, context_blocks, context_covariance, sandwich_blocks, score_variances
+from lrbtl.design import Design
+from lrbtl.errors import SingularInformationError
+from lrbtl.fitting import Fit, refit
+from lrbtl.folds import check_folds, fold_counts
+from lrbtl.onestep import Step, evaluate_targets, fold_step, inverse_weights, mle_step
+from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
+from lrbtl.solvers import Solver, SolverName, touched
+from lrbtl.targets import Resolved
+
+Floats = np.typing.NDArray[np.float64]
+
+MLE_RIDGE = 0.5  # share of the fit's ridge under `mle`: removes the inward bias of large scores
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Estimates on the working scale.
+
+    Attributes
+    ----------
+    values : array (M,)
+    cov : array (M, M)
+        From out-of-fold influence values, or from the full sample.
+    bound : array (M,)
+        Model-based standard errors: what an efficient estimate has if every vote is a plain win or loss.
+    """
+
+    values: Floats
+    cov: Floats
+    bound: Floats
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """Steps that turn any target into an estimate with a covariance.
+
+    Attributes
+    ----------
+    fit : Fit
+        To all battles.
+    steps : list of Step
+        One per fold; one in all for `mle`.
+    full : Step or None
+        The step of the full sample, where standard errors come from it.
+    """
+
+    fit: Fit
+    method: str
+    steps: list[Step]
+    full: Step | None
+
+    @property
+    def n(self) -> float:
+        """Number of battles."""
+        return sum(step.n for step in self.steps)
+
+    def moments(self, targets: Sequence[Resolved]) -> Moments:
+        """Return estimates, covariance and model-based errors of targets."""
+        values = np.zeros(len(targets))
+        cov = np.zeros((len(targets), len(targets)))
+        model = np.zeros(len(targets))
+        shape = self.fit.battles.shape
+        for step in self.steps:
+            at, gradients = evaluate_targets(step, targets, shape)
+            _check_touched(step.solver, gradients, targets, self.fit.battles, step)
+            share = step.n / self.n
+            values += share * (at + gradients.T @ step.delta)
+            if self.full is None:
+                covariance, bound = self._fold_moments(step, gradients)
+                cov += share * covariance
+                model += share * bound
+        if self.full is not None:
+            _, gradients = evaluate_targets(self.full, targets, shape)
+            cov, model = self._fold_moments(self.full, gradients)
+        return Moments(values, cov / self.n, np.sqrt(model / self.n))
+
+    def _fold_moments(self, step: Step, gradients: Floats) -> tuple[Floats, Floats]:
+        directions = step.solver.solve(gradients)
+        covariance = directions.T @ (step.meat @ directions)
+        return 0.5 * (covariance + covariance.T), np.einsum("im,im->m", gradients, directions)
+
+    def all_scores(self) -> tuple[Floats, Floats]:
+        """Return estimates and standard errors of all scores, (d1, D) each."""
+        values = np.zeros((self.fit.battles.shape[0], self.fit.battles.n_contexts))
+        variances = np.zeros_like(values)
+        for step in self.steps:
+            values += step.n / self.n * _one_step_scores(step)
+        for step in self._error_steps():
+            variances += step.n / self.n * score_variances(step.space, _step_blocks(step))
+        return values, np.sqrt(variances / self.n)
+
+    def all_gaps(self) -> tuple[Floats, Floats]:
+        """Return estimates and standard errors of all gaps a - b, a < b, (pairs, D) each."""
+        scores = sum(step.n / self.n * _one_step_scores(step) for step in self.steps)
+        a, b = np.triu_indices(len(scores), 1)
+        variances = np.zeros((len(a), scores.shape[1]))
+        for step in self._error_steps():
+            blocks = _step_blocks(step)
+            for part in context_blocks(step.space, blocks):
+                for i, u in enumerate(part.contexts):
+                    covariance = context_covariance(step.space, blocks, part, i)
+                    own = np.diag(covariance)
+                    variances[:, u] += step.n / self.n * (own[a] + own[b] - 2 * covariance[a, b])
+        return scores[a] - scores[b], np.sqrt(variances / self.n)
+
+    def _error_steps(self) -> list[Step]:
+        return self.steps if self.full is None else [self.full]
+
+
+def cross_fit(
+    fit: Fit,
+    *,
+    method: str = "efficient",
+    sampling: Sampling | None = None,
+    n_folds: int = 10,
+    se: str = "crossfit",
+    solver: SolverName = "auto",
+    rng: int | np.random.Generator | None = 0,
+    progress: Callable[[str], None] | None = None,
+) -> CrossFit:
+    """Return the steps of a cross-fitted (or, for `mle`, a full-sample) analysis of a fit's battles."""
+    battles = fit.battles
+    design = Design.of(battles, fit.n_threads)
+    if method == "mle":
+        ridge = MLE_RIDGE * fit.ridge
+        point = refit(fit, design.count, ridge=ridge, tol=1e-6)
+        return CrossFit(fit, method, [mle_step(design, point, ridge, solver)], None)
+    weights, law = _weights_and_law(battles, design, method, sampling)
+    check_folds(battles, n_folds)
+    steps = []
+    options = {"method": method, "weights": weights, "law": law, "solver": solver}
+    for k, held_out in enumerate(fold_counts(battles.cells, n_folds, rng).astype(float)):
+        point = refit(fit, design.count - held_out)
+        steps.append(fold_step(design, point, held_out, **options))
+        if progress is not None:
+            progress(f"fold {k + 1} of {n_folds}")
+    full = fold_step(design, fit.point, design.count, **options) if se == "full" else None
+    return CrossFit(fit, method, steps, full)
+
+
+def _weights_and_law(
+    battles: Battles, design: Design, method: str, sampling: Sampling | None
+) -> tuple[Floats | None, Sampling | None]:
+    """Return inverse-probability weights (whitened) or the law of the information (efficient)."""
+    if method == "efficient":
+        return None, sampling
+    law = ProductSampling.estimate(battles) if sampling is None else sampling
+    return (None if isinstance(law, UniformSampling) else inverse_weights(law, design)), None
+
+
+def _one_step_scores(step: Step) -> Floats:
+    """Return T_k + J delta_k, (d1, D)."""
+    dU, dV = step.space.push(step.delta)
+    return (step.space.U + dU) @ step.space.V.T + step.space.U @ dV.T
+
+
+def _step_blocks(step: Step) -> Blocks:
+    return sandwich_blocks(step.solver.inverse(), step.meat)
+
+
+def _check_touched(solver: Solver, gradients: Floats, targets: Sequence[Resolved], battles: Battles, step: Step) -> None:
+    hit = np.flatnonzero(touched(solver, gradients))
+    if not len(hit):
+        return
+    dU, dV = step.space.push(solver.null[:, 0])
+    models, contexts = np.linalg.norm(dU @ step.space.V.T, axis=1), np.linalg.norm(step.space.U @ dV.T, axis=0)
+    top_models = [str(battles.models[i]) for i in np.argsort(-models)[:3] if models[i] > 0.3 * models.max() > 0]
+    top_contexts = [str(battles.context_label(u)) for u in np.argsort(-contexts)[:3] if contexts[u] > 0.3 * contexts.max() > 0]
+    raise SingularInformationError(
+        f"the battles do not determine {targets[hit[0]].label} (and {len(hit) - 1} more targets): at rank {step.space.point.rank} nothing "
+        f"informs a direction that involves models {', '.join(top_models) or 'none'} and contexts {', '.join(top_contexts) or 'none'}. "
+        "Add battles there, drop them with battles.select(...), or use a smaller rank."
+    )

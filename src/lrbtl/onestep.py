@@ -1,0 +1,171 @@
+"""The cross-fitted one-step estimator: one factorisation per fold serves every target [Li26, Algorithms 1 and 2].
+
+At the fit T_k from the other folds, with J the Jacobian of the tangent coordinates,
+
+    K_k = sum_train n I j j^T / (N - n_k),   g_k = sum_fold n s j / n_k,   B_k = sum_fold n s^2 j j^T / n_k,
+    delta_k = K_k^-1 g_k,   Gam_k = J^T Q1 grad psi(T_k),   Theta_k = K_k^-1 Gam_k,
+    psi = sum_k n_k / N [psi(T_k) + Gam_k . delta_k],   Cov = sum_k n_k / N^2 Theta_k^T B_k Theta_k.
+
+The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from lrbtl.arrowhead import Arrowhead
+from lrbtl.covariance import leverages
+from lrbtl.design import Design
+from lrbtl.information import accumulate, fix_gauge
+from lrbtl.links import logistic_terms
+from lrbtl.newton import add_penalty, penalty_terms
+from lrbtl.sampling import Sampling, reference_probability
+from lrbtl.solvers import IsotropicSolver, Solver, SolverName, information_solver
+from lrbtl.tangent import TangentSpace
+from lrbtl.targets import Resolved, Terms
+from lrbtl.tucker import Tucker
+
+Floats = np.typing.NDArray[np.float64]
+Longs = np.typing.NDArray[np.int64]
+
+PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one fold contributes to any target.
+
+    Attributes
+    ----------
+    space : TangentSpace
+        At the fit to the other folds.
+    n : float
+        Battles of the fold.
+    gradient : array (size,)
+        g_k, the mean score of the fold; zero for `mle`.
+    meat : Arrowhead
+        B_k, the mean squared score of the fold.
+    solver : Solver
+        Solves with K_k.
+    """
+
+    space: TangentSpace
+    n: float
+    gradient: Floats
+    meat: Arrowhead
+    solver: Solver
+
+    @cached_property
+    def delta(self) -> Floats:
+        """K_k^-1 g_k: T_k + J delta is the one-step estimate of every linear target."""
+        return self.solver.solve(self.gradient)
+
+
+@dataclass(frozen=True)
+class ScoreView:
+    """Scores at a fold's fit."""
+
+    space: TangentSpace
+    shape: tuple[int, ...]
+
+    def entries(self, models: Longs, contexts: Longs) -> Floats:
+        """Return scores[models, contexts]."""
+        return np.asarray(np.einsum("ik,ik->i", self.space.U[models], self.space.V[contexts]))
+
+    def dense(self) -> Floats:
+        """Return all scores."""
+        return (self.space.U @ self.space.V.T).reshape(self.shape)
+
+
+def fold_step(
+    design: Design,
+    point: Tucker,
+    held_out: Floats,
+    *,
+    method: str,
+    weights: Floats | None,
+    law: Sampling | None,
+    solver: SolverName,
+) -> Step:
+    """Return the step of a fold, given its multiplicities; `design` counts all battles.
+
+    `weights` multiply whitened scores. `law` replaces the empirical information of the efficient method by its expectation.
+    Where the fold holds all battles the information is theirs too: the step of the full sample.
+    """
+    space = TangentSpace(point, centred=design.centred)
+    _, score, fisher = logistic_terms(design.eta(space), design.y)
+    chosen: Solver
+    if method == "whitened":
+        score = score / fisher if weights is None else weights * score / fisher
+        chosen = IsotropicSolver(space, design.d_eff)
+    elif law is not None:
+        chosen = information_solver(*expected_information(space, law, design), solver)
+    else:
+        train = design.count - held_out if held_out.sum() < design.count.sum() else design.count
+        chosen = information_solver(design, space, train * fisher / train.sum(), solver)
+    n = float(held_out.sum())
+    gradient = design.gradient(space, held_out * score) / n
+    inside = held_out > 0
+    meat = accumulate(design.restricted(inside), space, (held_out * score**2)[inside] / n)
+    return Step(space, n, gradient, meat, chosen)
+
+
+def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> Step:
+    """Return the step of the penalised estimate with HC3 errors: no correction, meat n s^2 / (1 - h)^2, bread without ridge."""
+    space = TangentSpace(point, centred=design.centred)
+    _, score, fisher = logistic_terms(design.eta(space), design.y)
+    _, hessians, core_diagonal = penalty_terms(space, ridge)
+    information = accumulate(design, space, design.count * fisher)
+    penalised = fix_gauge(add_penalty(information, space, hessians, core_diagonal), space)
+    h = leverages(design, space, fisher, penalised.factor().inverse())
+    n = float(design.count.sum())
+    meat = accumulate(design, space, design.count * (score / (1 - h)) ** 2 / n)
+    return Step(space, n, np.zeros(space.size), meat, information_solver(design, space, design.count * fisher / n, solver))
+
+
+def expected_information(space: TangentSpace, law: Sampling, design: Design) -> tuple[Design, TangentSpace, Floats]:
+    """Return all atoms and their weights p * I: the information under a sampling law [Li26, sec. info-operator]."""
+    atoms = Design.atoms(design.shape, design.n_threads)
+    fisher = logistic_terms(atoms.eta(space), atoms.y)[2]
+    return atoms, space, law.probability(atoms, design.shape) * fisher
+
+
+def inverse_weights(law: Sampling, design: Design) -> Floats:
+    """Return w = q / p of each cell, q the uniform probability of an atom [Li26, sec. unknown-sampling, corrected]."""
+    return reference_probability(design.shape) / law.probability(design, design.shape)
+
+
+def evaluate_targets(step: Step, targets: Sequence[Resolved], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """Return psi(T_k) of each target (M,) and its gradient in coordinates (size, M)."""
+    view = ScoreView(step.space, shape)
+    values, gradients = np.empty(len(targets)), np.empty((step.space.size, len(targets)))
+    sparse_terms: list[tuple[int, Terms]] = []
+    for i, target in enumerate(targets):
+        values[i], gradient = target.at(view)
+        if isinstance(gradient, Terms):
+            sparse_terms.append((i, gradient))
+        else:
+            gradients[:, i] = step.space.pull_dense(gradient.reshape(shape[0], -1))
+    batch = max(1, PULL_BUDGET // step.space.V.size)
+    for first in range(0, len(sparse_terms), batch):
+        part = sparse_terms[first : first + batch]
+        gradients[:, [i for i, _ in part]] = pull_terms(step.space, [terms for _, terms in part])
+    return values, gradients
+
+
+def pull_terms(space: TangentSpace, terms: Sequence[Terms]) -> Floats:
+    """Return J^T Q1 of sparse gradients, (size, M)."""
+    count, (d1, _), D = len(terms), space.U.shape, len(space.V)
+    target = np.repeat(np.arange(count), [len(t.weights) for t in terms])
+    models = np.concatenate([t.models for t in terms])
+    contexts = np.concatenate([t.contexts for t in terms])
+    weights = np.concatenate([t.weights for t in terms])
+    by_model = sparse.csr_array((weights, (target * d1 + models, contexts)), shape=(count * d1, D))
+    by_context = sparse.csr_array((weights, (target * D + contexts, models)), shape=(count * D, d1))
+    gU = (by_model @ space.V).reshape(count, d1, -1)
+    if space.centred:
+        gU = gU - gU.mean(axis=1, keepdims=True)
+    return space.pull(gU, (by_context @ space.U).reshape(count, D, -1))

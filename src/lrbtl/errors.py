@@ -174,3 +174,13 @@ class GradientError(LrbtlError, ValueError):
 
 class SolverError(LrbtlError, ValueError):
     """A solver that cannot serve what was asked for."""
+class MissingExtraError(LrbtlError, ImportError):
+    """A package of an optional extra is not installed."""
+
+
+class PlotError(LrbtlError, ValueError):
+    """Arguments from which no picture can be drawn."""
+
+
+class ReportError(LrbtlError, ValueError):
+    """Arguments from which no report can be written."""

@@ -1,0 +1,210 @@
+"""A leaderboard as one self-contained HTML file that needs no network."""
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lrbtl.board_types import BoardLike, BoardsLike, Floats
+from lrbtl.errors import ReportError
+
+LEVELS = ("ok", "warn")
+DUEL_MODELS = 300  # the file grows with the square of this number
+SCALES = {
+    "elo": "Scores are on the Elo scale: 400 points more mean odds of 10 to 1.",
+    "logit": "Scores are log odds: one point more means odds of e to 1.",
+    "probability": "Scores are probabilities to win against a model drawn from the pool.",
+}
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    boards: BoardsLike,
+    *,
+    diagnostics: Iterable[tuple[str, str]] = (),
+    title: str = "Leaderboard",
+    method_note: str | None = None,
+) -> None:
+    """Write the report of `report_html` to a file, whole or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+        Replaced if it exists; its folder must exist.
+    boards, diagnostics, title, method_note
+        See `report_html`.
+
+    Examples
+    --------
+    >>> write_report("report.html", boards, title="Spring arena")  # doctest: +SKIP
+    """
+    path = Path(path)
+    text = report_html(boards, diagnostics=diagnostics, title=title, method_note=method_note)
+    if not path.parent.is_dir():
+        raise ReportError(f"cannot write {path}: its folder does not exist; create {path.parent} first")
+    if path.is_dir():
+        raise ReportError(f"cannot write {path}: it is a folder; name a file such as {path / 'report.html'}")
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        scratch.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def report_html(
+    boards: BoardsLike,
+    *,
+    diagnostics: Iterable[tuple[str, str]] = (),
+    title: str = "Leaderboard",
+    method_note: str | None = None,
+) -> str:
+    """HTML of a report: sortable boards, intervals, rank spreads, head-to-head picker, diagnostics, method.
+
+    Parameters
+    ----------
+    boards : Leaderboards
+        The overall board first, then one board per context. Head-to-head chances come from `boards.win`,
+        `boards.win_lower` and `boards.win_upper`; without them the picker is left out.
+    diagnostics : iterable of (level, sentence)
+        Level is "ok" or "warn".
+    title : str
+    method_note : str, optional
+        Paragraphs parted by blank lines; by default a note on how to read the scores and intervals.
+
+    Examples
+    --------
+    >>> page = report_html(boards, diagnostics=[("ok", "All models are connected.")])  # doctest: +SKIP
+    """
+    script = read_asset("report.js")
+    data = report_data(boards, diagnostics, method_note)
+    parts = {
+        "TITLE": html.escape(title.encode(errors="replace").decode()),
+        "STYLE": read_asset("report.css"),
+        "SCRIPT": script,
+        "SCRIPT_HASH": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "DATA": safe_json(data),
+    }
+    return re.sub(r"\{\{([A-Z_]+)\}\}", lambda match: parts[match[1]], read_asset("template.html"))
+
+
+def report_data(boards: BoardsLike, diagnostics: Iterable[tuple[str, str]], method_note: str | None) -> dict[str, Any]:
+    """Return what the report's script reads, as JSON values; models are codes into `models`."""
+    overall = boards.overall
+    every = [overall, *(board for _, board in boards.items() if board.context is not None)]
+    models = overall.models
+    code = {model: i for i, model in enumerate(models)}
+    note = default_note(overall) if method_note is None else method_note
+    duel_models = models[:DUEL_MODELS]
+    return {
+        "level": overall.level,
+        "scale": overall.scale,
+        "summary": summarise(boards, len(every) - 1),
+        "models": [str(model) for model in models],
+        "boards": [board_columns(board, code) for board in every],
+        "duel_models": [code[model] for model in duel_models],
+        "duels": [duel for board in every for duel in duel_columns(boards, board.context, duel_models)],
+        "diagnostics": [read_diagnostic(entry) for entry in diagnostics],
+        "method": [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", note) if paragraph.strip()],
+    }
+
+
+def board_columns(board: BoardLike, code: dict[str, int]) -> dict[str, Any]:
+    """Columns of one board; an infinite end is None."""
+    note = f"Estimated by the {board.method} method."
+    if board.gain is not None and np.isfinite(board.gain) and board.gain > 1.005:
+        note += f" Against separate fits, the median standard error is {board.gain:.1f} times smaller."
+    return {
+        "context": board.context,
+        "note": note,
+        "model": [code[model] for model in board.models],
+        "score": finite_list(board.score),
+        "lower": finite_list(board.lower),
+        "upper": finite_list(board.upper),
+        "rank": board.rank.tolist(),
+        "best": board.best.tolist(),
+        "worst": board.worst.tolist(),
+        "rank_lower": board.rank_lower.tolist(),
+        "rank_upper": board.rank_upper.tolist(),
+        "tier": board.tier.tolist(),
+        "battles": board.battles.tolist(),
+        "win_rate": finite_list(board.win_rate),
+        "note_of": list(board.notes),
+    }
+
+
+def duel_columns(boards: BoardsLike, context: str | None, models: Sequence[str]) -> list[dict[str, Any]]:
+    """Win probabilities of all pairs a < b of `models` in 1/10000 (None: unknown), row by row; or no entry."""
+    if context not in boards.win or len(models) < 2:
+        return []
+    place = {model: i for i, model in enumerate(boards.models)}
+    rows = [place[model] for model in models]
+    pairs = np.triu_indices(len(rows), 1)
+
+    def pick(matrix: Floats) -> list[int | None]:
+        chosen = np.asarray(matrix)[np.ix_(rows, rows)][pairs]
+        return [round(10_000 * x) if np.isfinite(x) else None for x in chosen.tolist()]
+
+    return [
+        {
+            "context": context,
+            "win": pick(boards.win[context]),
+            "lower": pick(boards.win_lower[context]),
+            "upper": pick(boards.win_upper[context]),
+        }
+    ]
+
+
+def read_diagnostic(entry: tuple[str, str]) -> dict[str, str]:
+    """Level and sentence by name."""
+    if len(entry) != 2 or entry[0] not in LEVELS:
+        raise ReportError(f"diagnostic {entry!r} is not (level, sentence) with a level of {', '.join(LEVELS)}")
+    return {"level": entry[0], "text": str(entry[1])}
+
+
+def summarise(boards: BoardsLike, n_contexts: int) -> str:
+    """One line below the title."""
+    overall = boards.overall
+    n_battles = int(overall.battles.sum()) // 2
+    categories = f", {n_contexts} categories" if n_contexts > 1 else ""
+    return f"{len(overall.models):,} models, {n_battles:,} battles{categories}; intervals at level {overall.level:.0%}"
+
+
+def default_note(board: BoardLike) -> str:
+    """How to read a board, in words."""
+    return f"""
+        {SCALES.get(board.scale, "")} Each interval holds the model's true score with probability
+        {board.level:.0%}; an interval without an end means that the battles give no bound on that side.
+
+        The rank spread lists the ranks that are compatible with the intervals of all models taken one at a time.
+        The joint spread comes from intervals for all differences of scores together, so that all joint spreads
+        hold at once with probability {board.level:.0%}. Models of one tier cannot be told apart at that level.
+
+        Win rate is the plain share of battles won, with a tie as half a win; it depends on who was met.
+    """
+
+
+def finite_list(values: Floats) -> list[float | None]:
+    """Numbers with six significant digits, None where not finite."""
+    return [float(f"{x:.6g}") if np.isfinite(x) else None for x in values.tolist()]
+
+
+def safe_json(data: object) -> str:
+    """ASCII JSON that cannot end the script element which holds it."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def read_asset(name: str) -> str:
+    """Text of a file of the package."""
+    return files("lrbtl").joinpath("report_assets", name).read_text(encoding="utf-8")

@@ -1,0 +1,244 @@
+import io
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+from board_factory import CONTEXTS, LONG, NEWCOMER, SCRIPT, UNBEATEN, make_boards
+from lrbtl import plotting
+from lrbtl.errors import MissingExtraError, PlotError
+from lrbtl.plot_style import THEMES, short_label
+
+SIZES = [10, 40, 200]
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def sized_boards():
+    return {n: make_boards(n) for n in SIZES}
+
+
+def draw_all(boards, theme="light"):
+    ordered = [boards.models.index(model) for model in boards.overall.models]
+    square = np.ix_(ordered, ordered)
+    yield plotting.plot_leaderboard(boards.overall, theme=theme)
+    yield plotting.plot_ranks(boards.overall, theme=theme)
+    yield plotting.plot_heatmap(boards, theme=theme)
+    yield plotting.plot_win_matrix(
+        boards.win[None][square],
+        boards.overall.models,
+        lower=boards.win_lower[None][square],
+        upper=boards.win_upper[None][square],
+        theme=theme,
+    )
+    yield plotting.plot_scree([9.0, 4.0, 0.5, 0.2], 2, theme=theme)
+    yield plotting.plot_z_histogram(np.random.default_rng(0).normal(size=500), theme=theme)
+
+
+def fits(ax):
+    """Whether everything drawn lies on the figure."""
+    figure = ax.figure
+    figure.draw_without_rendering()
+    box = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    return min(box.x0, box.y0, width - box.x1, height - box.y1) > 0
+
+
+def row_labels(ax):
+    return [tick.get_text() for tick in ax.get_yticklabels()]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("n", [10, 40])
+def test_nothing_is_cut_off(sized_boards, theme, n):
+    for ax in draw_all(sized_boards[n], theme):
+        assert fits(ax)
+        assert mpl.colors.to_hex(ax.figure.get_facecolor()) == THEMES[theme].background
+
+
+@pytest.mark.parametrize("draw", [plotting.plot_leaderboard, plotting.plot_ranks])
+def test_two_hundred_rows_do_not_overlap(sized_boards, draw):
+    ax = draw(sized_boards[200].overall)
+    assert fits(ax)
+    boxes = [tick.get_window_extent() for tick in ax.get_yticklabels()]
+    centres = np.array([(box.y0 + box.y1) / 2 for box in boxes])
+    size = ax.get_yticklabels()[0].get_fontsize() * ax.figure.dpi / 72
+    assert (-np.diff(centres)).min() > 1.2 * size
+
+
+def test_height_follows_the_number_of_models(sized_boards):
+    heights = [plotting.plot_leaderboard(sized_boards[n].overall).figure.get_figheight() for n in SIZES]
+    assert heights == sorted(heights)
+    assert heights[0] > 2.5
+    assert heights[-1] < 40
+
+
+def test_forest_plot_shows_the_board(sized_boards):
+    board = sized_boards[10].overall
+    ax = plotting.plot_leaderboard(board)
+    assert row_labels(ax) == [short_label(model) for model in board.models]
+    segments = ax.collections[0].get_segments()
+    left, right = ax.get_xlim()
+    for row, segment in enumerate(segments):
+        np.testing.assert_allclose(segment[:, 0], [max(board.lower[row], left), min(board.upper[row], right)])
+    written = {text.get_text() for text in ax.texts}
+    assert {f"{count:,}" for count in board.battles} <= written
+    assert board.models[0] == UNBEATEN
+    arrows = [c for c in ax.collections[1:] if len(c.get_offsets()) == 1 and c.get_offsets()[0][0] == right]
+    assert len(arrows) == 1
+
+
+def test_forest_plot_of_the_top(sized_boards):
+    ax = plotting.plot_leaderboard(sized_boards[40].overall, top=5)
+    assert len(row_labels(ax)) == 5
+    assert "top 5 of 40" in ax.texts[-2].get_text()
+    with pytest.raises(PlotError, match="at least one"):
+        plotting.plot_leaderboard(sized_boards[40].overall, top=0)
+
+
+def test_infinite_scores_are_drawn_without_a_dot():
+    board = make_boards(10).overall
+    board.score = board.score.copy()
+    board.score[0], board.lower[1], board.upper[1] = np.inf, -np.inf, np.inf
+    ax = plotting.plot_leaderboard(board)
+    ax.figure.canvas.draw()
+    assert np.isfinite(ax.get_xlim()).all()
+    board.score, board.lower, board.upper = (np.full(10, np.inf) for _ in range(3))
+    with pytest.raises(PlotError, match="no finite"):
+        plotting.plot_leaderboard(board)
+
+
+def test_rank_plot_spans_both_spreads(sized_boards):
+    board = sized_boards[10]["maths"]
+    ax = plotting.plot_ranks(board)
+    thin, thick = (np.array(c.get_segments())[:, :, 0] for c in ax.collections[:2])
+    np.testing.assert_allclose(thin, np.c_[board.rank_lower - 0.3, board.rank_upper + 0.3])
+    np.testing.assert_allclose(thick, np.c_[board.best - 0.3, board.worst + 0.3])
+    np.testing.assert_allclose(ax.collections[2].get_offsets()[:, 0], board.rank)
+
+
+def test_heatmap_against_loops(sized_boards):
+    boards = sized_boards[10]
+    overall = boards.overall
+    difference, half_width, excluded = plotting.relative_scores(overall, list(boards.values()))
+    for i, model in enumerate(overall.models):
+        for j, context in enumerate(CONTEXTS):
+            board = boards[context]
+            row = board.models.index(model)
+            assert difference[i, j] == board.score[row] - overall.score[i]
+            assert half_width[i, j] == (board.upper[row] - board.lower[row]) / 2
+            assert excluded[i, j] == (not board.lower[row] <= overall.score[i] <= board.upper[row])
+    ax = plotting.plot_heatmap(boards)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == list(CONTEXTS)
+    sides = np.array([path.get_extents().width for path in ax.collections[0].get_paths()]).reshape(difference.shape)
+    newcomer = overall.models.index(NEWCOMER)
+    assert (sides[newcomer] <= sides[newcomer - 1]).all()
+
+
+def test_heatmap_leaves_out_a_model_that_a_context_lacks():
+    boards = make_boards(10, contexts=("maths", "coding"))
+    board = boards["maths"]
+    for name in ("models", "score", "lower", "upper"):
+        setattr(board, name, getattr(board, name)[:-1])
+    assert len(plotting.plot_heatmap(boards).collections[0].get_paths()) == 19
+
+
+def test_heatmap_needs_contexts():
+    with pytest.raises(PlotError, match="no context"):
+        plotting.plot_heatmap(make_boards(10, contexts=()))
+
+
+def test_win_matrix_marks_undecided_pairs():
+    chance = np.array([[0.5, 0.8, 0.55], [0.2, 0.5, 0.4], [0.45, 0.6, 0.5]])
+    ax = plotting.plot_win_matrix(chance, "abc", lower=chance - 0.15, upper=chance + 0.15)
+    sides = [path.get_extents().width for path in ax.collections[0].get_paths()]
+    np.testing.assert_allclose(sides, [0.96, 0.5, 0.96, 0.5, 0.5, 0.5])
+    assert [text.get_text() for text in ax.texts] == ["80", "55", "20", "40", "45", "60"]
+
+
+def test_win_matrix_says_what_does_not_fit():
+    half = np.full((2, 2), 0.5)
+    with pytest.raises(PlotError, match=r"matrix has shape \(2, 2\), but there are 3 labels"):
+        plotting.plot_win_matrix(half, "abc")
+    with pytest.raises(PlotError, match="both or neither"):
+        plotting.plot_win_matrix(half, "ab", lower=half)
+
+
+def test_scree_and_z_histogram_say_what_is_wrong():
+    with pytest.raises(PlotError, match="rank is 3"):
+        plotting.plot_scree([1.0, 0.5], 3)
+    with pytest.raises(PlotError, match="singular_values"):
+        plotting.plot_scree([], 1)
+    with pytest.raises(PlotError, match="no finite"):
+        plotting.plot_z_histogram([np.nan])
+
+
+def test_z_histogram_has_unit_area_and_counts_the_lost():
+    z = np.r_[np.random.default_rng(1).normal(size=999), np.nan]
+    ax = plotting.plot_z_histogram(z)
+    assert sum(bar.get_width() * bar.get_height() for bar in ax.patches) == pytest.approx(1)
+    words = ax.texts[-1].get_text()
+    assert "n = 1,000" in words
+    assert "1 not finite" in words
+    assert f"{np.mean(np.abs(z) <= 1.96):.1%}" in words
+
+
+def test_draws_into_given_axes():
+    figure, axes = plt.subplots(1, 2)
+    boards = make_boards(10)
+    assert plotting.plot_leaderboard(boards.overall, ax=axes[0]) is axes[0]
+    assert plotting.plot_scree([2.0, 1.0], 1, ax=axes[1]).figure is figure
+    assert plt.get_fignums() == [figure.number]
+
+
+def test_labels_are_shown_as_they_are():
+    labels = row_labels(plotting.plot_leaderboard(make_boards(10).overall))
+    assert SCRIPT in labels
+    assert "costs-$5-or-$6_each" in labels
+    assert short_label(LONG) in labels
+    assert len(short_label(LONG)) == 36
+    assert short_label("two\nlines") == "two lines"
+
+
+def test_the_same_board_gives_the_same_picture():
+    def png():
+        stream = io.BytesIO()
+        plotting.plot_leaderboard(make_boards(10).overall).figure.savefig(stream, format="png")
+        return stream.getvalue()
+
+    assert png() == png()
+
+
+def test_unknown_theme_is_named():
+    with pytest.raises(PlotError, match="'sepia'; use one of 'light', 'dark'"):
+        plotting.plot_scree([1.0], 1, theme="sepia")
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_text_has_contrast(name):
+    theme = THEMES[name]
+
+    def luminance(color):
+        rgb = np.array(mpl.colors.to_rgb(color))
+        return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    for color in (theme.text, theme.muted, theme.main):
+        for ground in (theme.background, theme.band):
+            low, high = sorted([luminance(color), luminance(ground)])
+            assert (high + 0.05) / (low + 0.05) > 4.5
+
+
+def test_missing_matplotlib_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'lrbtl\[plot\]'"):
+        plotting.plot_scree([1.0], 1)

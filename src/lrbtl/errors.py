@@ -116,6 +116,8 @@ class SingularInformationError(LrbtlError):
 
 class ConvergenceWarning(LrbtlWarning):
     """An iteration stopped before it reached its goal."""
+
+
 class RidgeError(LrbtlError, ValueError):
     """A ridge that is not a non-negative number per mode."""
 
@@ -164,6 +166,8 @@ class BoundError(LrbtlError, ValueError):
 
 class FrameBackendError(LrbtlError, ImportError):
     """A frame library that is not installed or not known."""
+
+
 class TargetError(LrbtlError, ValueError):
     """A target that does not fit the battles."""
 
@@ -174,6 +178,8 @@ class GradientError(LrbtlError, ValueError):
 
 class SolverError(LrbtlError, ValueError):
     """A solver that cannot serve what was asked for."""
+
+
 class MissingExtraError(LrbtlError, ImportError):
     """A package of an optional extra is not installed."""
 

@@ -10,15 +10,40 @@ from lrbtl.plotting import (
     plot_z_histogram,
 )
 from lrbtl.report import report_html, write_report
+from lrbtl.bounds import efficiency_bound
+from lrbtl.estimate import Estimate
+from lrbtl.fitting import Fit, fit
+from lrbtl.infer import infer
+from lrbtl.rank_selection import RankSelection, select_rank
 from lrbtl.sampling import ProductSampling, TableSampling, UniformSampling
-from lrbtl.separate import fit_separate
+from lrbtl.separate import SeparateFit, fit_separate
 from lrbtl.simulate import simulate_battles, simulate_scores
+from lrbtl.targets import (
+    all_gaps,
+    all_scores,
+    functional,
+    gap,
+    linear,
+    score,
+    tail_score,
+    weighted_score,
+    win_probability,
+    win_rate,
+)
 
 __all__ = [
     "Battles",
+    "Estimate",
+    "Fit",
     "ProductSampling",
+    "RankSelection",
+    "SeparateFit",
     "TableSampling",
     "UniformSampling",
+    "all_gaps",
+    "all_scores",
+    "efficiency_bound",
+    "fit",
     "fit_separate",
     "plot_heatmap",
     "plot_leaderboard",
@@ -30,4 +55,16 @@ __all__ = [
     "simulate_battles",
     "simulate_scores",
     "write_report",
+    "functional",
+    "gap",
+    "infer",
+    "linear",
+    "score",
+    "select_rank",
+    "simulate_battles",
+    "simulate_scores",
+    "tail_score",
+    "weighted_score",
+    "win_probability",
+    "win_rate",
 ]

@@ -96,7 +96,12 @@ def context_blocks(space: TangentSpace, blocks: Blocks) -> Iterator[ContextBlock
             columns, bilinear = space.border_jacobian(levels)
             F = np.einsum("ali,ji->jal", bilinear, space.factors[space.mode])
             mixed = cross[:, :, columns] @ np.swapaxes(F, 1, 2)
-            own = own + mixed + np.swapaxes(mixed, 1, 2) + F @ blocks.border[np.ix_(columns, columns)] @ np.swapaxes(F, 1, 2)
+            own = (
+                own
+                + mixed
+                + np.swapaxes(mixed, 1, 2)
+                + F @ blocks.border[np.ix_(columns, columns)] @ np.swapaxes(F, 1, 2)
+            )
             cross = cross + F @ blocks.border[columns]
         yield ContextBlocks(contexts, cross[:, :, :q1].reshape(-1, r1, d1, r1), own)
 
@@ -152,5 +157,7 @@ def leverages(design: Design, space: TangentSpace, weight: Floats, inverse: Inve
                 both = spread + models[b, :, b, :] - mixed - np.swapaxes(mixed, 1, 2)
                 spread = np.where(pair[:, None, None], both, spread)
                 cross = cross - np.where(pair, part.cross[i][:, b, :] @ v, 0.0)
-            out[cells] = spread @ v @ v + 2 * np.einsum("ck,kc->c", x, cross) + np.einsum("ck,kl,cl->c", x, part.own[i], x)
+            out[cells] = (
+                spread @ v @ v + 2 * np.einsum("ck,kc->c", x, cross) + np.einsum("ck,kl,cl->c", x, part.own[i], x)
+            )
     return weight * out

@@ -70,7 +70,7 @@ class CrossFit:
         model = np.zeros(len(targets))
         shape = self.fit.battles.shape
         for step in self.steps:
-            at, gradients = evaluate_targets(step, targets, shape)
+            at, gradients = evaluate_targets(step.space, targets, shape)
             _check_touched(step.solver, gradients, targets, self.fit.battles, step)
             share = step.n / self.n
             values += share * (at + gradients.T @ step.delta)
@@ -79,7 +79,7 @@ class CrossFit:
                 cov += share * covariance
                 model += share * bound
         if self.full is not None:
-            _, gradients = evaluate_targets(self.full, targets, shape)
+            _, gradients = evaluate_targets(self.full.space, targets, shape)
             cov, model = self._fold_moments(self.full, gradients)
         return Moments(values, cov / self.n, np.sqrt(model / self.n))
 
@@ -167,14 +167,18 @@ def _step_blocks(step: Step) -> Blocks:
     return sandwich_blocks(step.solver.inverse(), step.meat)
 
 
-def _check_touched(solver: Solver, gradients: Floats, targets: Sequence[Resolved], battles: Battles, step: Step) -> None:
+def _check_touched(
+    solver: Solver, gradients: Floats, targets: Sequence[Resolved], battles: Battles, step: Step
+) -> None:
     hit = np.flatnonzero(touched(solver, gradients))
     if not len(hit):
         return
     dU, dV = step.space.push(solver.null[:, 0])
     models, contexts = np.linalg.norm(dU @ step.space.V.T, axis=1), np.linalg.norm(step.space.U @ dV.T, axis=0)
     top_models = [str(battles.models[i]) for i in np.argsort(-models)[:3] if models[i] > 0.3 * models.max() > 0]
-    top_contexts = [str(battles.context_label(u)) for u in np.argsort(-contexts)[:3] if contexts[u] > 0.3 * contexts.max() > 0]
+    top_contexts = [
+        str(battles.context_label(u)) for u in np.argsort(-contexts)[:3] if contexts[u] > 0.3 * contexts.max() > 0
+    ]
     raise SingularInformationError(
         f"the battles do not determine {targets[hit[0]].label} (and {len(hit) - 1} more targets): at rank {step.space.point.rank} nothing "
         f"informs a direction that involves models {', '.join(top_models) or 'none'} and contexts {', '.join(top_contexts) or 'none'}. "

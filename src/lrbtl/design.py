@@ -65,9 +65,7 @@ class Design:
     def restricted(self, keep: np.typing.NDArray[np.bool_]) -> "Design":
         """Return the design of some of the cells."""
         start = np.concatenate([[0], np.cumsum(keep)])[self.start]
-        return replace(
-            self, start=start, a=self.a[keep], b=self.b[keep], y=self.y[keep], count=self.count[keep]
-        )
+        return replace(self, start=start, a=self.a[keep], b=self.b[keep], y=self.y[keep], count=self.count[keep])
 
     @property
     def d_eff(self) -> float:

@@ -126,10 +126,6 @@ class UninformedError(LrbtlError, ValueError):
     """A model or context level that no battle informs."""
 
 
-class ConvergenceWarning(LrbtlWarning):
-    """A fit that stopped before it converged."""
-
-
 class RankCollapseWarning(LrbtlWarning):
     """A fit whose penalty removed part of the rank."""
 
@@ -190,3 +186,5 @@ class PlotError(LrbtlError, ValueError):
 
 class ReportError(LrbtlError, ValueError):
     """Arguments from which no report can be written."""
+class MethodError(LrbtlError, ValueError):
+    """An option that is not known."""

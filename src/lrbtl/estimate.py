@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from lrbtl.frames import to_frame
 from lrbtl.joint import max_t_quantile, normal_quantile
 from lrbtl.labels import find_label, index_labels
 from lrbtl.runinfo import RunInfo
+from lrbtl.targets import FamilyLabels
 from lrbtl.tables import decimals_for, format_numbers, format_pvalues, html_table, pick_rows, text_table
 
 __all__ = ["Estimate", "RunInfo", "WaldTest"]
@@ -71,7 +72,7 @@ class Estimate:
         How the run was made.
     bound_se, naive_se
         (M,) on the working scale: the smallest standard error any estimator can have at this estimate, and that of
-        one Bradley-Terry fit per context.
+        one Bradley-Terry fit per context. A function is called when they are first read.
 
     Examples
     --------
@@ -93,10 +94,10 @@ class Estimate:
         links: ArrayLike,
         se: ArrayLike | None = None,
         info: RunInfo | None = None,
-        bound_se: ArrayLike | None = None,
-        naive_se: ArrayLike | None = None,
+        bound_se: ArrayLike | Callable[[], ArrayLike] | None = None,
+        naive_se: ArrayLike | Callable[[], ArrayLike] | None = None,
     ) -> None:
-        self.labels = tuple(labels)
+        self.labels = labels if isinstance(labels, FamilyLabels) else tuple(labels)
         self.info = RunInfo() if info is None else info
         self._working = self._vector(working, "working")
         self.links = np.array(np.broadcast_to(np.asarray(links, dtype=np.str_), (len(self.labels),)))
@@ -108,8 +109,7 @@ class Estimate:
         if self._cov is not None and self._cov.shape != (len(self.labels),) * 2:
             raise EstimateError(f"cov has shape {self._cov.shape} for {len(self.labels)} targets.")
         self._se = np.sqrt(np.maximum(np.diag(self._cov), 0.0)) if self._cov is not None else self._vector(se, "se")
-        self._bound_se = None if bound_se is None else self._vector(bound_se, "bound_se")
-        self._naive_se = None if naive_se is None else self._vector(naive_se, "naive_se")
+        self._extra_se = {"bound_se": bound_se, "naive_se": naive_se}
         self._root: Estimate = self
         self._root_weights: Floats | None = None  # (M, targets of the root); None is the identity
 
@@ -149,17 +149,32 @@ class Estimate:
     @property
     def bound(self) -> Floats:
         """(M,) smallest standard errors any estimator can have at this estimate, to be read beside `se`."""
-        if self._bound_se is None:
+        if (bound_se := self._extra("bound_se")) is None:
             raise BoundError("this estimate carries no efficiency bound; ask the estimate that infer returned.")
-        return self._slope * self._bound_se
+        return self._slope * bound_se
 
     @property
     def gain_over_naive(self) -> Floats:
         """(M,) naive standard error over this one: 2 means that separate fits needed four times the battles."""
-        if self._naive_se is None:
+        if (naive_se := self._extra("naive_se")) is None:
             raise BoundError("this estimate carries no naive standard errors; compare with infer(..., method='naive').")
         with np.errstate(divide="ignore", invalid="ignore"):
-            return self._naive_se / self._se
+            return naive_se / self._se
+
+    def _extra(self, name: str) -> Floats | None:
+        """Return standard errors that came with the estimate, computed when first read."""
+        values = self._extra_se[name]
+        if callable(values):
+            self._extra_se[name] = values = values()
+        return None if values is None else self._vector(values, name)
+
+    def _extra_of(self, name: str, rows: NDArray[np.int64]) -> Callable[[], Floats] | None:
+        def read() -> Floats:
+            values = self._extra(name)
+            assert values is not None
+            return values[rows]
+
+        return None if self._extra_se[name] is None else read
 
     @cached_property
     def _is_logit(self) -> NDArray[np.bool_]:
@@ -279,8 +294,8 @@ class Estimate:
             links=self.links[rows],
             se=self._se[rows] if cov is None else None,
             info=self.info,
-            bound_se=None if self._bound_se is None else self._bound_se[rows],
-            naive_se=None if self._naive_se is None else self._naive_se[rows],
+            bound_se=self._extra_of("bound_se", rows),
+            naive_se=self._extra_of("naive_se", rows),
         )
         part._root = self._root
         if cov is not None:

@@ -123,7 +123,9 @@ def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -
     h = leverages(design, space, fisher, penalised.factor().inverse())
     n = float(design.count.sum())
     meat = accumulate(design, space, design.count * (score / (1 - h)) ** 2 / n)
-    return Step(space, n, np.zeros(space.size), meat, information_solver(design, space, design.count * fisher / n, solver))
+    return Step(
+        space, n, np.zeros(space.size), meat, information_solver(design, space, design.count * fisher / n, solver)
+    )
 
 
 def expected_information(space: TangentSpace, law: Sampling, design: Design) -> tuple[Design, TangentSpace, Floats]:
@@ -138,21 +140,21 @@ def inverse_weights(law: Sampling, design: Design) -> Floats:
     return reference_probability(design.shape) / law.probability(design, design.shape)
 
 
-def evaluate_targets(step: Step, targets: Sequence[Resolved], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+def evaluate_targets(space: TangentSpace, targets: Sequence[Resolved], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
     """Return psi(T_k) of each target (M,) and its gradient in coordinates (size, M)."""
-    view = ScoreView(step.space, shape)
-    values, gradients = np.empty(len(targets)), np.empty((step.space.size, len(targets)))
+    view = ScoreView(space, shape)
+    values, gradients = np.empty(len(targets)), np.empty((space.size, len(targets)))
     sparse_terms: list[tuple[int, Terms]] = []
     for i, target in enumerate(targets):
         values[i], gradient = target.at(view)
         if isinstance(gradient, Terms):
             sparse_terms.append((i, gradient))
         else:
-            gradients[:, i] = step.space.pull_dense(gradient.reshape(shape[0], -1))
-    batch = max(1, PULL_BUDGET // step.space.V.size)
+            gradients[:, i] = space.pull_dense(gradient.reshape(shape[0], -1))
+    batch = max(1, PULL_BUDGET // space.V.size)
     for first in range(0, len(sparse_terms), batch):
         part = sparse_terms[first : first + batch]
-        gradients[:, [i for i, _ in part]] = pull_terms(step.space, [terms for _, terms in part])
+        gradients[:, [i for i, _ in part]] = pull_terms(space, [terms for _, terms in part])
     return values, gradients
 
 

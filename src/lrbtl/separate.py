@@ -108,7 +108,7 @@ class SeparateFit:
     components: NDArray[np.intp]
     converged: NDArray[np.bool_]
     stop_reason: NDArray[np.str_]
-    _within: Floats  # (D, d1): scores that sum to zero in each component
+    within_scores: Floats  # (D, d1): scores that sum to zero in each component
 
     def gap(self, a: object, b: object, context: object = None) -> float:
         """Return scores[a] - scores[b] in a context, also where only this gap exists.
@@ -142,7 +142,7 @@ class SeparateFit:
         component has its own block, for scores that sum to zero in the component; entries between components are NaN.
         """
         u = self.battles.context_index(context)
-        cells, within = self.battles.cells, self._within[u]
+        cells, within = self.battles.cells, self.within_scores[u]
         part = slice(cells.start[u], cells.start[u + 1])
         a, b, labels = cells.a[part], cells.b[part], self._labels(u)
         _, score, fisher = logistic_terms(within[a] - within[b], cells.y[part])
@@ -206,7 +206,7 @@ class SeparateFit:
     def _eta(self, context: Ints, a: Ints, b: Ints) -> Floats:
         """Return the gaps, NaN between components."""
         flat = self.components.reshape(self.scores.shape[0], -1)
-        eta = self._within[context, a] - self._within[context, b]
+        eta = self.within_scores[context, a] - self.within_scores[context, b]
         return np.where(flat[a, context] == flat[b, context], eta, np.nan)
 
     def _why_no_gap(self, a: int, b: int, u: int) -> str:
@@ -269,7 +269,7 @@ def fit_separate(battles: Battles) -> SeparateFit:
         components=groups.T.reshape(shape),
         converged=(found & ~separated).reshape(shape[1:]),
         stop_reason=reason.reshape(shape[1:]),
-        _within=within,
+        within_scores=within,
     )
     _warn(fit, np.flatnonzero(separated), np.flatnonzero(~found))
     return fit

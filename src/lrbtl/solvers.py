@@ -80,7 +80,9 @@ class KrylovSolver:
 
     def inverse(self) -> Inverse:
         """Refuse: conjugate gradients never form the inverse."""
-        raise SolverError("all_scores and all_gaps need solver='direct'; conjugate gradients serve listed targets only.")
+        raise SolverError(
+            "all_scores and all_gaps need solver='direct'; conjugate gradients serve listed targets only."
+        )
 
 
 @dataclass(frozen=True)

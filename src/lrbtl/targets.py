@@ -128,7 +128,9 @@ def win_probability(a: Any, b: Any, context: Any = None) -> Target:
         contexts = _contexts(battles, context)
         if len(contexts) == 1:
             return Resolved(name, "logit", _mean_terms([i, j], [1.0, -1.0], contexts))
-        return Resolved(name, "logit", evaluate=_mean_win(np.full(len(contexts), i), np.full(len(contexts), j), contexts))
+        return Resolved(
+            name, "logit", evaluate=_mean_win(np.full(len(contexts), i), np.full(len(contexts), j), contexts)
+        )
 
     name = _name("win_probability", a, b, context=context)
     return Target(resolve, name)
@@ -182,7 +184,9 @@ def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Targ
             values = np.asarray(weights, dtype=float).reshape(-1)
             contexts = np.arange(battles.n_contexts)
             if len(values) != len(contexts):
-                raise TargetError(f"{name} has {len(values)} weights for {len(contexts)} contexts: give one per context.")
+                raise TargetError(
+                    f"{name} has {len(values)} weights for {len(contexts)} contexts: give one per context."
+                )
         _check_finite(values, name)
         return Resolved(name, "identity", Terms(np.full(len(contexts), i), contexts, values))
 
@@ -206,7 +210,9 @@ def linear(gamma: ArrayLike, label: str | None = None) -> Target:
             raise TargetError(f"{name} has shape {array.shape} but the scores have shape {battles.shape}.")
         _check_finite(array, name)
         models, contexts = np.nonzero(array.reshape(battles.shape[0], -1))
-        return Resolved(name, "identity", Terms(models, contexts, array.reshape(battles.shape[0], -1)[models, contexts]))
+        return Resolved(
+            name, "identity", Terms(models, contexts, array.reshape(battles.shape[0], -1)[models, contexts])
+        )
 
     name = label or "linear"
     return Target(resolve, name)
@@ -261,7 +267,9 @@ def functional(
         at = float(value(scores))
         slope = np.asarray(gradient(scores), dtype=float)
         if slope.shape != scores.shape:
-            raise GradientError(f"the gradient of {name} has shape {slope.shape}; it must be that of the scores, {scores.shape}.")
+            raise GradientError(
+                f"the gradient of {name} has shape {slope.shape}; it must be that of the scores, {scores.shape}."
+            )
         if not (np.isfinite(at) and np.all(np.isfinite(slope))):
             raise GradientError(f"{name} or its gradient is not finite at the fitted scores: check its domain.")
         if not checked:

@@ -1,0 +1,109 @@
+"""Efficiency bounds from known scores: the variance that no estimator beats, and that of the whitened estimator."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from lrbtl.battles import Battles
+from lrbtl.design import Design
+from lrbtl.errors import MethodError, RankError, TargetError
+from lrbtl.information import accumulate
+from lrbtl.links import logistic_terms
+from lrbtl.onestep import evaluate_targets, inverse_weights
+from lrbtl.sampling import Sampling, UniformSampling
+from lrbtl.solvers import IsotropicSolver, SolverName, information_solver
+from lrbtl.tangent import TangentSpace
+from lrbtl.targets import Target
+from lrbtl.tucker import centre, check_rank, truncate
+
+Floats = np.typing.NDArray[np.float64]
+
+RANK_TOL = 1e-6  # relative distance of the scores from the rank that is still rounding
+
+
+def efficiency_bound(
+    scores: ArrayLike,
+    target: Target | Sequence[Target],
+    *,
+    rank: int | Sequence[int],
+    sampling: Sampling | None = None,
+    method: Literal["efficient", "whitened"] = "efficient",
+    solver: SolverName = "auto",
+) -> float | Floats:
+    """Return V such that the best variance of an estimate from n battles is V / n, if `scores` are true.
+
+    Defined for votes that are wins or losses; ties at one half vary less.
+
+    Parameters
+    ----------
+    scores : array (d1, ..., dm)
+        Of the given rank, zero sums along mode 1.
+    target : Target or list of Target
+        Models and contexts are named by position. Probabilities are bounded on their own scale.
+    rank : int or tuple
+    sampling : Sampling, optional
+        Law of the battles; uniform by default.
+    method : "efficient" or "whitened"
+        V_eff = <Gamma, A^-1 Gamma> [Li26, thm. general-lb], or V_ws = E[w^2 <H, X>^2 / I] of the (weighted) whitened estimator.
+    solver : "auto", "direct" or "cg"
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> truth = lrbtl.simulate_scores((10, 6), 2, scale=2, rng=0)
+    >>> v_eff = lrbtl.efficiency_bound(truth, lrbtl.gap(0, 1, 2), rank=2)
+    >>> v_eff < lrbtl.efficiency_bound(truth, lrbtl.gap(0, 1, 2), rank=2, method="whitened")
+    True
+    """
+    truth = np.asarray(scores, dtype=float)
+    full_rank = check_rank(rank, truth.shape)
+    law = UniformSampling() if sampling is None else sampling
+    space = TangentSpace(_point(truth, full_rank))
+    atoms = Design.atoms(truth.shape)
+    probability = law.probability(atoms, truth.shape)
+    fisher = logistic_terms(atoms.eta(space), atoms.y)[2]
+    many = not isinstance(target, Target)
+    resolved = [each.resolve(_unnamed(truth.shape)) for each in (target if many else [target])]
+    if not resolved:
+        raise TargetError("no targets were given: pass at least one.")
+    values, gradients = evaluate_targets(space, resolved, truth.shape)
+    if method == "efficient":
+        directions = information_solver(atoms, space, probability * fisher, solver).solve(gradients)
+        bound = np.einsum("im,im->m", gradients, directions)
+    elif method == "whitened":
+        directions = IsotropicSolver(space, atoms.d_eff).solve(gradients)
+        weights = inverse_weights(law, atoms)
+        meat = accumulate(atoms, space, probability * weights**2 / fisher)
+        bound = np.einsum("im,im->m", directions, meat @ directions)
+    else:
+        raise MethodError(f"method={method!r} is not known: choose 'efficient' or 'whitened'.")
+    slope = np.array(
+        [expit(v) * expit(-v) if r.link == "logit" else 1.0 for v, r in zip(values, resolved, strict=True)]
+    )
+    bound = bound * slope**2
+    return bound if many else float(bound[0])
+
+
+def _point(truth: Floats, rank: tuple[int, ...]):  # type: ignore[no-untyped-def]
+    point = truncate(centre(truth), rank)
+    if not np.all(np.isfinite(truth)) or np.abs(point.dense() - truth).max() > RANK_TOL * max(
+        np.abs(truth).max(), 1e-12
+    ):
+        raise RankError(f"the scores are not zero-sum along mode 1 with rank {rank}: centre and truncate them first.")
+    return point
+
+
+def _unnamed(shape: tuple[int, ...]) -> Battles:
+    """Return battles whose labels are positions, to resolve targets against."""
+    levels = tuple(np.array([0, size - 1]) for size in shape[1:])
+    return Battles.from_arrays(
+        np.array([0, 0]),
+        np.array([1, 1]),
+        np.array([1.0, 0.0]),
+        levels,
+        n_models=shape[0],
+        n_levels=list(shape[1:]) or None,
+    )

@@ -1,0 +1,208 @@
+"""`infer`: estimates of any targets, by any method, with their joint covariance."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from lrbtl.battles import Battles
+from lrbtl.crossfit import CrossFit, Moments, cross_fit
+from lrbtl.design import Design
+from lrbtl.errors import MethodError, TargetError
+from lrbtl.estimate import Estimate, RunInfo
+from lrbtl.fitting import Fit, fit
+from lrbtl.links import logistic_terms
+from lrbtl.naive import naive_errors, naive_family, naive_moments
+from lrbtl.onestep import ScoreView, evaluate_targets
+from lrbtl.sampling import Sampling
+from lrbtl.separate import fit_separate
+from lrbtl.solvers import SolverName, information_solver
+from lrbtl.tangent import TangentSpace
+from lrbtl.targets import Family, Resolved, Target, Terms
+
+Floats = np.typing.NDArray[np.float64]
+Method = Literal["efficient", "whitened", "mle", "naive"]
+
+SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
+
+
+def infer(
+    battles: Battles,
+    targets: Target | Family | Iterable[Target],
+    *,
+    rank: int | Sequence[int] | Literal["auto"] = "auto",
+    method: Method = "efficient",
+    sampling: Sampling | None = None,
+    n_folds: int = 10,
+    se: Literal["crossfit", "full"] = "crossfit",
+    ridge: float | Sequence[float] | Literal["auto"] = "auto",
+    solver: SolverName = "auto",
+    n_repeats: int = 1,
+    n_threads: int = 1,
+    rng: int | np.random.Generator | None = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Estimate:
+    """Estimate targets with standard errors that cover.
+
+    Parameters
+    ----------
+    battles : Battles
+    targets : Target, list of Target, `all_scores()` or `all_gaps()`
+    rank : int, tuple or "auto"
+        Tucker rank of the scores; "auto" asks `select_rank`.
+    method : "efficient", "whitened", "mle" or "naive"
+        Efficient: smallest variance, any sampling. Whitened: simpler direction, weighted by the sampling law. Mle: the penalised
+        estimate with HC3 errors, one fit. Naive: one Bradley-Terry fit per context.
+    sampling : Sampling, optional
+        Law of the battles. Efficient: None uses the observed battles. Whitened: None estimates a product law.
+    n_folds : int
+        Folds of the cross-fitting.
+    se : "crossfit" or "full"
+        Errors from out-of-fold influence values, or (as in the paper's simulations; covers less) from the full sample.
+    ridge : float, sequence or "auto"
+        Penalty of the fits; see `fit`.
+    solver : "auto", "direct" or "cg"
+    n_repeats : int
+        Random partitions; estimates are combined by the median, errors allow for their spread.
+    n_threads : int
+    rng : int, Generator or None
+    progress : callable, optional
+        Called with a line of text after each fold.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> truth = lrbtl.simulate_scores((12, 5), 2, scale=2, rng=0)
+    >>> battles = lrbtl.simulate_battles(truth, 20_000, rng=1)
+    >>> est = lrbtl.infer(battles, [lrbtl.score(0, 0), lrbtl.gap(0, 1)], rank=2)
+    >>> bool(abs(est.estimate[0] - truth[0, 0]) < 4 * est.se[0])
+    True
+    """
+    _check_choice(method, ("efficient", "whitened", "mle", "naive"), "method")
+    _check_choice(se, ("crossfit", "full"), "se")
+    _check_choice(solver, ("auto", "direct", "cg"), "solver")
+    if n_repeats < 1:
+        raise MethodError(f"n_repeats={n_repeats}: give at least 1.")
+    if isinstance(targets, Target):
+        targets = [targets]
+    if method == "naive":
+        return _naive(battles, targets)
+    whole = fit(battles, rank, ridge=ridge, n_threads=n_threads, rng=rng)
+    generator = np.random.default_rng(rng)
+    seeds: list[int | np.random.Generator | None] = [rng] if n_repeats == 1 else list(generator.spawn(n_repeats))
+    runs = [
+        cross_fit(
+            whole, method=method, sampling=sampling, n_folds=n_folds, se=se, solver=solver, rng=seed, progress=progress
+        )
+        for seed in (seeds if method != "mle" else seeds[:1])
+    ]
+    return estimate_targets(runs, targets)
+
+
+def estimate_targets(runs: Sequence[CrossFit], targets: Iterable[Target] | Family) -> Estimate:
+    """Return the estimate of targets from the steps of one or more random partitions."""
+    whole = runs[0].fit
+    battles = whole.battles
+    info = RunInfo(
+        method=runs[0].method,
+        rank=whole.rank,
+        n_battles=battles.n_battles,
+        n_folds=None if runs[0].method == "mle" else len(runs[0].steps),
+        ridge=tuple(float(x) for x in whole.ridge),
+        se="full" if runs[0].full is not None else None,
+    )
+    if isinstance(targets, Family):
+        parts = [run.all_scores() if targets.kind == "scores" else run.all_gaps() for run in runs]
+        values, errors = _aggregate(
+            np.array([value.reshape(-1) for value, _ in parts]), np.array([error.reshape(-1) for _, error in parts])
+        )
+        return Estimate(targets.labels(battles), values, None, se=errors, links="identity", info=info)
+    resolved = resolve_targets(battles, targets)
+    moments = _combine([run.moments(resolved) for run in runs])
+    whitened = runs[0].method == "whitened"
+    return Estimate(
+        [target.label for target in resolved],
+        moments.values,
+        moments.cov if whitened else trust_model_near_separation(moments),
+        links=[target.link for target in resolved],
+        info=info,
+        bound_se=(lambda: efficient_errors(whole, resolved)) if whitened else moments.bound,
+        naive_se=lambda: naive_errors(whole, resolved, _gradients(whole, resolved)),
+    )
+
+
+def resolve_targets(battles: Battles, targets: Iterable[Target]) -> list[Resolved]:
+    """Return targets with their indices; raise where one is no target."""
+    resolved = []
+    for target in targets:
+        if not isinstance(target, Target):
+            raise TargetError(
+                f"{target!r} is not a target: build targets with lrbtl.score, lrbtl.gap, lrbtl.win_probability, ..."
+            )
+        resolved.append(target.resolve(battles))
+    if not resolved:
+        raise TargetError("no targets were given: pass at least one, for example lrbtl.score(model).")
+    return resolved
+
+
+def trust_model_near_separation(moments: Moments) -> Floats:
+    """Return the covariance with model-based variances where the sandwich is far smaller: near separation it is far too small."""
+    sandwich = np.diag(moments.cov)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = moments.bound**2 / sandwich
+    scale = np.sqrt(np.where(ratio > SEPARATED, ratio, 1.0))
+    return moments.cov * scale[:, None] * scale
+
+
+def efficient_errors(whole: Fit, targets: Sequence[Resolved]) -> Floats:
+    """Return the smallest standard errors that any estimator can have if the scores are those of the fit."""
+    design = Design.of(whole.battles, whole.n_threads)
+    space = TangentSpace(whole.point)
+    fisher = logistic_terms(design.eta(space), design.y)[2]
+    solver = information_solver(design, space, design.count * fisher)
+    _, gradients = evaluate_targets(space, targets, whole.battles.shape)
+    return np.sqrt(np.einsum("im,im->m", gradients, solver.solve(gradients)))
+
+
+def _gradients(whole: Fit, targets: Sequence[Resolved]) -> list[Terms | Floats]:
+    view = ScoreView(TangentSpace(whole.point), whole.battles.shape)
+    return [target.at(view)[1] for target in targets]
+
+
+def _combine(runs: Sequence[Moments]) -> Moments:
+    """Return the median over random partitions; variances add the squared distance from it, correlations are averaged."""
+    if len(runs) == 1:
+        return runs[0]
+    errors = np.sqrt([np.diag(run.cov) for run in runs])
+    values, combined = _aggregate(np.array([run.values for run in runs]), errors)
+    correlation = np.mean([run.cov / np.outer(se, se) for run, se in zip(runs, errors, strict=True)], axis=0)
+    bound = np.median([run.bound for run in runs], axis=0)
+    return Moments(values, correlation * np.outer(combined, combined), bound)
+
+
+def _aggregate(values: Floats, errors: Floats) -> tuple[Floats, Floats]:
+    """Return medians over runs of estimates (runs, M), and of their errors enlarged by the distance from the median."""
+    middle = np.median(values, axis=0)
+    return middle, np.sqrt(np.median(errors**2 + (values - middle) ** 2, axis=0))
+
+
+def _naive(battles: Battles, targets: Iterable[Target] | Family) -> Estimate:
+    separate = fit_separate(battles)
+    info = RunInfo(method="naive", n_battles=battles.n_battles)
+    if isinstance(targets, Family):
+        values, errors = naive_family(separate, targets.kind)
+        return Estimate(targets.labels(battles), values, None, se=errors, links="identity", info=info)
+    resolved = resolve_targets(battles, targets)
+    values, cov = naive_moments(separate, resolved)
+    return Estimate(
+        [target.label for target in resolved], values, cov, links=[target.link for target in resolved], info=info
+    )
+
+
+def _check_choice(value: str, choices: tuple[str, ...], name: str) -> None:
+    if value not in choices:
+        raise MethodError(f"{name}={value!r} is not known: choose one of {', '.join(map(repr, choices))}.")

@@ -147,7 +147,7 @@ def _axis_labels(axis: Axis, present: set[Any], is_code: bool) -> tuple[tuple[An
     unknown = [value for value in present if value not in index]
     if unknown:
         raise LabelError(
-            f"{axis.what}: {unknown[0]!r} is not among the labels listed; {suggest_labels(unknown[0], labels)}."
+            f"{axis.what}: {unknown[0]!r} is not among the labels listed; {suggest_labels(unknown[0], labels)}"
         )
     return labels, index
 

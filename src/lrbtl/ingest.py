@@ -255,7 +255,7 @@ def _encode_polars(series: Any, name: str) -> Coded:
 
 def _encode_arrow(column: Any, name: str) -> Coded:
     if column.null_count:
-        raise_missing(name, column.is_null().to_numpy().astype(bool))
+        raise_missing(name, np.asarray(column.is_null()).astype(bool))
     is_plain = not hasattr(column.type, "index_type")
     if is_plain:
         column = column.dictionary_encode()
@@ -297,7 +297,7 @@ def read_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
 def _check_names(names: Sequence[str], known: list[str]) -> None:
     for name in names:
         if name not in known:
-            raise MissingColumnError(f"the frame has no column {name!r}; {suggest_labels(name, known)}.")
+            raise MissingColumnError(f"the frame has no column {name!r}; {suggest_labels(name, known)}")
 
 
 def outcome_values(

@@ -80,18 +80,18 @@ def find_label(index: LabelIndex, label: object, what: str, error: type[LrbtlErr
         if 0 <= label < len(index):
             return int(label)
         raise error(f"{what} {label!r} is neither a label nor a code from 0 to {len(index) - 1}.")
-    raise error(f"unknown {what} {label!r}; {suggest_labels(label, index)}.")
+    raise error(f"unknown {what} {label!r}; {suggest_labels(label, index)}")
 
 
 def suggest_labels(label: object, known: Iterable[Label]) -> str:
-    """Half a sentence that names the labels nearest to one that is not known."""
+    """End of a message that names the labels nearest to one that is not known."""
     names = [str(name) for name in known]
     lower = {name.lower(): name for name in names}
     near = [lower[name] for name in get_close_matches(str(label).lower(), lower, n=3, cutoff=0.5)]
     if near:
         return "did you mean " + " or ".join(repr(name) for name in near) + "?"
     shown = ", ".join(repr(name) for name in names[:5])
-    return f"known are {shown}" + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"known are {shown}" + (f" and {len(names) - 5} more" if len(names) > 5 else "") + "."
 
 
 def map_labels(labels: Iterable[Label], index: LabelIndex) -> NDArray[np.int64]:

@@ -1,12 +1,12 @@
 """Time and memory of reading battle logs, relative to pandas.factorize on the same rows in the same run.
 
-    python benchmarks/ingest.py --rows 5000000
+python benchmarks/ingest.py --rows 5000000
 """
 
 import argparse
+import ctypes
 import gc
 import json
-import platform
 import threading
 import time
 from collections.abc import Callable
@@ -43,14 +43,11 @@ def string_frame(codes: dict[str, np.ndarray]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(words[name][code], dtype=object) for name, code in codes.items()})
 
 
-def best_time(run: Callable[[], Any], repeats: int) -> float:
-    times = []
-    for _ in range(repeats):
-        gc.collect()
-        begin = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+def seconds_of(run: Callable[[], Any]) -> float:
+    gc.collect()
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
 
 
 def resident() -> int:
@@ -62,6 +59,7 @@ def peak_extra(run: Callable[[], Any]) -> int:
     """Largest growth of resident memory during a call, in bytes, sampled every millisecond."""
     gc.collect()
     pa.default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)  # memory that was freed before must not hide what is allocated now
     base = peak = resident()
     done = threading.Event()
 
@@ -89,11 +87,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--chunked-rows", type=int, default=100_000_000)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     codes = draw_codes(options.rows, np.random.default_rng(0))
     objects = string_frame(codes)
-    polars = pl.DataFrame({name: objects[name].to_numpy() for name in objects}, schema=dict.fromkeys(objects, pl.String))
+    polars = pl.DataFrame(
+        {name: objects[name].to_numpy() for name in objects}, schema=dict.fromkeys(objects, pl.String)
+    )
     coded = {**codes, "winner": np.array([1.0, 0.0, 0.5, 0.5])[codes["winner"]]}
     inputs = {
         "pandas object": objects,
@@ -112,36 +112,41 @@ def main() -> None:
         "dict of lists": {name: objects[name].tolist() for name in objects},
         "dict of unicode arrays": {name: objects[name].to_numpy().astype(str) for name in objects},
     }
-    floors = {name: best_time(lambda f=inputs[name]: floor(f), options.repeats) for name in ("pandas object", "pandas str")}
     sizes = {
-        "pandas object": objects.memory_usage(index=False, deep=False).sum(),  # 8 bytes per pointer: the strings are shared
+        "pandas object": objects.memory_usage(
+            index=False, deep=False
+        ).sum(),  # 8 bytes per pointer: the strings are shared
         "pandas str": inputs["pandas str"].memory_usage(index=False, deep=True).sum(),
         "polars String": polars.estimated_size(),
     }
-    result: dict[str, Any] = {"rows": options.rows, "machine": platform.processor(), "floor_seconds": floors, "inputs": {}}
-    print(f"{options.rows:,} rows; floor: " + ", ".join(f"{k} {v:.2f} s" for k, v in floors.items()))
-    print(f"{'input':<24}{'seconds':>9}{'/ object floor':>16}{'/ str floor':>13}{'extra / input memory':>22}")
+    result: dict[str, Any] = {"rows": options.rows, "repeats": options.repeats, "inputs": {}}
+    print(f"{options.rows:,} rows, medians of {options.repeats} runs, each next to a run of both floors")
+    print(f"{'input':<24}{'seconds':>9}{'/ str floor':>13}{'/ object floor':>16}{'extra / input memory':>22}")
     reference = None
     for name, frame in inputs.items():
 
         def run(frame: Any = frame) -> lrbtl.Battles:
             return lrbtl.Battles.from_frame(frame, contexts="category")
 
+        extra = peak_extra(run) if name in sizes else 0
         battles = run()
         reference = reference or battles
         if not np.array_equal(battles.cells.count, reference.cells.count):
             raise SystemExit(f"{name} disagrees with {next(iter(inputs))}")
-        seconds = best_time(run, options.repeats)
+        calls = (run, lambda: floor(inputs["pandas str"]), lambda: floor(objects))
+        times = np.array([[seconds_of(call) for call in calls] for _ in range(options.repeats)])
         row = {
-            "seconds": seconds,
-            "ratio_object_floor": seconds / floors["pandas object"],
-            "ratio_str_floor": seconds / floors["pandas str"],
+            "seconds": float(np.median(times[:, 0])),
+            "ratio_str_floor": float(np.median(times[:, 0] / times[:, 1])),
+            "ratio_object_floor": float(np.median(times[:, 0] / times[:, 2])),
         }
         if name in sizes:
-            row["extra_memory_ratio"] = peak_extra(run) / float(sizes[name])
+            row["extra_memory_ratio"] = extra / float(sizes[name])
         result["inputs"][name] = row
         memory = f"{row['extra_memory_ratio']:>22.2f}" if name in sizes else ""
-        print(f"{name:<24}{seconds:>9.3f}{row['ratio_object_floor']:>16.2f}{row['ratio_str_floor']:>13.2f}{memory}")
+        print(
+            f"{name:<24}{row['seconds']:>9.3f}{row['ratio_str_floor']:>13.2f}{row['ratio_object_floor']:>16.2f}{memory}"
+        )
     for kind, strings in (("pandas", "pandas str"), ("polars", "polars String")):
         for fast in ("integer", "category" if kind == "pandas" else "Categorical"):
             speedup = result["inputs"][strings]["seconds"] / result["inputs"][f"{kind} {fast}"]["seconds"]

@@ -27,7 +27,16 @@ from lrbtl.errors import (
 )
 from lrbtl.folds import check_folds, fold_counts
 from lrbtl.ingest import as_columns, encode, read_counts, read_frame
-from lrbtl.labels import LabelIndex, find_label, index_labels, map_contexts, map_labels, union_labels
+from lrbtl.labels import (
+    LabelIndex,
+    find_context,
+    find_label,
+    index_labels,
+    map_contexts,
+    map_labels,
+    name_modes,
+    union_labels,
+)
 
 Ties = Literal["half", "drop"]
 
@@ -220,7 +229,8 @@ class Battles:
     def model_counts(self) -> IntArray:
         """Battles of each model: int64 (d1,)."""
         cells, d1 = self.cells, len(self.models)
-        return np.asarray(_sum_by(cells.a, cells.count, d1) + _sum_by(cells.b, cells.count, d1))
+        total = np.bincount(cells.a, cells.count, d1) + np.bincount(cells.b, cells.count, d1)  # exact below 2**53
+        return total.astype(np.int64)
 
     @cached_property
     def context_counts(self) -> IntArray:
@@ -264,21 +274,7 @@ class Battles:
         >>> battles.context_index(("fr", "code")), battles.context_index((0, 1))
         (2, 1)
         """
-        n_modes = len(self.levels)
-        if n_modes == 1 and not (
-            isinstance(context, tuple) and len(context) == 1 and context not in self._level_index[0]
-        ):
-            context = (context,)
-        parts = () if context is None else context if isinstance(context, tuple) else (context,)
-        if len(parts) != n_modes:
-            raise ContextModeError(
-                f"context {context!r} names {len(parts)} modes, but the battles have {n_modes}"
-                + (f" ({', '.join(self.names)}); give a tuple with one level of each." if n_modes else ".")
-            )
-        flat = 0
-        for part, index, name in zip(parts, self._level_index, self.names, strict=True):
-            flat = flat * len(index) + find_label(index, part, f"level of {name}", UnknownContextError)
-        return flat
+        return find_context(context, self._level_index, self.names)
 
     def context_label(self, context: int) -> Any:
         """Label of a flat context: the level for one mode, a tuple for several, None for none."""
@@ -303,11 +299,9 @@ class Battles:
     def _recoded(self, models: tuple[Any, ...], levels: tuple[tuple[Any, ...], ...]) -> Cells:
         if models == self.models and levels == self.levels:
             return self.cells
+        sizes = {"n_models": len(models), "n_contexts": prod(map(len, levels))}
         model_map = map_labels(self.models, index_labels(models, "models"))
-        context_map = map_contexts(self.levels, levels)
-        return _cells.recode_cells(
-            self.cells, model_map, context_map, n_models=len(models), n_contexts=prod(map(len, levels))
-        )
+        return _cells.recode_cells(self.cells, model_map, map_contexts(self.levels, levels), **sizes)
 
     def select(
         self,
@@ -336,17 +330,7 @@ class Battles:
         (1, (3, 1))
         """
         kept = list(self.levels)
-        by_mode: Mapping[str, Iterable[object]] = {}
-        if isinstance(contexts, Mapping):
-            by_mode = contexts
-        elif contexts is not None:
-            if len(self.levels) != 1:
-                raise ContextModeError(
-                    f"the battles have {len(self.levels)} context modes; give contexts={{name: levels}} with names "
-                    f"from {self.names}."
-                )
-            by_mode = {self.names[0]: contexts}
-        for name, wanted in by_mode.items():
+        for name, wanted in name_modes(contexts, self.names).items():
             mode = find_label({n: k for k, n in enumerate(self.names)}, name, "context mode", ContextModeError)
             index = self._level_index[mode]
             found = {find_label(index, level, f"level of {name}", UnknownContextError) for level in wanted}
@@ -370,13 +354,8 @@ class Battles:
 
     def pooled(self) -> Battles:
         """Return the same battles without contexts (order 1)."""
-        cells = _cells.recode_cells(
-            self.cells,
-            np.arange(len(self.models)),
-            np.zeros(self.n_contexts, dtype=np.int64),
-            n_models=len(self.models),
-            n_contexts=1,
-        )
+        d1, everywhere = len(self.models), np.zeros(self.n_contexts, dtype=np.int64)
+        cells = _cells.recode_cells(self.cells, np.arange(d1), everywhere, n_models=d1, n_contexts=1)
         return replace(self, cells=cells, levels=(), names=())
 
     def with_counts(self, counts: ArrayLike) -> Battles:
@@ -423,9 +402,3 @@ class Battles:
 
     def __repr__(self) -> str:
         return f"Battles(shape={self.shape}, n_battles={self.n_battles}, n_cells={self.n_cells})"
-
-
-def _sum_by(codes: NDArray[np.int32], count: IntArray, size: int) -> IntArray:
-    total = np.zeros(size, dtype=np.int64)
-    np.add.at(total, codes, count)
-    return total

@@ -237,20 +237,21 @@ def _encode_polars(series: Any, name: str) -> Coded:
     if series.null_count():
         raise_missing(name, series.is_null().to_numpy())
     native = series.to_native()
-    if series.dtype == nw.Object:
+    if series.dtype == nw.String:
+        native = native.cast(series.implementation.to_native_namespace().Categorical)
+    elif series.dtype not in (nw.Categorical, nw.Enum):
         return _encode_objects(native.to_list(), name)
-    values = native.unique()
-    if series.dtype not in (nw.Categorical, nw.Enum):
-        if series.dtype != nw.String:
-            return _encode_objects(native.to_list(), name)
-        labels = values.to_list()
-        polars = series.implementation.to_native_namespace()
-        return Coded(native.cast(polars.Enum(labels)).to_physical().to_numpy(), labels, all_used=True)
-    used = values.to_physical().to_list()
-    labels_by_code: list[Any] = [None] * (max(used, default=-1) + 1)
-    for code, label in zip(used, values.to_list(), strict=True):
+    codes = native.to_physical().to_numpy()
+    # Codes are shared with other columns of the process: look at one row of each code that occurs here.
+    row_of_code = np.full(int(codes.max(initial=0)) + 1, -1, dtype=np.int64)
+    for lo in range(0, len(codes), _CHUNK):
+        part = codes[lo : lo + _CHUNK]
+        row_of_code[part] = np.arange(lo, lo + len(part))
+    used = np.flatnonzero(row_of_code >= 0)
+    labels_by_code: list[Any] = [None] * len(row_of_code)
+    for code, label in zip(used.tolist(), native.gather(row_of_code[used]).to_list(), strict=True):
         labels_by_code[code] = label
-    return Coded(native.to_physical().to_numpy(), labels_by_code)
+    return Coded(codes, labels_by_code)
 
 
 def _encode_arrow(column: Any, name: str) -> Coded:

@@ -1,6 +1,6 @@
 """Labels of models and context levels: their order, their union, and looking them up."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Real
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl.errors import LabelError, LrbtlError, MixedLabelError
+from lrbtl.errors import ContextModeError, LabelError, LrbtlError, MixedLabelError, UnknownContextError
 
 Label = Hashable
 LabelIndex = dict[Any, int]
@@ -81,6 +81,40 @@ def find_label(index: LabelIndex, label: object, what: str, error: type[LrbtlErr
             return int(label)
         raise error(f"{what} {label!r} is neither a label nor a code from 0 to {len(index) - 1}.")
     raise error(f"unknown {what} {label!r}; {suggest_labels(label, index)}")
+
+
+def find_context(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> int:
+    """Flat position of a context: a level for one mode, a tuple of levels for several, None for none.
+
+    Examples
+    --------
+    >>> find_context(("fr", 0), [{"en": 0, "fr": 1}, {"code": 0, "math": 1}], ["language", "task"])
+    2
+    """
+    is_wrapped = isinstance(context, tuple) and len(context) == 1
+    if len(indexes) == 1 and not (is_wrapped and context not in indexes[0]):
+        context = (context,)
+    parts = () if context is None else context if isinstance(context, tuple) else (context,)
+    if len(parts) != len(indexes):
+        raise ContextModeError(
+            f"context {context!r} names {len(parts)} modes, but the battles have {len(indexes)}"
+            + (f" ({', '.join(names)}); give a tuple with one level of each." if indexes else ".")
+        )
+    flat = 0
+    for part, index, name in zip(parts, indexes, names, strict=True):
+        flat = flat * len(index) + find_label(index, part, f"level of {name}", UnknownContextError)
+    return flat
+
+
+def name_modes(contexts: Any, names: Sequence[str]) -> Mapping[str, Iterable[object]]:
+    """Levels by name of the mode; a plain list of levels belongs to the only mode."""
+    if contexts is None or isinstance(contexts, Mapping):
+        return contexts or {}
+    if len(names) != 1:
+        raise ContextModeError(
+            f"the battles have {len(names)} context modes; give contexts={{name: levels}} with names from {names}."
+        )
+    return {names[0]: contexts}
 
 
 def suggest_labels(label: object, known: Iterable[Label]) -> str:

@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,76 +84,80 @@ def floor(frame: pd.DataFrame) -> None:
     np.bincount(key, minlength=len(levels) * len(left) * len(right))
 
 
+def build_inputs(codes: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return the same battles as every kind of table."""
+    objects = string_frame(codes)
+    strings = pl.DataFrame(
+        {name: objects[name].to_numpy() for name in objects}, schema=dict.fromkeys(objects, pl.String)
+    )
+    coded = {**codes, "winner": np.array([1.0, 0.0, 0.5, 0.5])[codes["winner"]]}
+    enums = {name: pl.Enum(strings[name].unique().sort()) for name in objects}
+    return {
+        "pandas object": objects,
+        "pandas str": objects.astype("str"),
+        "pandas category": objects.astype("category"),
+        "pandas integer": pd.DataFrame(coded),
+        "polars String": strings,
+        "polars Categorical": strings.cast(pl.Categorical),
+        "polars Enum": strings.cast(enums),
+        "polars integer": pl.DataFrame(coded),
+        "polars lazy": strings.lazy(),
+        "arrow string": strings.to_arrow(),
+        "arrow dictionary": strings.cast(pl.Categorical).to_arrow(),
+        "dict of lists": {name: objects[name].tolist() for name in objects},
+        "dict of unicode arrays": {name: objects[name].to_numpy().astype(str) for name in objects},
+    }
+
+
+def read_battles(frame: Any) -> lrbtl.Battles:
+    return lrbtl.Battles.from_frame(frame, contexts="category")
+
+
+def measure(inputs: dict[str, Any], repeats: int) -> dict[str, dict[str, float]]:
+    """Per input: seconds, ratios to the floors run next to it, extra memory relative to the input."""
+    objects, strings = inputs["pandas object"], inputs["pandas str"]
+    sizes = {
+        "pandas object": objects.memory_usage(index=False, deep=False).sum(),  # pointers only: the strings are shared
+        "pandas str": strings.memory_usage(index=False, deep=True).sum(),
+        "polars String": inputs["polars String"].estimated_size(),
+    }
+    print(f"{'input':<24}{'seconds':>9}{'/ str floor':>13}{'/ object floor':>16}{'extra / input memory':>22}")
+    table = {}
+    for name, frame in inputs.items():
+        calls = (partial(read_battles, frame), partial(floor, strings), partial(floor, objects))
+        extra = peak_extra(calls[0])
+        times = np.array([[seconds_of(call) for call in calls] for _ in range(repeats)])
+        table[name] = {
+            "seconds": float(np.median(times[:, 0])),
+            "ratio_str_floor": float(np.median(times[:, 0] / times[:, 1])),
+            "ratio_object_floor": float(np.median(times[:, 0] / times[:, 2])),
+        }
+        memory = ""
+        if name in sizes:
+            table[name]["extra_memory_ratio"] = extra / float(sizes[name])
+            memory = f"{extra / float(sizes[name]):>22.2f}"
+        seconds, to_str, to_object = list(table[name].values())[:3]
+        print(f"{name:<24}{seconds:>9.3f}{to_str:>13.2f}{to_object:>16.2f}{memory}")
+    for kind, slow, fast in (
+        ("pandas", "str", ("integer", "category")),
+        ("polars", "String", ("integer", "Categorical", "Enum")),
+    ):
+        for name in fast:
+            row = table[f"{kind} {name}"]
+            row["speedup"] = table[f"{kind} {slow}"]["ratio_object_floor"] / row["ratio_object_floor"]
+            print(f"{kind} {name}: {row['speedup']:.1f} times faster than {slow}")
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--chunked-rows", type=int, default=100_000_000)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    codes = draw_codes(options.rows, np.random.default_rng(0))
-    objects = string_frame(codes)
-    polars = pl.DataFrame(
-        {name: objects[name].to_numpy() for name in objects}, schema=dict.fromkeys(objects, pl.String)
-    )
-    coded = {**codes, "winner": np.array([1.0, 0.0, 0.5, 0.5])[codes["winner"]]}
-    inputs = {
-        "pandas object": objects,
-        "pandas str": objects.astype("str"),
-        "pandas category": objects.astype("category"),
-        "pandas integer": pd.DataFrame(coded),
-        "polars String": polars,
-        "polars Categorical": polars.with_columns(pl.all().cast(pl.Categorical)),
-        "polars Enum": polars.with_columns(
-            pl.col(name).cast(pl.Enum(sorted(set(polars[name].unique())))) for name in objects
-        ),
-        "polars integer": pl.DataFrame(coded),
-        "polars lazy": polars.lazy(),
-        "arrow string": polars.to_arrow(),
-        "arrow dictionary": polars.with_columns(pl.all().cast(pl.Categorical)).to_arrow(),
-        "dict of lists": {name: objects[name].tolist() for name in objects},
-        "dict of unicode arrays": {name: objects[name].to_numpy().astype(str) for name in objects},
-    }
-    sizes = {
-        "pandas object": objects.memory_usage(
-            index=False, deep=False
-        ).sum(),  # 8 bytes per pointer: the strings are shared
-        "pandas str": inputs["pandas str"].memory_usage(index=False, deep=True).sum(),
-        "polars String": polars.estimated_size(),
-    }
-    result: dict[str, Any] = {"rows": options.rows, "repeats": options.repeats, "inputs": {}}
     print(f"{options.rows:,} rows, medians of {options.repeats} runs, each next to a run of both floors")
-    print(f"{'input':<24}{'seconds':>9}{'/ str floor':>13}{'/ object floor':>16}{'extra / input memory':>22}")
-    reference = None
-    for name, frame in inputs.items():
-
-        def run(frame: Any = frame) -> lrbtl.Battles:
-            return lrbtl.Battles.from_frame(frame, contexts="category")
-
-        extra = peak_extra(run) if name in sizes else 0
-        battles = run()
-        reference = reference or battles
-        if not np.array_equal(battles.cells.count, reference.cells.count):
-            raise SystemExit(f"{name} disagrees with {next(iter(inputs))}")
-        calls = (run, lambda: floor(inputs["pandas str"]), lambda: floor(objects))
-        times = np.array([[seconds_of(call) for call in calls] for _ in range(options.repeats)])
-        row = {
-            "seconds": float(np.median(times[:, 0])),
-            "ratio_str_floor": float(np.median(times[:, 0] / times[:, 1])),
-            "ratio_object_floor": float(np.median(times[:, 0] / times[:, 2])),
-        }
-        if name in sizes:
-            row["extra_memory_ratio"] = extra / float(sizes[name])
-        result["inputs"][name] = row
-        memory = f"{row['extra_memory_ratio']:>22.2f}" if name in sizes else ""
-        print(
-            f"{name:<24}{row['seconds']:>9.3f}{row['ratio_str_floor']:>13.2f}{row['ratio_object_floor']:>16.2f}{memory}"
-        )
-    for kind, strings in (("pandas", "pandas str"), ("polars", "polars String")):
-        for fast in ("integer", "category" if kind == "pandas" else "Categorical"):
-            speedup = result["inputs"][strings]["seconds"] / result["inputs"][f"{kind} {fast}"]["seconds"]
-            result["inputs"][f"{kind} {fast}"]["speedup_over_strings"] = speedup
-            print(f"{kind} {fast}: {speedup:.1f} times faster than {strings}")
-    del inputs, objects, polars
+    result: dict[str, Any] = {"rows": options.rows, "repeats": options.repeats}
+    result["inputs"] = measure(build_inputs(draw_codes(options.rows, np.random.default_rng(0))), options.repeats)
     if options.chunked_rows:
         result["chunks"] = add_chunks(options.chunked_rows)
     RESULTS.parent.mkdir(exist_ok=True)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lrbtl import cells as _cells
+from lrbtl import labels as _labels
 from lrbtl.assemble import Axis, assemble, context_axes
 from lrbtl.cells import Cells, IntArray
 from lrbtl.errors import (
@@ -27,16 +28,7 @@ from lrbtl.errors import (
 )
 from lrbtl.folds import check_folds, fold_counts
 from lrbtl.ingest import as_columns, encode, read_counts, read_frame
-from lrbtl.labels import (
-    LabelIndex,
-    find_context,
-    find_label,
-    index_labels,
-    map_contexts,
-    map_labels,
-    name_modes,
-    union_labels,
-)
+from lrbtl.labels import LabelIndex, find_label, index_labels
 
 Ties = Literal["half", "drop"]
 
@@ -274,7 +266,7 @@ class Battles:
         >>> battles.context_index(("fr", "code")), battles.context_index((0, 1))
         (2, 1)
         """
-        return find_context(context, self._level_index, self.names)
+        return _labels.find_context(context, self._level_index, self.names)
 
     def context_label(self, context: int) -> Any:
         """Label of a flat context: the level for one mode, a tuple for several, None for none."""
@@ -290,8 +282,8 @@ class Battles:
             raise ContextModeError(
                 f"battles with contexts {self.names} and {more.names} cannot be added; the modes must be the same."
             )
-        models = union_labels(self.models, more.models, "models")
-        levels = tuple(map(union_labels, self.levels, more.levels, self.names))
+        models = _labels.union_labels(self.models, more.models, "models")
+        levels = tuple(map(_labels.union_labels, self.levels, more.levels, self.names))
         parts = [side._recoded(models, levels) for side in (self, more)]
         merged = _cells.merge_cells(*parts, n_models=len(models), n_contexts=prod(map(len, levels)))
         return Battles(merged, models, levels, self.names, self.n_self + more.n_self)
@@ -300,8 +292,8 @@ class Battles:
         if models == self.models and levels == self.levels:
             return self.cells
         sizes = {"n_models": len(models), "n_contexts": prod(map(len, levels))}
-        model_map = map_labels(self.models, index_labels(models, "models"))
-        return _cells.recode_cells(self.cells, model_map, map_contexts(self.levels, levels), **sizes)
+        model_map = _labels.map_labels(self.models, index_labels(models, "models"))
+        return _cells.recode_cells(self.cells, model_map, _labels.map_contexts(self.levels, levels), **sizes)
 
     def select(
         self,
@@ -330,14 +322,14 @@ class Battles:
         (1, (3, 1))
         """
         kept = list(self.levels)
-        for name, wanted in name_modes(contexts, self.names).items():
+        for name, wanted in _labels.name_modes(contexts, self.names).items():
             mode = find_label({n: k for k, n in enumerate(self.names)}, name, "context mode", ContextModeError)
             index = self._level_index[mode]
             found = {find_label(index, level, f"level of {name}", UnknownContextError) for level in wanted}
             kept[mode] = tuple(self.levels[mode][k] for k in sorted(found))
         codes = range(len(self.models)) if models is None else sorted({self.model_index(model) for model in models})
         labels = tuple(self.models[k] for k in codes)
-        if not all(kept) or not labels:
+        if not (all(kept) and labels):
             raise EmptyDataError("an empty list of models or levels selects no battles.")
         return replace(self, cells=self._recoded(labels, tuple(kept)), models=labels, levels=tuple(kept))
 

@@ -117,8 +117,8 @@ def _drop_idle(
 
 def _label_axis(axis: Axis, columns: Sequence[Coded]) -> tuple[tuple[Any, ...], list[Column]]:
     """Labels of an axis, and its columns with the meaning of their codes."""
-    used = [used_codes(column).tolist() for column in columns]
-    present = [[column.labels[code] for code in codes] for column, codes in zip(columns, used, strict=True)]
+    used = [used_codes(column) for column in columns]
+    present = [column.values(codes) for column, codes in zip(columns, used, strict=True)]
     is_code = axis.integer_codes and all(column.is_integer for column in columns)
     labels, index = _axis_labels(axis, set().union(*present), is_code)
     read = []

@@ -42,12 +42,18 @@ class Coded:
     """
 
     codes: Codes
-    labels: Sequence[Any]
+    labels: Sequence[Any] | NDArray[np.float64]
     is_integer: bool = False
     all_used: bool = False
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    def values(self, codes: NDArray[np.int64]) -> list[Any]:
+        """Labels of some codes."""
+        if isinstance(self.labels, np.ndarray):
+            return list(self.labels[codes].tolist())
+        return [self.labels[code] for code in codes.tolist()]
 
 
 def encode(column: object, name: str) -> Coded:
@@ -179,7 +185,7 @@ def _encode_floats(values: NDArray[Any], name: str) -> Coded:
     if np.isnan(values).any():
         raise_missing(name, np.isnan(values))
     labels, inverse = np.unique(values, return_inverse=True)
-    return Coded(inverse, labels.tolist(), all_used=True)
+    return Coded(inverse, labels, all_used=True)
 
 
 def _encode_unicode(values: NDArray[np.str_]) -> Coded:
@@ -323,11 +329,12 @@ def outcome_values(
     >>> outcome_values(encode(["model_a", "draw"], "winner"), np.arange(2), {"draw": 0.5}, "winner").tolist()
     [1.0, 0.5]
     """
+    if isinstance(coded.labels, np.ndarray) and not mapping and 0.0 <= coded.labels.min() <= coded.labels.max() <= 1.0:
+        return coded.labels  # soft votes
     words: dict[Any, float | None] = {**OUTCOME_WORDS, **(mapping or {})}
     values = np.full(len(coded.labels), np.nan)
     unknown: dict[Any, int] = {}
-    for code in used.tolist():
-        label = coded.labels[code]
+    for code, label in zip(used.tolist(), coded.values(used), strict=True):
         meaning = words.get(label, label)
         if meaning is None:
             continue

@@ -23,7 +23,8 @@ def sort_labels(labels: Iterable[Label], what: str) -> tuple[Any, ...]:
     ('a', 'b')
     """
     distinct: set[Any] = set(labels)
-    examples = {_kind(label): label for label in distinct}
+    by_type = dict(zip(map(type, distinct), distinct, strict=True))
+    examples = {_kind(label): label for label in by_type.values()}
     if len(examples) > 1:
         shown = ", ".join(f"{label!r} ({kind})" for kind, label in sorted(examples.items()))
         raise MixedLabelError(f"{what} mix labels of several types, such as {shown}; convert the columns to one type.")

@@ -53,7 +53,7 @@ def code_characters(const uint32_t[:, ::1] rows, int32_t[::1] codes_out):
         if slots[s] < 0:
             if n_found == first.shape[0]:
                 first = np.concatenate([first, np.empty(n_found, dtype=np.int64)])
-                mask = 4 * mask + 3
+                mask = 2 * mask + 1
                 slots = np.full(mask + 1, -1, dtype=np.int32)
                 for k in range(n_found):
                     s = hash_row(&rows[first[k], 0], width) & mask

@@ -1,4 +1,3 @@
-import io
 import sys
 
 import matplotlib as mpl
@@ -210,13 +209,19 @@ def test_labels_are_shown_as_they_are():
     assert short_label("two\nlines") == "two lines"
 
 
-def test_the_same_board_gives_the_same_picture():
-    def png():
-        stream = io.BytesIO()
-        plotting.plot_leaderboard(make_boards(10).overall).figure.savefig(stream, format="png")
-        return stream.getvalue()
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_the_same_board_gives_the_same_file(tmp_path, kind):
+    paths = [tmp_path / f"{name}.{kind}" for name in "ab"]
+    for path in paths:
+        plotting.save_picture(plotting.plot_leaderboard(make_boards(10).overall), path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert sorted(tmp_path.iterdir()) == paths
+    assert plt.get_fignums() == []
 
-    assert png() == png()
+
+def test_unknown_picture_format_is_named(tmp_path):
+    with pytest.raises(PlotError, match=r"board\.docx; let it end in \.png"):
+        plotting.save_picture(plotting.plot_scree([1.0], 1), tmp_path / "board.docx")
 
 
 def test_unknown_theme_is_named():

@@ -1,6 +1,10 @@
 """Leaderboards from pairwise battles with honest uncertainty."""
 
 from lrbtl.battles import Battles
+from lrbtl.bounds import efficiency_bound
+from lrbtl.estimate import Estimate
+from lrbtl.fitting import Fit, fit
+from lrbtl.infer import infer
 from lrbtl.plotting import (
     plot_heatmap,
     plot_leaderboard,
@@ -8,13 +12,10 @@ from lrbtl.plotting import (
     plot_scree,
     plot_win_matrix,
     plot_z_histogram,
+    save_picture,
 )
-from lrbtl.report import report_html, write_report
-from lrbtl.bounds import efficiency_bound
-from lrbtl.estimate import Estimate
-from lrbtl.fitting import Fit, fit
-from lrbtl.infer import infer
 from lrbtl.rank_selection import RankSelection, select_rank
+from lrbtl.report import report_html, write_report
 from lrbtl.sampling import ProductSampling, TableSampling, UniformSampling
 from lrbtl.separate import SeparateFit, fit_separate
 from lrbtl.simulate import simulate_battles, simulate_scores
@@ -45,6 +46,10 @@ __all__ = [
     "efficiency_bound",
     "fit",
     "fit_separate",
+    "functional",
+    "gap",
+    "infer",
+    "linear",
     "plot_heatmap",
     "plot_leaderboard",
     "plot_ranks",
@@ -52,13 +57,7 @@ __all__ = [
     "plot_win_matrix",
     "plot_z_histogram",
     "report_html",
-    "simulate_battles",
-    "simulate_scores",
-    "write_report",
-    "functional",
-    "gap",
-    "infer",
-    "linear",
+    "save_picture",
     "score",
     "select_rank",
     "simulate_battles",
@@ -67,4 +66,5 @@ __all__ = [
     "weighted_score",
     "win_probability",
     "win_rate",
+    "write_report",
 ]

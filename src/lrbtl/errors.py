@@ -180,6 +180,10 @@ class MissingExtraError(LrbtlError, ImportError):
     """A package of an optional extra is not installed."""
 
 
+class OutputPathError(LrbtlError, OSError):
+    """A path to which no file can be written."""
+
+
 class PlotError(LrbtlError, ValueError):
     """Arguments from which no picture can be drawn."""
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from lrbtl.board_types import BoardLike, BoardsLike, Floats
 from lrbtl.errors import PlotError
 from lrbtl.plot_checks import plot_scree, plot_z_histogram
+from lrbtl.plot_files import save_picture
 from lrbtl.plot_style import (
     Theme,
     ThemeName,
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PatchCollection
 
-__all__ = ["plot_heatmap", "plot_leaderboard", "plot_ranks", "plot_scree", "plot_win_matrix", "plot_z_histogram"]
+__all__ = [
+    "plot_heatmap",
+    "plot_leaderboard",
+    "plot_ranks",
+    "plot_scree",
+    "plot_win_matrix",
+    "plot_z_histogram",
+    "save_picture",
+]
 
 UNITS = {"elo": "Elo score", "logit": "logit score", "probability": "win probability against the pool"}
 
@@ -79,10 +88,12 @@ def plot_leaderboard(
     edge = write_column(ax, style, 14, "score", [format_score(x, board.scale) for x in score], fontsize)
     write_column(ax, style, edge + 12, "battles", [f"{count:,}" for count in board.battles[:n]], fontsize)
     ax.set_xlabel(UNITS.get(board.scale, board.scale), color=style.muted, fontsize=8.5)
+    if board.scale == "probability":
+        ax.xaxis.set_major_formatter("{x:.0%}")
     subtitle = f"score with {board.level:.0%} interval; bands are tiers"
     if not np.isfinite([lower, upper]).all():
         subtitle += "; arrow: no end on that side"
-    write_title(ax, style, board_title(board, n), subtitle, lift)
+    write_title(ax, style, board_title(board, n), subtitle, max(lift, 6.0))
     return ax
 
 
@@ -134,7 +145,7 @@ def plot_ranks(board: BoardLike, *, top: int | None = None, ax: Axes | None = No
     ax.set_xlabel("rank", color=style.muted, fontsize=8.5)
     write_title(
         ax, style, board_title(board, n),
-        f"dot: rank; thick: ranks compatible with each {board.level:.0%} interval; thin: all models jointly", lift,
+        f"rank with {board.level:.0%} spread: pointwise (thick), joint (thin)", lift,
     )  # fmt: skip
     return ax
 
@@ -242,7 +253,7 @@ def plot_win_matrix(
     space = label_width(labels, fontsize) + cell * n
     ax = open_axes(ax, style, max(space + 0.5, 4.6), space + 1.2)
     ax.set_aspect("equal")
-    side = np.where(decided, 0.96, 0.5)
+    side = np.where(decided, 0.96 if n <= 60 else 1.0, 0.5)
     np.fill_diagonal(side, 0.0)
     squares = draw_squares(ax, style, chance, side, (0.0, 1.0))
     if n <= 20:
@@ -357,7 +368,7 @@ def draw_squares(ax: Axes, style: Theme, value: Floats, side: Floats, limits: tu
         Rectangle((b - side[a, b] / 2, a - side[a, b] / 2), side[a, b], side[a, b])
         for a, b in zip(rows, columns, strict=True)
     ]
-    squares = PatchCollection(patches, cmap=style.diverging(), linewidth=0, zorder=2)
+    squares = PatchCollection(patches, cmap=style.diverging(), linewidth=0, antialiased=False, zorder=2)
     squares.set_array(value[rows, columns])
     squares.set_clim(*limits)
     ax.add_collection(squares)

@@ -8,13 +8,13 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lrbtl.board_types import BoardLike, BoardsLike, Floats
 from lrbtl.errors import ReportError
+from lrbtl.output import write_whole
 
 LEVELS = ("ok", "warn")
 DUEL_MODELS = 300  # the file grows with the square of this number
@@ -44,20 +44,21 @@ def write_report(
 
     Examples
     --------
-    >>> write_report("report.html", boards, title="Spring arena")  # doctest: +SKIP
+    >>> from types import SimpleNamespace
+    >>> one, score = np.array([1, 1]), np.array([1000.0, 1000.0])
+    >>> board = SimpleNamespace(context=None, models=("a", "b"), score=score, lower=score - 50, upper=score + 50,
+    ...     rank=one, best=one, worst=2 * one, rank_lower=one, rank_upper=2 * one, tier=one, battles=4 * one,
+    ...     win_rate=one / 2, notes=("", ""), level=0.95, scale="elo", method="naive", gain=None)
+    >>> class Boards(dict):
+    ...     overall, models, win = board, board.models, {}
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(f"{folder}/report.html", Boards(), title="Spring arena")
+    ...     os.listdir(folder)
+    ['report.html']
     """
-    path = Path(path)
     text = report_html(boards, diagnostics=diagnostics, title=title, method_note=method_note)
-    if not path.parent.is_dir():
-        raise ReportError(f"cannot write {path}: its folder does not exist; create {path.parent} first")
-    if path.is_dir():
-        raise ReportError(f"cannot write {path}: it is a folder; name a file such as {path / 'report.html'}")
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        scratch.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    write_whole(path, lambda scratch: scratch.write_text(text, encoding="utf-8", newline="\n"))
 
 
 def report_html(
@@ -82,7 +83,16 @@ def report_html(
 
     Examples
     --------
-    >>> page = report_html(boards, diagnostics=[("ok", "All models are connected.")])  # doctest: +SKIP
+    >>> from types import SimpleNamespace
+    >>> one, score = np.array([1, 1]), np.array([1000.0, 1000.0])
+    >>> board = SimpleNamespace(context=None, models=("a", "b"), score=score, lower=score - 50, upper=score + 50,
+    ...     rank=one, best=one, worst=2 * one, rank_lower=one, rank_upper=2 * one, tier=one, battles=4 * one,
+    ...     win_rate=one / 2, notes=("", ""), level=0.95, scale="elo", method="naive", gain=None)
+    >>> class Boards(dict):
+    ...     overall, models, win = board, board.models, {}
+    >>> page = report_html(Boards(), diagnostics=[("ok", "All models are connected.")], title="Spring arena")
+    >>> "<h1>Spring arena</h1>" in page
+    True
     """
     script = read_asset("report.js")
     data = report_data(boards, diagnostics, method_note)

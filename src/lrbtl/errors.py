@@ -190,5 +190,7 @@ class PlotError(LrbtlError, ValueError):
 
 class ReportError(LrbtlError, ValueError):
     """Arguments from which no report can be written."""
+
+
 class MethodError(LrbtlError, ValueError):
     """An option that is not known."""

@@ -20,12 +20,12 @@ from lrbtl.errors import (
     ScaleError,
     UnknownTargetError,
 )
+from lrbtl.estimate_table import EstimateTable, name_contrast
 from lrbtl.frames import to_frame
 from lrbtl.joint import max_t_quantile, normal_quantile
 from lrbtl.labels import find_label, index_labels
 from lrbtl.runinfo import RunInfo
 from lrbtl.targets import FamilyLabels
-from lrbtl.tables import decimals_for, format_numbers, format_pvalues, html_table, pick_rows, text_table
 
 __all__ = ["Estimate", "RunInfo", "WaldTest"]
 
@@ -34,7 +34,6 @@ Scale = Literal["auto", "natural", "elo"]
 
 ELO = 400.0 / math.log(10.0)  # Elo points per unit of score: a gap of 400 is odds of ten to one
 COLUMNS = ("label", "estimate", "se", "z", "pvalue", "lower", "upper")
-ROWS_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Estimate:
         self.labels = labels if isinstance(labels, FamilyLabels) else tuple(labels)
         self.info = RunInfo() if info is None else info
         self._working = self._vector(working, "working")
-        self.links = np.array(np.broadcast_to(np.asarray(links, dtype=np.str_), (len(self.labels),)))
+        self.links = np.broadcast_to(np.asarray(links, dtype=np.str_), (len(self.labels),))
         if unknown := set(self.links.tolist()) - {"identity", "logit", "probability"}:
             raise EstimateError(f"unknown links {sorted(unknown)}; a link is 'identity' or 'logit'.")
         if (cov is None) == (se is None):
@@ -118,8 +117,6 @@ class Estimate:
         if vector.shape != (len(self.labels),):
             raise EstimateError(f"{what} has shape {vector.shape} for {len(self.labels)} labels.")
         return vector
-
-    # --- columns -------------------------------------------------------------------------------------------------
 
     @cached_property
     def estimate(self) -> Floats:
@@ -193,8 +190,6 @@ class Estimate:
             )
         return self._cov
 
-    # --- inference -----------------------------------------------------------------------------------------------
-
     def conf_int(self, level: float = 0.95, joint: bool = False, scale: Scale = "auto") -> Floats:
         """Return (M, 2) confidence intervals.
 
@@ -260,8 +255,6 @@ class Estimate:
             z = (self._working - center) / self._se
         return WaldTest(null=np.array(values), z=z, pvalue=erfc(np.abs(z) / math.sqrt(2.0)))
 
-    # --- parts and combinations ----------------------------------------------------------------------------------
-
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -277,8 +270,8 @@ class Estimate:
         return self._select(np.array([self._position(one) for one in (key if many else [key])], dtype=np.int64))
 
     def _position(self, key: object) -> int:
-        if isinstance(key, int | np.integer) and -len(self) <= key < 0:
-            key = int(key) + len(self)
+        if isinstance(key, int | np.integer) and -len(self) <= key < len(self):
+            return int(key) % len(self)
         return find_label(self._label_index, key, "target", UnknownTargetError)
 
     @cached_property
@@ -299,7 +292,9 @@ class Estimate:
         )
         part._root = self._root
         if cov is not None:
-            part._root_weights = self._to_root(np.eye(len(self))[rows])
+            picks = np.zeros((rows.size, len(self)))
+            picks[np.arange(rows.size), rows] = 1.0
+            part._root_weights = self._to_root(picks)
         return part
 
     def _to_root(self, weights: Floats) -> Floats:
@@ -334,27 +329,22 @@ class Estimate:
                 f"weights of shape {matrix.shape} do not fit: give a finite weight to each of {len(self)} targets."
             )
         if label is None:
-            label = [self._weights_label(row) for row in matrix]
+            label = [name_contrast(row, self.labels) for row in matrix]
         labels = [label] if isinstance(label, str) else label
         used = np.flatnonzero(matrix.any(axis=0))
-        value = matrix[:, used] @ self.estimate[used]
+        with np.errstate(invalid="ignore"):
+            value = matrix[:, used] @ self.estimate[used]
         mixed = (matrix[:, self.links != "identity"] != 0).any(axis=1)
         self._known_cov()
         return self._combined(labels, value, self._to_root(matrix * self._slope), mixed)
-
-    def _weights_label(self, weights: Floats) -> str:
-        used = np.flatnonzero(weights)
-        if not 0 < used.size <= 3:
-            return f"contrast of {used.size} targets"
-        terms = [f"{'-' if weights[k] < 0 else '+'} {_times(abs(weights[k]))}{self.labels[k]}" for k in used]
-        return " ".join(terms).removeprefix("+ ")
 
     def _combined(
         self, labels: Sequence[str], value: Floats, root_weights: Floats, mixed: NDArray[np.bool_]
     ) -> Estimate:
         used = np.flatnonzero(root_weights.any(axis=0))
         loading = root_weights[:, used]
-        cov = loading @ self._root._known_cov()[np.ix_(used, used)] @ loading.T
+        with np.errstate(invalid="ignore"):
+            cov = loading @ self._root._known_cov()[np.ix_(used, used)] @ loading.T
         links = np.where(mixed, "probability", "identity")
         result = Estimate(labels, value, cov, links=links, info=self.info)
         result._root, result._root_weights = self._root, root_weights
@@ -381,11 +371,9 @@ class Estimate:
         size = max(len(self), len(other))
         names = zip(np.resize(self.labels, size).tolist(), np.resize(other.labels, size).tolist(), strict=True)
         mixed = (self.links != "identity") | (other.links != "identity")
-        return self._combined(
-            [f"{a} {symbol} {b}" for a, b in names], self.estimate + sign * other.estimate, left + sign * right, mixed
-        )
-
-    # --- tables --------------------------------------------------------------------------------------------------
+        with np.errstate(invalid="ignore"):
+            value = self.estimate + sign * other.estimate
+        return self._combined([f"{a} {symbol} {b}" for a, b in names], value, left + sign * right, mixed)
 
     def _columns(self, level: float, joint: bool) -> dict[str, Any]:
         test, interval = self.test(), self.conf_int(level, joint)
@@ -403,43 +391,19 @@ class Estimate:
         """Return the columns of `to_frame` as plain lists, ready for JSON."""
         return {name: np.asarray(column).tolist() for name, column in self._columns(level, joint).items()}
 
-    def _cells(self, level: float) -> list[list[str]]:
-        columns = self._columns(level, joint=False)
-        decimals = decimals_for(self.se)
-        numbers = {name: format_numbers(columns[name], 2 if name == "z" else decimals) for name in COLUMNS[1:]}
-        numbers["pvalue"] = format_pvalues(columns["pvalue"])
-        return pick_rows([[str(label) for label in self.labels], *numbers.values()], ROWS_SHOWN)
-
-    def _heading(self) -> list[str]:
-        return [f"Estimate of {len(self):,} target{'s' * (len(self) != 1)}", *self.info.describe()]
-
-    def _footing(self, level: float) -> str:
-        null = {True: "1/2", False: "0"}
-        nulls = " or ".join(null[kind] for kind in sorted({bool(kind) for kind in self._is_logit}))
-        return f"{level:.4g} pointwise intervals; z and pvalue against {nulls}."
+    def _table(self, level: float) -> EstimateTable:
+        nulls = tuple("1/2" if logit_link else "0" for logit_link in np.unique(self._is_logit))
+        return EstimateTable(self._columns(level, joint=False), self.info, level, nulls)
 
     def summary(self, level: float | None = None) -> str:
-        """Return the run and the table as text; long tables show their first and last rows.
-
-        Examples
-        --------
-        >>> from lrbtl.estimate import Estimate
-        >>> print(Estimate(["x"], [1.0], [[0.25]], links="identity"))
-        Estimate of 1 target
-        label  estimate     se     z  pvalue  lower  upper
-        x         1.000  0.500  2.00   0.046  0.020  1.980
-        0.95 pointwise intervals; z and pvalue against 0.
-        """
-        level = self.info.level if level is None else level
-        return "\n".join([*self._heading(), text_table(COLUMNS, self._cells(level)), self._footing(level)])
+        """Return the run and the table as text; long tables show their first and last rows."""
+        return self._table(self.info.level if level is None else level).text()
 
     def __repr__(self) -> str:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        level = self.info.level
-        lines = html_table(["run"], [[line.strip()] for line in self._heading()])
-        return lines + html_table(COLUMNS, self._cells(level)) + f"<p>{self._footing(level)}</p>"
+        return self._table(self.info.level).html()
 
 
 def _read_only(values: ArrayLike) -> Floats:
@@ -451,7 +415,3 @@ def _read_only(values: ArrayLike) -> Floats:
 def _interval(center: Floats, half_width: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         return np.column_stack([center - half_width, center + half_width])
-
-
-def _times(weight: float) -> str:
-    return "" if weight == 1.0 else f"{weight:.4g}·"

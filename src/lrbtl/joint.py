@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 from scipy.special import ndtr, ndtri
 
+from lrbtl._kernels._gaps import scan_gaps
 from lrbtl.errors import CovarianceError, LevelError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Seed = int | np.random.Generator | None
 
-CHUNK_ELEMENTS = 1 << 20
-PILOT_DRAWS = 1 << 11
-FEWEST_DRAWS, MOST_DRAWS = 1 << 12, 1 << 15
-DRAW_BUDGET = 1 << 24
+CHUNK = 1 << 10  # draws at a time
+SEARCH_DRAWS, BATCH_DRAWS = 1 << 9, 1 << 12
+MOST_DRAWS = 1 << 18
+MOST_VALUES = 1 << 28  # draws times statistics
+TOLERANCE = 0.0025  # standard error of a critical value
 
 
 def normal_quantile(level: float) -> float:
@@ -49,13 +51,13 @@ def sidak_quantile(level: float, n: int) -> float:
 class _Statistics:
     """Standardised linear statistics of a Gaussian vector G = factor x, x ~ N(0, I).
 
-    `factor` is (d, k); `values(G)` maps (n, d) to all |statistics| (n, n_statistics); `one(G, pick)` gives the signed
-    statistic pick[i] of row i, and `loading(pick)` its covariance (n, d) with G.
+    `factor` is (d, k). For draws G (d, n): `scan(G, bar)` gives the largest |statistic| of each draw and how many
+    exceed the bar; `one(G, pick)` the signed statistic pick[i] of draw i; `loading(pick)` its covariance (d, n) with G.
     """
 
     factor: Floats
     n_statistics: int
-    values: Callable[[Floats], Floats]
+    scan: Callable[[Floats, float], tuple[Floats, Floats]]
     one: Callable[[Floats, Ints], Floats]
     loading: Callable[[Ints], Floats]
 
@@ -82,14 +84,14 @@ def max_t_quantile(correlation: Floats, level: float = 0.95, rng: Seed = 0) -> f
     correlation = _checked_square(correlation, "correlation")
     n = len(correlation)
     low, high = normal_quantile(level), sidak_quantile(level, max(n, 1))
-    if n <= 1 or np.array_equal(correlation, np.eye(n)):
+    if n <= 1 or np.abs(correlation - np.eye(n)).max() < 1e-12:
         return high
     statistics = _Statistics(
         factor=_factor(correlation),
         n_statistics=n,
-        values=np.abs,
-        one=lambda g, pick: np.take_along_axis(g, pick[:, None], axis=1)[:, 0],
-        loading=lambda pick: correlation[pick],
+        scan=_scan_entries,
+        one=lambda g, pick: g[pick, np.arange(pick.size)],
+        loading=lambda pick: correlation[:, pick],
     )
     return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
 
@@ -107,22 +109,38 @@ def max_gap_quantile(cov: Floats, level: float = 0.95, rng: Seed = 0) -> float:
     3.16
     """
     cov = _checked_square(cov, "covariance")
-    a, b = np.triu_indices(len(cov), 1)
-    variance = gap_variances(cov)[a, b]
-    scale = float(np.diag(cov).max(initial=0.0))
-    varies = variance > 1e-12 * scale
-    a, b, se = a[varies], b[varies], np.sqrt(variance[varies])
-    low, high = normal_quantile(level), sidak_quantile(level, max(se.size, 1))
-    if se.size <= 1:
+    precision = _gap_precision(cov)
+    a, b = np.nonzero(np.triu(precision))
+    low, high = normal_quantile(level), sidak_quantile(level, max(a.size, 1))
+    if a.size <= 1:
         return low
+    root = np.sqrt(precision[a, b])
     statistics = _Statistics(
         factor=_factor(cov),
-        n_statistics=se.size,
-        values=lambda g: np.abs(g[:, a] - g[:, b]) / se,
-        one=lambda g, pick: (g[np.arange(len(g)), a[pick]] - g[np.arange(len(g)), b[pick]]) / se[pick],
-        loading=lambda pick: (cov[a[pick]] - cov[b[pick]]) / se[pick, None],
+        n_statistics=a.size,
+        scan=lambda g, bar: _scan_gaps(g, bar, precision),
+        one=lambda g, pick: (g[a[pick], np.arange(pick.size)] - g[b[pick], np.arange(pick.size)]) * root[pick],
+        loading=lambda pick: (cov[:, a[pick]] - cov[:, b[pick]]) * root[pick],
     )
     return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
+
+
+def _scan_entries(draws: Floats, bar: float) -> tuple[Floats, Floats]:
+    values = np.abs(draws)
+    return values.max(axis=0), (values > bar).sum(axis=0, dtype=np.float64)
+
+
+def _scan_gaps(draws: Floats, bar: float, precision: Floats) -> tuple[Floats, Floats]:
+    largest, count = np.empty(draws.shape[1]), np.empty(draws.shape[1])
+    scan_gaps(draws, precision, bar * bar, largest, count)
+    return np.sqrt(largest), count
+
+
+def _gap_precision(cov: Floats) -> Floats:
+    """Return 1 / Var(G_a - G_b), and 0 where that variance is rounding error."""
+    variance = gap_variances(cov)
+    varies = variance > 1e-12 * np.diag(cov).max(initial=0.0)
+    return np.divide(1.0, variance, out=np.zeros_like(variance), where=varies)
 
 
 def gap_variances(cov: Floats) -> Floats:
@@ -150,52 +168,57 @@ def _factor(cov: Floats) -> Floats:
 
 
 def _tail_quantile(statistics: _Statistics, level: float, rng: Seed) -> float:
-    """Return c with P(max |statistic| > c) = 1 - level."""
+    """Return c with P(max |statistic| > c) = 1 - level, from as many draws as its standard error asks for."""
     generator = np.random.default_rng(rng)
-    tail, low = 1.0 - level, normal_quantile(level)
-    n_draws = int(np.clip(DRAW_BUDGET // statistics.n_statistics, FEWEST_DRAWS, MOST_DRAWS))
-    pilot = _pilot_maxima(statistics, generator)
-    start = max(low, float(np.quantile(pilot, max(1.0 - 1.5 * tail, 0.0))))
+    start = _search_start(statistics, level, generator)
+    most = min(MOST_DRAWS, MOST_VALUES // statistics.n_statistics)
+    maxima, weights = np.empty(0), np.empty(0)
     while True:
-        maxima, weights = _tail_draws(statistics, start, n_draws, generator)
-        order = np.argsort(-maxima)
-        beyond = np.cumsum(weights[order])
-        if beyond[-1] >= tail:
-            return float(maxima[order][np.searchsorted(beyond, tail)])
-        if start <= low:
-            return low
-        start = max(low, start - 0.2)
+        more = _tail_draws(statistics, start, max(BATCH_DRAWS, maxima.size), generator)
+        maxima, weights = np.concatenate([maxima, more[0]]), np.concatenate([weights, more[1]])
+        quantile, error = _weighted_quantile(maxima, weights, 1.0 - level, start)
+        if error < TOLERANCE or 2 * maxima.size > most:
+            return quantile
 
 
-def _chunks(n_draws: int, n_statistics: int) -> list[int]:
-    size = max(1, CHUNK_ELEMENTS // n_statistics)
-    return [min(size, n_draws - done) for done in range(0, n_draws, size)]
+def _weighted_quantile(maxima: Floats, weights: Floats, tail: float, start: float) -> tuple[float, float]:
+    """Return c with mean(weights [maxima > c]) = tail, not below `start`, and its standard error.
+
+    The density at c is taken as c times the tail, as it is for normal tails far out.
+    """
+    order = np.argsort(-maxima)
+    position = min(int(np.searchsorted(np.cumsum(weights[order]), tail * maxima.size)), maxima.size - 1)
+    quantile = max(float(maxima[order[position]]), start)
+    spread = float(np.std(weights * (maxima > quantile))) / np.sqrt(maxima.size)
+    return quantile, spread / (tail * quantile)
 
 
-def _pilot_maxima(statistics: _Statistics, generator: np.random.Generator) -> Floats:
-    """Return unconditional draws of max |statistic|."""
-    factor = statistics.factor
-    return np.concatenate(
-        [
-            statistics.values(generator.standard_normal((n, factor.shape[1])) @ factor.T).max(axis=1)
-            for n in _chunks(PILOT_DRAWS, statistics.n_statistics)
-        ]
-    )
+def _search_start(statistics: _Statistics, level: float, generator: np.random.Generator) -> float:
+    """Return a point a little below the quantile: down from Šidák's, as if the tail were that of exp(-c²/2)."""
+    low, goal = normal_quantile(level), 1.3 * (1.0 - level)
+    start = max(low, sidak_quantile(max(1.0 - goal, level / 2), statistics.n_statistics))
+    while start > low:
+        tail = _tail_draws(statistics, start, SEARCH_DRAWS, generator)[1].mean()
+        if tail >= 0.95 * goal:
+            break
+        start = np.sqrt(max(low**2, start**2 - max(2.0 * np.log(goal / tail), 0.05)))
+    return float(start)
 
 
 def _tail_draws(
     statistics: _Statistics, start: float, n_draws: int, generator: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return draws of max |statistic| given that it exceeds `start`, with weights that sum to about its tail there."""
+    """Return draws of max |statistic| given that it exceeds `start`, and weights whose mean is its tail there."""
     factor, total = statistics.factor, statistics.n_statistics
-    maxima, weights = [], []
-    for n in _chunks(n_draws, total):
-        free = generator.standard_normal((n, factor.shape[1])) @ factor.T
+    maxima, counts = [], []
+    for done in range(0, n_draws, CHUNK):
+        n = min(CHUNK, n_draws - done)
+        draws = factor @ generator.standard_normal((factor.shape[1], n))
         pick = generator.integers(0, total, n)
-        tail_draw = -ndtri(generator.random(n) * ndtr(-start))  # Z given Z > start; the sign is free by symmetry
-        free += statistics.loading(pick) * (tail_draw - statistics.one(free, pick))[:, None]
-        values = statistics.values(free)
-        maxima.append(values.max(axis=1))
-        weights.append(1.0 / np.maximum((values > start).sum(axis=1), 1))
-    scale = total * 2.0 * ndtr(-start) / n_draws
-    return np.concatenate(maxima), scale * np.concatenate(weights)
+        beyond = -ndtri(generator.random(n) * ndtr(-start))  # Z given Z > start; the sign is free by symmetry
+        draws += statistics.loading(pick) * (beyond - statistics.one(draws, pick))
+        largest, count = statistics.scan(draws, start)
+        maxima.append(largest)
+        counts.append(count)
+    scale = total * 2.0 * ndtr(-start)
+    return np.concatenate(maxima), scale / np.maximum(np.concatenate(counts), 1.0)

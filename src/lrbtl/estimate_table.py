@@ -1,0 +1,74 @@
+"""The printed form of an estimate: one table, as text and as HTML."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lrbtl.runinfo import RunInfo
+from lrbtl.tables import decimals_for, format_numbers, format_pvalues, html_table, pick_rows, text_table
+
+ROWS_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class EstimateTable:
+    """What a summary shows: the columns of an estimate, how it was made, and the nulls of its tests.
+
+    Examples
+    --------
+    >>> from lrbtl.estimate import Estimate
+    >>> print(Estimate(["x"], [1.0], [[0.25]], links="identity"))
+    Estimate of 1 target
+    label  estimate     se     z  pvalue  lower  upper
+    x         1.000  0.500  2.00   0.046  0.020  1.980
+    95% pointwise intervals; z and pvalue against 0.
+    """
+
+    columns: Mapping[str, Any]
+    info: RunInfo
+    level: float
+    nulls: tuple[str, ...]
+
+    def text(self) -> str:
+        """Return the summary for the terminal."""
+        return "\n".join([*self._heading(), text_table(list(self.columns), self._rows()), self._footing()])
+
+    def html(self) -> str:
+        """Return the summary for the notebook."""
+        heading = html_table(["run"], [[line.strip()] for line in self._heading()])
+        return heading + html_table(list(self.columns), self._rows()) + f"<p>{self._footing()}</p>"
+
+    def _rows(self) -> list[list[str]]:
+        decimals = decimals_for(self.columns["se"])
+        cells = {name: format_numbers(self.columns[name], decimals) for name in ("estimate", "se", "lower", "upper")}
+        cells["label"] = [str(label) for label in self.columns["label"]]
+        cells["z"] = format_numbers(self.columns["z"], 2)
+        cells["pvalue"] = format_pvalues(self.columns["pvalue"])
+        return pick_rows([cells[name] for name in self.columns], ROWS_SHOWN)
+
+    def _heading(self) -> list[str]:
+        n = len(self.columns["label"])
+        return [f"Estimate of {n:,} target{'s' * (n != 1)}", *self.info.describe()]
+
+    def _footing(self) -> str:
+        return f"{100 * self.level:.4g}% pointwise intervals; z and pvalue against {' or '.join(self.nulls)}."
+
+
+def name_contrast(weights: NDArray[np.float64], labels: Sequence[str]) -> str:
+    """Return the sum written out, or the number of its terms when there are many.
+
+    Examples
+    --------
+    >>> name_contrast(np.array([1.0, 0.0, -0.5]), ["x", "y", "z"])
+    'x - 0.5·z'
+    """
+    used = np.flatnonzero(weights)
+    if not 0 < used.size <= 3:
+        return f"contrast of {used.size} targets"
+    signs = ["-" if weights[k] < 0 else "+" for k in used]
+    factors = ["" if abs(weights[k]) == 1 else f"{abs(weights[k]):.4g}·" for k in used]
+    terms = [f"{sign} {factor}{labels[k]}" for sign, factor, k in zip(signs, factors, used, strict=True)]
+    return " ".join(terms).removeprefix("+ ")

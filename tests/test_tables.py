@@ -1,0 +1,27 @@
+"""Tables for people."""
+
+import numpy as np
+
+from lrbtl.tables import decimals_for, format_numbers, format_pvalues, html_table, pick_rows, shown_rows, text_table
+
+
+def test_decimals_follow_the_errors():
+    assert [decimals_for(np.array([se])) for se in (1e-9, 0.011, 0.11, 1.1, 11.0, 1e6)] == [6, 4, 3, 2, 1, 0]
+    assert decimals_for(np.array([np.nan, np.inf, 0.0])) == 3
+
+
+def test_numbers_read_well():
+    assert format_numbers(np.array([-0.0001, 1234.5, np.inf, np.nan]), 2) == ["0.00", "1,234.50", "inf", "nan"]
+    assert format_pvalues(np.array([0.0, 0.04, np.nan])) == ["<0.001", "0.040", "nan"]
+
+
+def test_long_tables_show_their_ends():
+    assert shown_rows(5, 5) == ([0, 1, 2, 3, 4], [])
+    assert shown_rows(6, 5) == ([0, 1, 2], [4, 5])
+    assert pick_rows([[str(k) for k in range(9)]], 3) == [["0"], ["1"], ["..."], ["8"]]
+
+
+def test_text_is_aligned_and_html_escaped():
+    lines = text_table(["label", "se"], [["a", "1.0"], ["longer", "10.0"]]).split("\n")
+    assert len({len(line) for line in lines}) == 1
+    assert "&lt;script&gt;" in html_table(["x"], [["<script>"]])

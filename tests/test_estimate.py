@@ -249,6 +249,25 @@ def test_arrays_are_read_only_and_pickling_keeps_the_run(est):
     np.testing.assert_allclose((left - right).se, (est["x"] - est["y"]).se)
 
 
+def test_bounds_are_computed_when_first_read():
+    calls = []
+
+    def bound():
+        calls.append(1)
+        return 0.5 * SE
+
+    est = Estimate(LABELS, WORKING, COV, links=LINKS, bound_se=bound, naive_se=lambda: 3 * SE)
+    part = est[["z", "x"]]
+    assert not calls
+    np.testing.assert_allclose(part.bound, 0.5 * part.se)
+    np.testing.assert_allclose(est.bound, 0.5 * est.se)
+    assert len(calls) == 1
+    copy = pickle.loads(pickle.dumps(est))
+    np.testing.assert_allclose(copy.bound, est.bound)
+    with pytest.raises(BoundError):
+        _ = copy.gain_over_naive
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 6))
 def test_relabelling_and_units(seed, m):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lrbtl.tables import decimals_for, format_numbers, format_pvalues, html_table, pick_rows, shown_rows, text_table
+from lrbtl.tables import decimals_for, format_numbers, format_pvalues, html_table, mark_gap, shown_rows, text_table
 
 
 def test_decimals_follow_the_errors():
@@ -18,7 +18,8 @@ def test_numbers_read_well():
 def test_long_tables_show_their_ends():
     assert shown_rows(5, 5) == ([0, 1, 2, 3, 4], [])
     assert shown_rows(6, 5) == ([0, 1, 2], [4, 5])
-    assert pick_rows([[str(k) for k in range(9)]], 3) == [["0"], ["1"], ["..."], ["8"]]
+    assert mark_gap([["0", "1", "8"]], 9) == [["0"], ["1"], ["..."], ["8"]]
+    assert mark_gap([["0", "1"]], 2) == [["0"], ["1"]]
 
 
 def test_text_is_aligned_and_html_escaped():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfc, expit, logit
+from scipy.special import expit, logit
 
+from lrbtl.deferred import Deferred
 from lrbtl.errors import (
     BoundError,
     CovarianceError,
@@ -20,12 +20,14 @@ from lrbtl.errors import (
     ScaleError,
     UnknownTargetError,
 )
-from lrbtl.estimate_table import EstimateTable, name_contrast
+from lrbtl.estimate_table import ROWS_SHOWN, EstimateTable, name_contrast
 from lrbtl.frames import to_frame
 from lrbtl.joint import max_t_quantile, normal_quantile
 from lrbtl.labels import find_label, index_labels
 from lrbtl.runinfo import RunInfo
+from lrbtl.tables import shown_rows
 from lrbtl.targets import FamilyLabels
+from lrbtl.wald import WaldTest, wald_interval, wald_statistic
 
 __all__ = ["Estimate", "RunInfo", "WaldTest"]
 
@@ -34,15 +36,6 @@ Scale = Literal["auto", "natural", "elo"]
 
 ELO = 400.0 / math.log(10.0)  # Elo points per unit of score: a gap of 400 is odds of ten to one
 COLUMNS = ("label", "estimate", "se", "z", "pvalue", "lower", "upper")
-
-
-@dataclass(frozen=True)
-class WaldTest:
-    """Two-sided test that each target equals `null`; all fields (M,)."""
-
-    null: Floats
-    z: Floats
-    pvalue: Floats
 
 
 class Estimate:
@@ -93,8 +86,8 @@ class Estimate:
         links: ArrayLike,
         se: ArrayLike | None = None,
         info: RunInfo | None = None,
-        bound_se: ArrayLike | Callable[[], ArrayLike] | None = None,
-        naive_se: ArrayLike | Callable[[], ArrayLike] | None = None,
+        bound_se: ArrayLike | Callable[[], ArrayLike] | Deferred | None = None,
+        naive_se: ArrayLike | Callable[[], ArrayLike] | Deferred | None = None,
     ) -> None:
         self.labels = labels if isinstance(labels, FamilyLabels) else tuple(labels)
         self.info = RunInfo() if info is None else info
@@ -108,7 +101,8 @@ class Estimate:
         if self._cov is not None and self._cov.shape != (len(self.labels),) * 2:
             raise EstimateError(f"cov has shape {self._cov.shape} for {len(self.labels)} targets.")
         self._se = np.sqrt(np.maximum(np.diag(self._cov), 0.0)) if self._cov is not None else self._vector(se, "se")
-        self._extra_se = {"bound_se": bound_se, "naive_se": naive_se}
+        self._bound_se = bound_se if isinstance(bound_se, Deferred) else Deferred(bound_se)
+        self._naive_se = naive_se if isinstance(naive_se, Deferred) else Deferred(naive_se)
         self._root: Estimate = self
         self._root_weights: Floats | None = None  # (M, targets of the root); None is the identity
 
@@ -146,32 +140,17 @@ class Estimate:
     @property
     def bound(self) -> Floats:
         """(M,) smallest standard errors any estimator can have at this estimate, to be read beside `se`."""
-        if (bound_se := self._extra("bound_se")) is None:
+        if (bound_se := self._bound_se.read()) is None:
             raise BoundError("this estimate carries no efficiency bound; ask the estimate that infer returned.")
-        return self._slope * bound_se
+        return self._slope * self._vector(bound_se, "bound_se")
 
     @property
     def gain_over_naive(self) -> Floats:
         """(M,) naive standard error over this one: 2 means that separate fits needed four times the battles."""
-        if (naive_se := self._extra("naive_se")) is None:
+        if (naive_se := self._naive_se.read()) is None:
             raise BoundError("this estimate carries no naive standard errors; compare with infer(..., method='naive').")
         with np.errstate(divide="ignore", invalid="ignore"):
-            return naive_se / self._se
-
-    def _extra(self, name: str) -> Floats | None:
-        """Return standard errors that came with the estimate, computed when first read."""
-        values = self._extra_se[name]
-        if callable(values):
-            self._extra_se[name] = values = values()
-        return None if values is None else self._vector(values, name)
-
-    def _extra_of(self, name: str, rows: NDArray[np.int64]) -> Callable[[], Floats] | None:
-        def read() -> Floats:
-            values = self._extra(name)
-            assert values is not None
-            return values[rows]
-
-        return None if self._extra_se[name] is None else read
+            return self._vector(naive_se, "naive_se") / self._se
 
     @cached_property
     def _is_logit(self) -> NDArray[np.bool_]:
@@ -212,8 +191,8 @@ class Estimate:
         """
         critical = self._joint_quantile(level) if joint else normal_quantile(level)
         if scale == "natural":
-            return _interval(self.estimate, critical * self.se)
-        interval = _interval(self._working, critical * self._se)
+            return wald_interval(self.estimate, critical * self.se)
+        interval = wald_interval(self._working, critical * self._se)
         if scale == "auto":
             return np.where(self._is_logit[:, None], expit(interval), interval)
         if scale != "elo":
@@ -251,9 +230,7 @@ class Estimate:
         if not ((values > 0) & (values < 1))[self._is_logit].all():
             raise EstimateError("the null of a probability must lie between 0 and 1.")
         center = np.where(self._is_logit, logit(np.where(self._is_logit, values, 0.5)), values)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = (self._working - center) / self._se
-        return WaldTest(null=np.array(values), z=z, pvalue=erfc(np.abs(z) / math.sqrt(2.0)))
+        return WaldTest(np.array(values), *wald_statistic(self._working - center, self._se))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -287,8 +264,8 @@ class Estimate:
             links=self.links[rows],
             se=self._se[rows] if cov is None else None,
             info=self.info,
-            bound_se=self._extra_of("bound_se", rows),
-            naive_se=self._extra_of("naive_se", rows),
+            bound_se=self._bound_se.rows(rows),
+            naive_se=self._naive_se.rows(rows),
         )
         part._root = self._root
         if cov is not None:
@@ -392,8 +369,9 @@ class Estimate:
         return {name: np.asarray(column).tolist() for name, column in self._columns(level, joint).items()}
 
     def _table(self, level: float) -> EstimateTable:
-        nulls = tuple("1/2" if logit_link else "0" for logit_link in np.unique(self._is_logit))
-        return EstimateTable(self._columns(level, joint=False), self.info, level, nulls)
+        head, tail = shown_rows(len(self), ROWS_SHOWN)
+        shown = self._select(np.array(head + tail, dtype=np.int64))
+        return EstimateTable(shown._columns(level, joint=False), len(self), self._is_logit, level, self.info)
 
     def summary(self, level: float | None = None) -> str:
         """Return the run and the table as text; long tables show their first and last rows."""
@@ -410,8 +388,3 @@ def _read_only(values: ArrayLike) -> Floats:
     view = np.asarray(values, dtype=np.float64).view()
     view.flags.writeable = False
     return view
-
-
-def _interval(center: Floats, half_width: Floats) -> Floats:
-    with np.errstate(invalid="ignore"):
-        return np.column_stack([center - half_width, center + half_width])

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl.runinfo import RunInfo
-from lrbtl.tables import decimals_for, format_numbers, format_pvalues, html_table, pick_rows, text_table
+from lrbtl.tables import decimals_for, format_numbers, format_pvalues, html_table, mark_gap, text_table
 
 ROWS_SHOWN = 20
 
 
 @dataclass(frozen=True)
 class EstimateTable:
-    """What a summary shows: the columns of an estimate, how it was made, and the nulls of its tests.
+    """What a summary shows: the columns of the first and last targets, and how the estimate was made.
 
     Examples
     --------
@@ -28,9 +28,10 @@ class EstimateTable:
     """
 
     columns: Mapping[str, Any]
-    info: RunInfo
+    n_targets: int
+    is_logit: NDArray[np.bool_]
     level: float
-    nulls: tuple[str, ...]
+    info: RunInfo
 
     def text(self) -> str:
         """Return the summary for the terminal."""
@@ -47,14 +48,14 @@ class EstimateTable:
         cells["label"] = [str(label) for label in self.columns["label"]]
         cells["z"] = format_numbers(self.columns["z"], 2)
         cells["pvalue"] = format_pvalues(self.columns["pvalue"])
-        return pick_rows([cells[name] for name in self.columns], ROWS_SHOWN)
+        return mark_gap([cells[name] for name in self.columns], self.n_targets)
 
     def _heading(self) -> list[str]:
-        n = len(self.columns["label"])
-        return [f"Estimate of {n:,} target{'s' * (n != 1)}", *self.info.describe()]
+        return [f"Estimate of {self.n_targets:,} target{'s' * (self.n_targets != 1)}", *self.info.describe()]
 
     def _footing(self) -> str:
-        return f"{100 * self.level:.4g}% pointwise intervals; z and pvalue against {' or '.join(self.nulls)}."
+        nulls = " or ".join("1/2" if logit else "0" for logit in np.unique(self.is_logit))
+        return f"{100 * self.level:.4g}% pointwise intervals; z and pvalue against {nulls}."
 
 
 def name_contrast(weights: NDArray[np.float64], labels: Sequence[str]) -> str:
@@ -65,9 +66,9 @@ def name_contrast(weights: NDArray[np.float64], labels: Sequence[str]) -> str:
     >>> name_contrast(np.array([1.0, 0.0, -0.5]), ["x", "y", "z"])
     'x - 0.5·z'
     """
-    used = np.flatnonzero(weights)
-    if not 0 < used.size <= 3:
-        return f"contrast of {used.size} targets"
+    used = np.flatnonzero(weights).tolist()
+    if not 0 < len(used) <= 3:
+        return f"contrast of {len(used)} targets"
     signs = ["-" if weights[k] < 0 else "+" for k in used]
     factors = ["" if abs(weights[k]) == 1 else f"{abs(weights[k]):.4g}·" for k in used]
     terms = [f"{sign} {factor}{labels[k]}" for sign, factor, k in zip(signs, factors, used, strict=True)]

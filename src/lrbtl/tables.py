@@ -51,13 +51,17 @@ def shown_rows(n_rows: int, limit: int) -> tuple[list[int], list[int]]:
     return list(range(head)), list(range(n_rows - limit + head, n_rows))
 
 
-def pick_rows(columns: Sequence[Sequence[str]], limit: int) -> list[list[str]]:
-    """Return the rows to show, with a row of ellipses where some were left out."""
-    head, tail = shown_rows(len(columns[0]), limit)
-    rows = [[column[k] for column in columns] for k in head]
-    if tail:
-        rows.append([ELLIPSIS] * len(columns))
-        rows.extend([column[k] for column in columns] for k in tail)
+def mark_gap(columns: Sequence[Sequence[str]], n_rows: int) -> list[list[str]]:
+    """Return columns of the rows that `shown_rows` picked out of n_rows as rows, with ellipses where some are missing.
+
+    Examples
+    --------
+    >>> mark_gap([["a", "b", "y", "z"]], n_rows=26)
+    [['a'], ['b'], ['...'], ['y'], ['z']]
+    """
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    if len(rows) < n_rows:
+        rows.insert(ceil(len(rows) / 2), [ELLIPSIS] * len(columns))
     return rows
 
 

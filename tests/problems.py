@@ -1,0 +1,102 @@
+"""Small random problems and dense matrices that the tests of the numerical core share."""
+
+from math import prod
+
+import numpy as np
+
+import lrbtl
+import oracle
+from lrbtl.design import Design
+from lrbtl.tangent import TangentSpace
+from lrbtl.tucker import Tucker
+
+# orders 1 to 4; with and without a free core; eliminated mode first, in the middle and last
+CASES = [
+    ((6,), (1,)),
+    ((6, 5), (2, 2)),
+    ((7, 3), (3, 3)),
+    ((6, 5, 3), (3, 2, 2)),
+    ((5, 3, 6), (2, 2, 2)),
+    ((6, 4, 5), (2, 4, 2)),
+    ((5, 3, 4, 3), (3, 2, 2, 2)),
+]
+SMALL_CASES = [((5,), (1,)), ((5, 4), (2, 2)), ((4, 3, 3), (2, 2, 2))]
+
+
+def random_point(shape, rank, seed=0, *, scale=1.0, centred=True):
+    """A point in HOSVD form; zero sums along mode 1 where centred."""
+    rng = np.random.default_rng(seed)
+    factors = [rng.normal(size=(d, r)) for d, r in zip(shape, rank, strict=True)]
+    if centred:
+        factors[0] -= factors[0].mean(axis=0)
+    return Tucker(scale * rng.normal(size=rank), tuple(factors)).canonical()
+
+
+def random_design(shape, n, seed=0, *, pairs=True, n_threads=1):
+    """Cells in random contexts with ties and multiplicities; single entries where not pairs."""
+    rng = np.random.default_rng(seed)
+    d1, n_contexts = shape[0], prod(shape[1:])
+    context = np.sort(rng.integers(n_contexts, size=n))
+    first = rng.integers(d1, size=n)
+    second = (first + rng.integers(1, d1, size=n)) % d1
+    a = (np.minimum(first, second) if pairs else first).astype(np.int32)
+    b = (np.maximum(first, second) if pairs else np.full(n, -1)).astype(np.int32)
+    start = np.searchsorted(context, np.arange(n_contexts + 1)).astype(np.int64)
+    y, count = rng.integers(0, 3, size=n) / 2.0, rng.integers(1, 4, size=n).astype(float)
+    return Design(shape, start, a, b, y, count, centred=pairs, n_threads=n_threads)
+
+
+def battle_matrix(design):
+    """vec(X) of every cell, (n_cells, d1 D)."""
+    D = design.n_contexts
+    X = np.zeros((len(design.a), design.shape[0] * D))
+    for i, (u, a, b) in enumerate(zip(design.context, design.a, design.b, strict=True)):
+        X[i, a * D + u] += 1.0
+        if b >= 0:
+            X[i, b * D + u] -= 1.0
+    return X
+
+
+def jacobian(space):
+    """The columns J e_i, (d1 D, size)."""
+    return np.stack([space.dense(e).ravel() for e in np.eye(space.size)], axis=1)
+
+
+def centring_matrix(shape):
+    """Q1 on vectorised tensors."""
+    return np.kron(np.eye(shape[0]) - 1.0 / shape[0], np.eye(prod(shape[1:])))
+
+
+def moved_point(space, step):
+    """The point with all factors and the core moved by coordinates, not in HOSVD form."""
+    changes, dcore = space.parts(step)
+    factors = tuple(factor + changes[k] for k, factor in enumerate(space.factors))
+    return Tucker(space.core if dcore is None else space.core + dcore, factors)
+
+
+def moved_space(space, step):
+    """The coordinates at the moved point."""
+    return TangentSpace(moved_point(space, step), centred=space.centred)
+
+
+def differences(function, x, step=1e-5):
+    """Central differences of a (vector-valued) function at x, one column per coordinate."""
+    return np.stack([(function(x + step * e) - function(x - step * e)) / (2 * step) for e in np.eye(len(x))], axis=-1)
+
+
+def simulated(shape, rank, n, *, scale=2.0, seed=0, sampling=None):
+    """Truth and battles."""
+    truth = lrbtl.simulate_scores(shape, rank, scale=scale, rng=seed)
+    return truth, lrbtl.simulate_battles(truth, n, sampling=sampling, rng=seed + 1)
+
+
+def oracle_rows(battles):
+    """The oracle's rows of battles."""
+    cells = battles.cells
+    return oracle.rows_from_cells(battles.shape, cells.context, cells.a, cells.b, cells.y, cells.count)
+
+
+def law_dict(law, shape):
+    """The oracle's form of a sampling law."""
+    table = law.table(shape)
+    return {(u, a, b): float(table[(a, b, *u)]) for u, a, b in oracle.atoms(shape)[0]}

@@ -96,7 +96,8 @@ class Arrowhead:
         cross = _block_product(inverse, self.cross, below.reshape(-1), top)
         schur = self.border * top[:, None] * top
         if sparse.issparse(cross):
-            _cells.subtract_sparse_gram(cross.indptr, cross.indices, cross.data, schur, self.n_threads)
+            indptr, indices = cross.indptr.astype(np.int32), cross.indices.astype(np.int32)
+            _cells.subtract_sparse_gram(indptr, indices, cross.data, schur, self.n_threads)
         else:
             schur -= cross.T @ cross
         try:

@@ -95,6 +95,8 @@ def test_tests_are_made_on_the_working_scale(est):
     np.testing.assert_allclose(est.test(0.5).null, 0.5)
     with pytest.raises(EstimateError, match="between 0 and 1"):
         est.test(null=0)
+    with pytest.raises(EstimateError, match="one for each of 4"):
+        est.test(null=[0.1, 0.2])
 
 
 def test_contrasts(est):

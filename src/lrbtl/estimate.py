@@ -226,7 +226,12 @@ class Estimate:
         (array([2.]), array([1.]))
         """
         default = np.where(self._is_logit, 0.5, 0.0)
-        values = default if null is None else np.broadcast_to(np.asarray(null, np.float64), default.shape)
+        values = default if null is None else np.asarray(null, dtype=np.float64)
+        if values.shape not in ((), default.shape):
+            raise EstimateError(
+                f"null has shape {values.shape}: give one number, or one for each of {len(self)} targets."
+            )
+        values = np.broadcast_to(values, default.shape)
         if not ((values > 0) & (values < 1))[self._is_logit].all():
             raise EstimateError("the null of a probability must lie between 0 and 1.")
         center = np.where(self._is_logit, logit(np.where(self._is_logit, values, 0.5)), values)

@@ -43,7 +43,7 @@ class Arrowhead:
     @property
     def size(self) -> int:
         """Number of rows."""
-        return self.q + self.blocks.shape[0] * self.blocks.shape[1]
+        return self.q + int(self.blocks.shape[0]) * int(self.blocks.shape[1])
 
     def diagonal(self) -> Floats:
         """Return the diagonal."""
@@ -86,7 +86,10 @@ class Arrowhead:
         return np.block([[self.border, cross.T], [cross, linalg.block_diag(*self.blocks)]])
 
     def factor(self, *, floor: float = 0.0) -> "Factor":
-        """Return the Cholesky factor after scaling to unit diagonal; raise NotPositiveDefinite where a squared pivot is below floor."""
+        """Return the Cholesky factor after scaling to unit diagonal.
+
+        Raises NotPositiveDefinite where a squared pivot is below `floor`.
+        """
         diagonal = self.diagonal()
         if not diagonal.min() > 0.0:
             raise NotPositiveDefinite(np.eye(self.size)[:, diagonal <= 0.0] if floor else None)
@@ -196,7 +199,7 @@ def _block_product(
     dl, rl, _ = inverse.shape
     if not sparse.issparse(cross):
         scaled = (cross * left[:, None] * right).reshape(dl, rl, -1)
-        return np.matmul(inverse, scaled).reshape(dl * rl, -1)
+        return np.asarray(np.matmul(inverse, scaled).reshape(dl * rl, -1))
     outer = sparse.bsr_array((inverse, np.arange(dl), np.arange(dl + 1)), shape=(dl * rl, dl * rl))
     product = outer.tocsr() @ (sparse.diags_array(left) @ cross @ sparse.diags_array(right))
     product = sparse.csr_array(product)
@@ -205,8 +208,10 @@ def _block_product(
 
 
 def _block_solve(inverse: Floats, rhs: Floats) -> Floats:
-    return np.einsum("jik,jk...->ji...", inverse, rhs.reshape(*inverse.shape[:2], *rhs.shape[1:])).reshape(rhs.shape)
+    blocks = rhs.reshape(*inverse.shape[:2], *rhs.shape[1:])
+    return np.asarray(np.einsum("jik,jk...->ji...", inverse, blocks).reshape(rhs.shape))
 
 
 def _block_transpose_solve(inverse: Floats, rhs: Floats) -> Floats:
-    return np.einsum("jki,jk...->ji...", inverse, rhs.reshape(*inverse.shape[:2], *rhs.shape[1:])).reshape(rhs.shape)
+    blocks = rhs.reshape(*inverse.shape[:2], *rhs.shape[1:])
+    return np.asarray(np.einsum("jki,jk...->ji...", inverse, blocks).reshape(rhs.shape))

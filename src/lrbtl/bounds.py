@@ -17,7 +17,7 @@ from lrbtl.sampling import Sampling, UniformSampling
 from lrbtl.solvers import IsotropicSolver, SolverName, information_solver
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Target
-from lrbtl.tucker import centre, check_rank, truncate
+from lrbtl.tucker import Tucker, centre, check_rank, truncate
 
 Floats = np.typing.NDArray[np.float64]
 
@@ -47,7 +47,8 @@ def efficiency_bound(
     sampling : Sampling, optional
         Law of the battles; uniform by default.
     method : "efficient" or "whitened"
-        V_eff = <Gamma, A^-1 Gamma> [Li26, thm. general-lb], or V_ws = E[w^2 <H, X>^2 / I] of the (weighted) whitened estimator.
+        V_eff = <Gamma, A^-1 Gamma> [Li26, thm. general-lb], or V_ws = E[w^2 <H, X>^2 / I] of the (weighted) whitened
+        estimator.
     solver : "auto", "direct" or "cg"
 
     Examples
@@ -65,8 +66,8 @@ def efficiency_bound(
     atoms = Design.atoms(truth.shape)
     probability = law.probability(atoms, truth.shape)
     fisher = logistic_terms(atoms.eta(space), atoms.y)[2]
-    many = not isinstance(target, Target)
-    resolved = [each.resolve(_unnamed(truth.shape)) for each in (target if many else [target])]
+    targets = [target] if isinstance(target, Target) else list(target)
+    resolved = [each.resolve(_unnamed(truth.shape)) for each in targets]
     if not resolved:
         raise TargetError("no targets were given: pass at least one.")
     values, gradients = evaluate_targets(space, resolved, truth.shape)
@@ -84,10 +85,10 @@ def efficiency_bound(
         [expit(v) * expit(-v) if r.link == "logit" else 1.0 for v, r in zip(values, resolved, strict=True)]
     )
     bound = bound * slope**2
-    return bound if many else float(bound[0])
+    return float(bound[0]) if isinstance(target, Target) else bound
 
 
-def _point(truth: Floats, rank: tuple[int, ...]):  # type: ignore[no-untyped-def]
+def _point(truth: Floats, rank: tuple[int, ...]) -> Tucker:
     point = truncate(centre(truth), rank)
     if not np.all(np.isfinite(truth)) or np.abs(point.dense() - truth).max() > RANK_TOL * max(
         np.abs(truth).max(), 1e-12

@@ -1,7 +1,7 @@
 """Covariances of all scores from the blocks of K^-1 B K^-1 that pair models with contexts.
 
-Only blocks are formed: of the model factor with itself, and of each context vector v_u with the model factor and with itself. With
-T[:, u] = U v_u these give the covariance of any two scores of one context.
+Only blocks are formed: of the model factor with itself, and of each context vector v_u with the model factor and
+with itself. With T[:, u] = U v_u these give the covariance of any two scores of one context.
 """
 
 from collections.abc import Iterator
@@ -135,7 +135,7 @@ def context_covariance(space: TangentSpace, blocks: Blocks, part: ContextBlocks,
     v = space.V[part.contexts[i]]
     models = np.einsum("k,akbl,l->ab", v, model_block(space, blocks), v, optimize=True)
     cross = space.U @ np.einsum("kal,l->ka", part.cross[i], v)
-    return models + cross + cross.T + space.U @ part.own[i] @ space.U.T
+    return np.asarray(models + cross + cross.T + space.U @ part.own[i] @ space.U.T)
 
 
 def leverages(design: Design, space: TangentSpace, weight: Floats, inverse: Inverse) -> Floats:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -100,7 +101,9 @@ class CrossFit:
 
     def all_gaps(self) -> tuple[Floats, Floats]:
         """Return estimates and standard errors of all gaps a - b, a < b, (pairs, D) each."""
-        scores = sum(step.n / self.n * _one_step_scores(step) for step in self.steps)
+        scores = np.zeros((self.fit.battles.shape[0], self.fit.battles.n_contexts))
+        for step in self.steps:
+            scores += step.n / self.n * _one_step_scores(step)
         a, b = np.triu_indices(len(scores), 1)
         variances = np.zeros((len(a), scores.shape[1]))
         for step in self._error_steps():
@@ -137,13 +140,13 @@ def cross_fit(
     weights, law = _weights_and_law(battles, design, method, sampling)
     check_folds(battles, n_folds)
     steps = []
-    options = {"method": method, "weights": weights, "law": law, "solver": solver}
+    step = partial(fold_step, method=method, weights=weights, law=law, solver=solver)
     for k, held_out in enumerate(fold_counts(battles.cells, n_folds, rng).astype(float)):
         point = refit(fit, design.count - held_out)
-        steps.append(fold_step(design, point, held_out, **options))
+        steps.append(step(design, point, held_out))
         if progress is not None:
             progress(f"fold {k + 1} of {n_folds}")
-    full = fold_step(design, fit.point, design.count, **options) if se == "full" else None
+    full = step(design, fit.point, design.count) if se == "full" else None
     return CrossFit(fit, method, steps, full)
 
 
@@ -171,7 +174,7 @@ def _check_touched(
     solver: Solver, gradients: Floats, targets: Sequence[Resolved], battles: Battles, step: Step
 ) -> None:
     hit = np.flatnonzero(touched(solver, gradients))
-    if not len(hit):
+    if solver.null is None or not len(hit):
         return
     dU, dV = step.space.push(solver.null[:, 0])
     models, contexts = np.linalg.norm(dU @ step.space.V.T, axis=1), np.linalg.norm(step.space.U @ dV.T, axis=0)
@@ -180,7 +183,8 @@ def _check_touched(
         str(battles.context_label(u)) for u in np.argsort(-contexts)[:3] if contexts[u] > 0.3 * contexts.max() > 0
     ]
     raise SingularInformationError(
-        f"the battles do not determine {targets[hit[0]].label} (and {len(hit) - 1} more targets): at rank {step.space.point.rank} nothing "
-        f"informs a direction that involves models {', '.join(top_models) or 'none'} and contexts {', '.join(top_contexts) or 'none'}. "
+        f"the battles do not determine {targets[hit[0]].label} (and {len(hit) - 1} more targets): at rank "
+        f"{step.space.point.rank} nothing informs a direction that involves models {', '.join(top_models) or 'none'} "
+        f"and contexts {', '.join(top_contexts) or 'none'}. "
         "Add battles there, drop them with battles.select(...), or use a smaller rank."
     )

@@ -58,9 +58,9 @@ class Design:
         a, b = np.triu_indices(shape[0], 1)
         n_contexts = prod(shape[1:])
         start = np.arange(n_contexts + 1, dtype=np.int64) * len(a)
-        sides = (np.tile(side.astype(np.int32), n_contexts) for side in (a, b))
-        zeros = np.zeros(len(a) * n_contexts)
-        return cls(shape, start, *sides, zeros, np.ones(len(zeros)), n_threads=n_threads)
+        left, right = (np.tile(side.astype(np.int32), n_contexts) for side in (a, b))
+        zeros = np.zeros(len(left))
+        return cls(shape, start, left, right, zeros, np.ones(len(zeros)), n_threads=n_threads)
 
     def restricted(self, keep: np.typing.NDArray[np.bool_]) -> "Design":
         """Return the design of some of the cells."""
@@ -146,7 +146,7 @@ class Design:
         total = np.bincount(slot_a, weight, slot_start[-1]) + np.bincount(slot_b[pair], weight[pair], slot_start[-1])
         r1 = space.V.shape[1]
         outer = (space.V[:, :, None] * space.V[:, None, :]).reshape(-1, r1 * r1)
-        return (self.slot_matrix(total).T @ outer).reshape(-1, r1, r1)
+        return (self.slot_matrix(np.asarray(total, dtype=np.float64)).T @ outer).reshape(-1, r1, r1)
 
     def model_blocks(self, space: TangentSpace, weight: Floats) -> Floats:
         """Return the (d1 r1, d1 r1) block of J^T (sum of weight X X^T) J for the model factor."""

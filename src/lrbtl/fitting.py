@@ -101,7 +101,8 @@ class Fit:
         """Return shape, rank and how the fit ended."""
         state = "converged" if self.converged else f"NOT converged ({self.stop_reason})"
         ridge = ", ".join(f"{x:.3g}" for x in self.ridge)
-        return f"Fit(shape={self.battles.shape}, rank={self.rank}, ridge=({ridge}), {state} after {self.n_iter} iterations)"
+        ended = f"{state} after {self.n_iter} iterations"
+        return f"Fit(shape={self.battles.shape}, rank={self.rank}, ridge=({ridge}), {ended})"
 
 
 def fit(
@@ -120,7 +121,8 @@ def fit(
     rank : int, tuple or "auto"
         Tucker rank; an int r means (r, ..., r) under the caps. "auto" asks `select_rank`.
     ridge : float, sequence or "auto"
-        Penalty 1/2 sum_k ridge_k ||T_(k)||_* in nats; one number serves every mode. "auto" minimises an estimate of the held-out loss.
+        Penalty 1/2 sum_k ridge_k ||T_(k)||_* in nats; one number serves every mode. "auto"
+        minimises an estimate of the held-out loss.
     n_threads : int
         Threads of the compiled loops; results do not depend on it.
     rng : int, Generator or None
@@ -207,7 +209,8 @@ def check_informed(battles: Battles) -> None:
             where.append(f"{name} " + ", ".join(empty[:5]))
     if where:
         raise UninformedError(
-            f"no battle informs {'; '.join(where)}: drop them with battles.select(...), or add battles that include them."
+            f"no battle informs {'; '.join(where)}: drop them with battles.select(...), or add "
+            "battles that include them."
         )
 
 

@@ -51,8 +51,8 @@ def infer(
     rank : int, tuple or "auto"
         Tucker rank of the scores; "auto" asks `select_rank`.
     method : "efficient", "whitened", "mle" or "naive"
-        Efficient: smallest variance, any sampling. Whitened: simpler direction, weighted by the sampling law. Mle: the penalised
-        estimate with HC3 errors, one fit. Naive: one Bradley-Terry fit per context.
+        Efficient: smallest variance, any sampling. Whitened: simpler direction, weighted by the sampling law. Mle: the
+        penalised estimate with HC3 errors, one fit. Naive: one Bradley-Terry fit per context.
     sampling : Sampling, optional
         Law of the battles. Efficient: None uses the observed battles. Whitened: None estimates a product law.
     n_folds : int
@@ -150,12 +150,12 @@ def resolve_targets(battles: Battles, targets: Iterable[Target]) -> list[Resolve
 
 
 def trust_model_near_separation(moments: Moments) -> Floats:
-    """Return the covariance with model-based variances where the sandwich is far smaller: near separation it is far too small."""
+    """Return the covariance with model-based variances where the sandwich is far smaller, as near separation."""
     sandwich = np.diag(moments.cov)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = moments.bound**2 / sandwich
     scale = np.sqrt(np.where(ratio > SEPARATED, ratio, 1.0))
-    return moments.cov * scale[:, None] * scale
+    return np.asarray(moments.cov * scale[:, None] * scale)
 
 
 def efficient_errors(whole: Fit, targets: Sequence[Resolved]) -> Floats:
@@ -165,7 +165,7 @@ def efficient_errors(whole: Fit, targets: Sequence[Resolved]) -> Floats:
     fisher = logistic_terms(design.eta(space), design.y)[2]
     solver = information_solver(design, space, design.count * fisher)
     _, gradients = evaluate_targets(space, targets, whole.battles.shape)
-    return np.sqrt(np.einsum("im,im->m", gradients, solver.solve(gradients)))
+    return np.asarray(np.sqrt(np.einsum("im,im->m", gradients, solver.solve(gradients))))
 
 
 def _gradients(whole: Fit, targets: Sequence[Resolved]) -> list[Terms | Floats]:
@@ -174,7 +174,7 @@ def _gradients(whole: Fit, targets: Sequence[Resolved]) -> list[Terms | Floats]:
 
 
 def _combine(runs: Sequence[Moments]) -> Moments:
-    """Return the median over random partitions; variances add the squared distance from it, correlations are averaged."""
+    """Return the median over random partitions; variances add the squared distance from it, correlations are means."""
     if len(runs) == 1:
         return runs[0]
     errors = np.sqrt([np.diag(run.cov) for run in runs])

@@ -6,6 +6,7 @@ from scipy import sparse
 from lrbtl.arrowhead import Arrowhead
 from lrbtl.design import Design
 from lrbtl.tangent import TangentSpace
+from lrbtl.tucker import contract
 
 Floats = np.typing.NDArray[np.float64]
 Longs = np.typing.NDArray[np.int64]
@@ -16,8 +17,8 @@ SPARSE_BELOW = 0.15  # share of occupied (row, model) blocks below which the cro
 def accumulate(design: Design, space: TangentSpace, weight: Floats, score: Floats | None = None) -> Arrowhead:
     """Return J^T (sum of weight X X^T) J over cells as an arrowhead matrix [Li26, eq. Ghat_def].
 
-    With `score`, the second-order part - sum of score * (second derivative of eta) is added, which makes it the Hessian of
-    a loss whose derivative in eta is -score.
+    With `score`, the second-order part - sum of score * (second derivative of eta) is added, which makes it the
+    Hessian of a loss whose derivative in eta is -score.
     """
     rows, gram = design.slot_rows(space, weight)
     slot_score = np.zeros(len(rows)) if score is None else design.slot_sums(score)
@@ -46,7 +47,8 @@ def fix_gauge(matrix: Arrowhead, space: TangentSpace) -> Arrowhead:
 
 def _join(models: sparse.bsr_array, others: Floats) -> Floats | sparse.csr_array:
     if models.nnz < SPARSE_BELOW * models.shape[0] * models.shape[1]:
-        cross = sparse.csr_array(sparse.hstack([models, others], format="csr") if others.size else models.tocsr())
+        parts = [models.tocsr(), sparse.csr_array(others)]
+        cross = sparse.csr_array(sparse.hstack(parts, format="csr")) if others.size else parts[0]
         cross.sort_indices()
         return cross
     return np.hstack([models.toarray(), others])
@@ -84,7 +86,7 @@ def _add_group(
 
 
 def _subtract_curvature(space: TangentSpace, levels: tuple[int, ...], moment: Floats, border: Floats) -> None:
-    """Subtract sum over the group of gV . (second derivative of v) between border parts; moment = gV^T U_l, (r1, rl)."""
+    """Subtract gV . (second derivative of v) between border parts over the group; moment = gV^T U_l, (r1, rl)."""
     order = space.core.ndim
     row = {k: space.factors[k][level] for k, level in zip(space.others, levels, strict=True)}
     moment_part = (moment, [0, space.mode])
@@ -93,13 +95,13 @@ def _subtract_curvature(space: TangentSpace, levels: tuple[int, ...], moment: Fl
         for j, other in zip(space.others, levels, strict=True):
             if j > k:
                 rest = [x for i in space.others if i not in (j, k) for x in (row[i], [i])]
-                value = np.einsum(space.core, list(range(order)), *moment_part, *rest, [k, j])
+                value = contract(space.core, list(range(order)), *moment_part, *rest, [k, j])
                 at_j = space.row_columns(j, other)
                 border[np.ix_(at_k, at_j)] -= value
                 border[np.ix_(at_j, at_k)] -= value.T
         if space.has_core:
             rest = [x for i in space.others if i != k for x in (row[i], [i])]
             eye = np.eye(space.core.shape[k])
-            value = np.einsum(*moment_part, *rest, eye, [k, order], [*range(order), order]).reshape(-1, len(at_k))
+            value = contract(*moment_part, *rest, eye, [k, order], [*range(order), order]).reshape(-1, len(at_k))
             border[space.core_slice, at_k] -= value
             border[at_k, space.core_slice] -= value.T

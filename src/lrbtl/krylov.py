@@ -83,7 +83,7 @@ def conjugate_gradients(
     tol: float,
     max_iter: int,
 ) -> Solution:
-    """Return x with apply(x) = rhs to a relative residual (in the preconditioner's norm); stop at negative curvature."""
+    """Return x with apply(x) = rhs to a relative residual in the preconditioner's norm; stop at negative curvature."""
     x, product, residual = np.zeros_like(rhs), np.zeros_like(rhs), rhs.copy()
     z = precondition(residual)
     direction, rho = z, float(residual @ z)

@@ -62,10 +62,10 @@ def naive_moments(fit: SeparateFit, targets: Sequence[Resolved]) -> tuple[Floats
     cov[undefined] = np.nan
     cov[:, undefined] = np.nan
     if undefined.any():
-        labels = [targets[i].label for i in np.flatnonzero(undefined)]
+        named = [targets[int(i)].label for i in np.flatnonzero(undefined)]
         warnings.warn(
-            f"{len(labels)} targets ({', '.join(labels[:3])}) have no naive estimate: in a context that they touch some model only wins, only "
-            "loses or never meets the others. They are NaN; use method='efficient'.",
+            f"{len(named)} targets ({', '.join(named[:3])}) have no naive estimate: in a context that they touch some "
+            "model only wins, only loses or never meets the others. They are NaN; use method='efficient'.",
             SeparationWarning,
             stacklevel=3,
         )
@@ -90,7 +90,8 @@ def naive_family(fit: SeparateFit, kind: str) -> tuple[Floats, Floats]:
 def naive_errors(fit: Fit, targets: Sequence[Resolved], gradients: Sequence[Terms | Floats]) -> Floats:
     """Return model-based standard errors that separate fits would have if the scores were those of the fit.
 
-    They exist also where a separate fit does not, as long as the context's comparisons connect its models; else infinity.
+    They exist also where a separate fit does not, as long as the context's comparisons connect its models; else
+    infinity.
     """
     battles = fit.battles
     d1, D = battles.shape[0], battles.n_contexts
@@ -119,7 +120,7 @@ def _by_context(gradient: Terms | Floats, d1: int, D: int) -> dict[int, Floats]:
         out: dict[int, Floats] = {}
         for u in np.unique(gradient.contexts):
             at = gradient.contexts == u
-            out[int(u)] = np.bincount(gradient.models[at], gradient.weights[at], d1)
+            out[int(u)] = np.bincount(gradient.models[at], gradient.weights[at], d1).astype(np.float64)
         return out
     flat = gradient.reshape(d1, D)
     return {int(u): flat[:, u] for u in np.flatnonzero(np.abs(flat).max(axis=0) > 0)}

@@ -1,15 +1,16 @@
 """Penalised maximum likelihood over the low-rank set by damped Newton steps on all factors.
 
 The objective is sum of n * loss(eta) + 1/2 sum_k ridge_k ||T_(k)||_*, for a matrix sum of n * loss + ridge ||T||_*.
-With M_k = diag(singular values of T_(k)) at the current point, they are the minimum over the gauge of the smooth function
-1/4 sum_k ridge_k [tr(U_k M_k U_k^T) + ||core x_k M_k^-1/2 x_{j != k} U_j||^2], which is what the Newton steps see: with a free gauge
-for a matrix, where that is exact, and in a fixed gauge above, where it is a majoriser that touches the objective.
+With M_k = diag(singular values of T_(k)) at the current point, they are the minimum over the gauge of the smooth
+function 1/4 sum_k ridge_k [tr(U_k M_k U_k^T) + ||core x_k M_k^-1/2 x_{j != k} U_j||^2], which is what the Newton steps
+see: with a free gauge for a matrix, where that is exact, and in a fixed gauge above, where it is a majoriser that
+touches the objective.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
 from lrbtl.arrowhead import Arrowhead, NotPositiveDefinite
 from lrbtl.design import Design
@@ -52,16 +53,17 @@ class Newton:
 
 def penalty(point: Tucker, ridge: Floats) -> float:
     """Return 1/2 sum_k ridge_k ||T_(k)||_* at a point in HOSVD form."""
-    return 0.5 * sum(lam * s.sum() for lam, s in zip(ridge, point.singular_values, strict=True))
+    return 0.5 * float(sum(lam * s.sum() for lam, s in zip(ridge, point.singular_values, strict=True)))
 
 
 def penalty_terms(space: TangentSpace, ridge: Floats) -> tuple[Floats, dict[int, Floats], Floats]:
     """Return the gradient of the smooth penalty, its Hessian per row of each factor, and the diagonal for the core.
 
-    Terms of the Hessian that couple different parts are left out: they vanish for a matrix, and nearly so in a fixed gauge.
+    Terms of the Hessian that couple different parts are left out: they vanish for a matrix, and nearly so in a fixed
+    gauge.
     """
-    core, sigma = space.core, space.point.singular_values
-    sigma = [np.maximum(s, 1e-12 * max(s[0], 1e-300)) for s in sigma]
+    core = space.core
+    sigma = [np.maximum(s, 1e-12 * max(s[0], 1e-300)) for s in space.point.singular_values]
     order = core.ndim
     gradient = np.zeros(space.size)
     hessians = {}
@@ -85,7 +87,9 @@ def add_penalty(
     matrix: Arrowhead, space: TangentSpace, hessians: dict[int, Floats], core_diagonal: Floats
 ) -> Arrowhead:
     """Return the matrix plus the penalty's Hessian."""
-    parts = [(space.slices[k], np.kron(np.eye(len(space.factors[k])), hessians[k])) for k in [0, *space.others]]
+    parts: list[tuple[slice, Floats]] = [
+        (space.slices[k], linalg.block_diag(*[hessians[k]] * len(space.factors[k]))) for k in [0, *space.others]
+    ]
     if space.has_core:
         parts.append((space.core_slice, np.diag(core_diagonal)))
     return matrix.plus_border(parts).plus_blocks(hessians[space.mode])

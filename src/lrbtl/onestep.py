@@ -92,8 +92,8 @@ def fold_step(
 ) -> Step:
     """Return the step of a fold, given its multiplicities; `design` counts all battles.
 
-    `weights` multiply whitened scores. `law` replaces the empirical information of the efficient method by its expectation.
-    Where the fold holds all battles the information is theirs too: the step of the full sample.
+    `weights` multiply whitened scores. `law` replaces the empirical information of the efficient method by its
+    expectation. Where the fold holds all battles the information is theirs too: the step of the full sample.
     """
     space = TangentSpace(point, centred=design.centred)
     _, score, fisher = logistic_terms(design.eta(space), design.y)
@@ -114,7 +114,10 @@ def fold_step(
 
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> Step:
-    """Return the step of the penalised estimate with HC3 errors: no correction, meat n s^2 / (1 - h)^2, bread without ridge."""
+    """Return the step of the penalised estimate with HC3 errors.
+
+    There is no correction; the meat is n s^2 / (1 - h)^2, the bread has no ridge.
+    """
     space = TangentSpace(point, centred=design.centred)
     _, score, fisher = logistic_terms(design.eta(space), design.y)
     _, hessians, core_diagonal = penalty_terms(space, ridge)

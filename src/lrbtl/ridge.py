@@ -67,8 +67,8 @@ def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
 def choose_ridge(design: Design, start: Tucker) -> tuple[Floats, Newton]:
     """Return the ridge of each mode and the fit there.
 
-    The family is ridge_k = t * parameters / (order * sum of the singular values of T_(k)); t is found by doubling or halving from
-    1.5 until the criterion turns, then by a parabola in log t.
+    The family is ridge_k = t * parameters / (order * sum of the singular values of T_(k)); t is found by doubling
+    or halving from 1.5 until the criterion turns, then by a parabola in log t.
     """
     pilot = minimise(design, start, noise_ridge(design, start.rank), tol=SEARCH_TOL)
     space = TangentSpace(pilot.point, centred=design.centred)

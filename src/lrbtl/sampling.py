@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,17 +14,27 @@ from lrbtl.errors import SamplingError
 
 if TYPE_CHECKING:
     from lrbtl.battles import Battles
-    from lrbtl.cells import Cells
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
 Shape = tuple[int, ...]
 
 
+class Atoms(Protocol):
+    """Battles by position, such as `Cells`: models a and b in a flat context."""
+
+    @property
+    def a(self) -> NDArray[np.integer[Any]]: ...  # noqa: D102
+    @property
+    def b(self) -> NDArray[np.integer[Any]]: ...  # noqa: D102
+    @property
+    def context(self) -> NDArray[np.integer[Any]]: ...  # noqa: D102
+
+
 class Sampling(Protocol):
     """What every sampling law offers; `shape` is (d1, d2, ..., dm) of the battles."""
 
-    def probability(self, cells: Cells, shape: Shape) -> Floats:
+    def probability(self, cells: Atoms, shape: Shape) -> Floats:
         """Return p(context, {a, b}) of each cell's atom."""
 
     def draw(self, n: int, shape: Shape, rng: np.random.Generator) -> tuple[Codes, Codes, Codes]:
@@ -62,7 +72,7 @@ class UniformSampling:
     0.1667
     """
 
-    def probability(self, cells: Cells, shape: Shape) -> Floats:
+    def probability(self, cells: Atoms, shape: Shape) -> Floats:
         """Return q = 1 / (D C(d1, 2)) for each cell."""
         return np.full(cells.a.size, reference_probability(shape))
 
@@ -145,7 +155,7 @@ class ProductSampling:
             contexts = (per_context / per_context.sum()).reshape(shape[1:])
         return cls(solve_model_law(frequencies), contexts)
 
-    def probability(self, cells: Cells, shape: Shape) -> Floats:
+    def probability(self, cells: Atoms, shape: Shape) -> Floats:
         """Return p(context, {a, b}) of each cell's atom.
 
         Raises
@@ -230,7 +240,7 @@ class TableSampling:
         levels = " x ".join(map(str, self._table.shape[2:])) or "none"
         return f"TableSampling({self._table.shape[0]} models, contexts: {levels})"
 
-    def probability(self, cells: Cells, shape: Shape) -> Floats:
+    def probability(self, cells: Atoms, shape: Shape) -> Floats:
         """Return p(context, {a, b}) of each cell's atom.
 
         Raises
@@ -326,7 +336,7 @@ def _draw_codes(weights: Floats, n: int, rng: np.random.Generator) -> Codes:
     return np.searchsorted(cdf, rng.random(n), side="right").astype(np.int32)
 
 
-def _require_positive(p: Floats, cells: Cells) -> Floats:
+def _require_positive(p: Floats, cells: Atoms) -> Floats:
     impossible = np.flatnonzero(~(p > 0.0))
     if impossible.size:
         i = impossible[0]

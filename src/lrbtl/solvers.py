@@ -23,7 +23,9 @@ TOUCH = 1e-6  # cosine between a target's gradient and a direction without infor
 class Solver(Protocol):
     """Solves K x = rhs in tangent coordinates."""
 
-    null: Floats | None
+    @property
+    def null(self) -> Floats | None:
+        """Directions that no battle informs, as columns, or None."""
 
     def solve(self, rhs: Floats) -> Floats:
         """Return the solution for columns (size, M)."""
@@ -72,8 +74,8 @@ class KrylovSolver:
             )
             if not found.converged and np.abs(column - found.product).max() > 1e-6 * np.abs(column).max(initial=1e-300):
                 raise SingularInformationError(
-                    f"conjugate gradients stalled after {found.n_iter} steps: a direction of the scores has no information. "
-                    "Use solver='direct', which names it, or a smaller rank."
+                    f"conjugate gradients stalled after {found.n_iter} steps: a direction of the scores has no "
+                    "information. Use solver='direct', which names it, or a smaller rank."
                 )
             out[:, i] = found.x
         return out.reshape(rhs.shape)

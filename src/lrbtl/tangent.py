@@ -1,7 +1,7 @@
 """The tangent space of the centred Tucker set at a point, in coordinates that make normal equations sparse.
 
-A tangent vector is dT[:, u] = dU_1 v_u + U_1 dv_u, where dv_u is linear in the changes of the core and of the factors of
-the context modes. Coordinates are the flat vector
+A tangent vector is dT[:, u] = dU_1 v_u + U_1 dv_u, where dv_u is linear in the changes of the core and of the factors
+of the context modes. Coordinates are the flat vector
 
     [ dU_1 | dU_k of the other context modes | dcore | dU_l ]
 
@@ -9,8 +9,8 @@ where l is the largest context mode, which is eliminated first: given the rest (
 The core is left out where its mode-l unfolding is square, as for every matrix: dU_l then reaches the same directions.
 Order 1 is treated as a matrix with one context.
 
-Coordinates are redundant (gauge): T does not change under U_k -> U_k R, core -> core x_k inv(R), or dU_1 -> dU_1 + 1 c^T. The gauge is
-fixed by U_k^T dU_k = 0 for k != l, 1^T dU_1 = 0 and dcore_(l) core_(l)^T = 0.
+Coordinates are redundant (gauge): T does not change under U_k -> U_k R, core -> core x_k inv(R), or
+dU_1 -> dU_1 + 1 c^T. The gauge is fixed by U_k^T dU_k = 0 for k != l, 1^T dU_1 = 0 and dcore_(l) core_(l)^T = 0.
 """
 
 from functools import cached_property, reduce
@@ -18,7 +18,7 @@ from math import prod
 
 import numpy as np
 
-from lrbtl.tucker import Tucker, centre, mode_product, unfold
+from lrbtl.tucker import Tucker, centre, contract, mode_product, unfold
 
 Floats = np.typing.NDArray[np.float64]
 Longs = np.typing.NDArray[np.int64]
@@ -70,11 +70,11 @@ class TangentSpace:
     @cached_property
     def rows(self) -> Longs:
         """Row of the eliminated factor that each context uses, shape (D,)."""
-        return np.indices(self.context_shape)[self.mode - 1].reshape(-1)
+        return np.asarray(np.indices(self.context_shape)[self.mode - 1].reshape(-1))
 
     @cached_property
     def E(self) -> Floats:
-        """d v_u / d U_l[row of u], shape (D, r1, rl)."""
+        """Derivative d v_u / d U_l[row of u], shape (D, r1, rl)."""
         return self.context_jacobian(self.mode)
 
     def context_jacobian(self, mode: int) -> Floats:
@@ -91,7 +91,7 @@ class TangentSpace:
     def sum_over(self, values: Floats, mode: int) -> Floats:
         """Return the sum of values (D, ...) over the contexts that share a level of a context mode, (dk, ...)."""
         axes = tuple(k - 1 for k in range(1, len(self.factors)) if k != mode)
-        return values.reshape(*self.context_shape, *values.shape[1:]).sum(axis=axes)
+        return np.asarray(values.reshape(*self.context_shape, *values.shape[1:]).sum(axis=axes))
 
     @cached_property
     def core_rows(self) -> Floats:
@@ -102,7 +102,7 @@ class TangentSpace:
         return rows
 
     def groups(self) -> list[tuple[Longs, tuple[int, ...]]]:
-        """Return contexts that differ in the eliminated mode only, in its order, with their levels in the other modes."""
+        """Return contexts that differ in the eliminated mode only, in its order, with their levels in other modes."""
         shape = self.context_shape
         index = np.moveaxis(np.arange(prod(shape)).reshape(shape), self.mode - 1, 0).reshape(shape[self.mode - 1], -1)
         levels = np.ndindex(*[shape[k - 1] for k in self.others])
@@ -111,16 +111,16 @@ class TangentSpace:
     def row_columns(self, k: int, level: int) -> Longs:
         """Return the coordinates of one row of a factor."""
         rank = self.core.shape[k]
-        return self.slices[k].start + level * rank + np.arange(rank)
+        return np.asarray(np.arange(rank) + (self.slices[k].start + level * rank))
 
     def border_jacobian(self, levels: tuple[int, ...]) -> tuple[Longs, Floats]:
-        """Return the border columns that a group touches and d^2 v / d(column) d(row of U_l), shape (r1, columns, rl)."""
+        """Return the border columns that a group touches and d^2 v / d(column) d(row of U_l), (r1, columns, rl)."""
         core, order = self.core, self.core.ndim
         row = {k: self.factors[k][level] for k, level in zip(self.others, levels, strict=True)}
         columns, parts = [np.empty(0, dtype=np.int64)], [np.empty((len(core), 0, core.shape[self.mode]))]
         for k, level in zip(self.others, levels, strict=True):
             operands = [x for j in self.others if j != k for x in (row[j], [j])]
-            parts.append(np.einsum(core, list(range(order)), *operands, [0, k, self.mode]))
+            parts.append(contract(core, list(range(order)), *operands, [0, k, self.mode]))
             columns.append(self.row_columns(k, level))
         if self.has_core:
             product = reduce(np.multiply.outer, [row.get(k, np.eye(core.shape[k])) for k in range(1, order)])
@@ -137,9 +137,10 @@ class TangentSpace:
     def push(self, coordinates: Floats) -> tuple[Floats, Floats]:
         """Return (dU, dV) of a coordinate vector: dT[:, u] = dU V[u] + U dV[u]."""
         factors, dcore = self.parts(coordinates)
-        dV = sum(self._context_tensor(self.core, {k: change}) for k, change in factors.items() if k > 0)
+        changes = [self._context_tensor(self.core, {k: change}) for k, change in factors.items() if k > 0]
         if dcore is not None:
-            dV = dV + self._context_tensor(dcore, {})
+            changes.append(self._context_tensor(dcore, {}))
+        dV = reduce(np.add, changes)
         return np.ascontiguousarray(factors[0]), np.ascontiguousarray(dV.reshape(len(self.core), -1).T)
 
     def pull(self, gU: Floats, gV: Floats) -> Floats:
@@ -157,13 +158,13 @@ class TangentSpace:
         gradient = (gV, [batch, *contexts, alpha])
         for k in range(1, order):
             operand = [x for j in range(1, order) if j != k for x in operands[j]]
-            result = np.einsum(
+            result = contract(
                 *gradient, self.core, [alpha, *ranks], *operand, [contexts[k - 1], ranks[k - 1], batch], optimize=True
             )
             out[self.slices[k]] = result.reshape(-1, len(gU))
         if self.has_core:
             operand = [x for j in range(1, order) for x in operands[j]]
-            result = np.einsum(*gradient, *operand, [alpha, *ranks, batch], optimize=True)
+            result = contract(*gradient, *operand, [alpha, *ranks, batch], optimize=True)
             out[self.core_slice] = result.reshape(-1, len(gU))
         return out.reshape(self.size, *lead)
 
@@ -175,17 +176,19 @@ class TangentSpace:
 
     def gauge(self) -> list[tuple[slice, Floats]]:
         """Return blocks of C^T C of the gauge constraints: pairs of a border slice and a matrix on it."""
-        blocks = []
+        blocks: list[tuple[slice, Floats]] = []
         for k in [0, *self.others]:
             factor = self.factors[k]
             projector = factor @ factor.T
             if k == 0 and self.centred:
                 projector += 1.0 / len(factor)
-            blocks.append((self.slices[k], np.kron(projector, np.eye(factor.shape[1]))))
+            block = np.kron(projector, np.eye(factor.shape[1])).astype(np.float64)
+            blocks.append((self.slices[k], block))
         if self.has_core:
             unfolded = unfold(self.core, self.mode)
             gram = np.kron(np.eye(len(unfolded)), unfolded.T @ unfolded)
-            index = unfold(np.arange(self.core.size).reshape(self.core.shape), self.mode).reshape(-1)
+            positions = np.arange(self.core.size).reshape(self.core.shape)
+            index = np.moveaxis(positions, self.mode, 0).reshape(-1)
             block = np.empty_like(gram)
             block[np.ix_(index, index)] = gram
             blocks.append((self.core_slice, block))
@@ -202,7 +205,7 @@ class TangentSpace:
         return float(max(residuals))
 
     def solve_isotropic(self, gradient: Floats) -> Floats:
-        """Return the coordinates x in the gauge with J x = P_T of the tensor whose pull-back is given, (size,) or (size, M).
+        """Return the x in the gauge with J x = P_T of the tensor whose pull-back is given, (size,) or (size, M).
 
         J^T Q1 J is block diagonal in the gauge: I for the core, core_(k) core_(k)^T for every row of U_k.
         """

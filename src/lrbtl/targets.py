@@ -1,7 +1,7 @@
 """Targets of inference: scores, gaps, win probabilities, win rates, and any smooth functional of the scores.
 
-A target is resolved against battles (labels become indices) and then evaluated at a low-rank point: its value on the working
-scale, and its gradient there as a few weighted entries or a dense array. Probabilities work on the logit scale.
+A target is resolved against battles (labels become indices) and then evaluated at a low-rank point: its value on the
+working scale, and its gradient there as a few weighted entries or a dense array. Probabilities work on the logit scale.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -137,7 +137,7 @@ def win_probability(a: Any, b: Any, context: Any = None) -> Target:
 
 
 def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None) -> Target:
-    """Return the mean probability of beating a pool of models (by default all others), in a context or over all contexts.
+    """Return the mean probability of beating a pool of models (by default all others), in one context or over all.
 
     Examples
     --------
@@ -392,7 +392,8 @@ def _check_gradient(value: Callable[[Floats], float], scores: Floats, slope: Flo
         tolerance = 1e-4 * (abs(numeric) + abs(given)) + 1e-6 * float(np.linalg.norm(slope)) + 1e-8
         if not abs(numeric - given) <= tolerance:
             raise GradientError(
-                f"the gradient of {name} is wrong: along a random direction it gives {given:.6g}, numerical differences give {numeric:.6g}."
+                f"the gradient of {name} is wrong: along a random direction it gives {given:.6g}, "
+                f"numerical differences give {numeric:.6g}."
             )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +27,14 @@ def mode_product(tensor: Floats, matrix: Floats, mode: int) -> Floats:
     return np.moveaxis(np.tensordot(matrix, tensor, axes=(1, mode)), 0, mode)
 
 
+def contract(*operands: Any, optimize: bool = False) -> Floats:
+    """Return np.einsum of arrays and index lists, the form for any number of modes, unknown to its type stubs."""
+    return np.asarray(np.einsum(*operands, optimize=optimize))
+
+
 def centre(tensor: Floats) -> Floats:
     """Return Q1 T: the tensor with zero sums along mode 1."""
-    return tensor - tensor.mean(axis=0, keepdims=True)
+    return np.asarray(tensor - tensor.mean(axis=0, keepdims=True))
 
 
 def rank_caps(shape: Sequence[int], *, centred: bool = True) -> tuple[int, ...]:
@@ -49,7 +55,8 @@ def check_rank(rank: int | Sequence[int], shape: Sequence[int], *, centred: bool
     if isinstance(rank, int | np.integer):
         if rank < 1 or (rank > max(caps) and len(shape) > 1):
             raise RankError(
-                f"rank {rank} is not possible for scores of shape {tuple(shape)}: choose 1 to {max(caps)}, or rank='auto'."
+                f"rank {rank} is not possible for scores of shape {tuple(shape)}: choose 1 to {max(caps)}, "
+                "or rank='auto'."
             )
         ranks = [min(int(rank), cap) for cap in caps]
         while (capped := [min(r, prod(ranks[:k] + ranks[k + 1 :])) for k, r in enumerate(ranks)]) != ranks:
@@ -58,7 +65,8 @@ def check_rank(rank: int | Sequence[int], shape: Sequence[int], *, centred: bool
     ranks = [int(r) for r in rank]
     if len(ranks) != len(shape):
         raise RankError(
-            f"rank {tuple(ranks)} has {len(ranks)} modes but the scores have shape {tuple(shape)}: give one rank per mode."
+            f"rank {tuple(ranks)} has {len(ranks)} modes but the scores have shape {tuple(shape)}: "
+            "give one rank per mode."
         )
     for k, (r, cap) in enumerate(zip(ranks, caps, strict=True)):
         limit = min(cap, prod(ranks[:k] + ranks[k + 1 :]))

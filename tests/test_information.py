@@ -1,4 +1,4 @@
-"""Quadratic forms in tangent coordinates against dense matrices and finite differences; both solvers against each other."""
+"""Quadratic forms in tangent coordinates against dense matrices and finite differences; both solvers agree."""
 
 from dataclasses import replace
 

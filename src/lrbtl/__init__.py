@@ -5,6 +5,8 @@ from lrbtl.bounds import efficiency_bound
 from lrbtl.estimate import Estimate
 from lrbtl.fitting import Fit, fit
 from lrbtl.infer import infer
+from lrbtl.board import Leaderboard, Leaderboards
+from lrbtl.leaderboard import leaderboard
 from lrbtl.plotting import (
     plot_heatmap,
     plot_leaderboard,
@@ -36,6 +38,9 @@ __all__ = [
     "Battles",
     "Estimate",
     "Fit",
+    "Leaderboard",
+    "Leaderboards",
+    "leaderboard",
     "ProductSampling",
     "RankSelection",
     "SeparateFit",

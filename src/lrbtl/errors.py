@@ -194,3 +194,15 @@ class ReportError(LrbtlError, ValueError):
 
 class MethodError(LrbtlError, ValueError):
     """An option that is not known."""
+
+
+class NoDecisionError(LrbtlError, ValueError):
+    """Battles that rank nobody: only ties, or none where they were asked for."""
+
+
+class WeightError(LrbtlError, ValueError):
+    """Weights of contexts that make no mean."""
+
+
+class IslandWarning(LrbtlWarning):
+    """Groups of models that no battle links, each with a board of its own."""

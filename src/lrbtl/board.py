@@ -1,0 +1,332 @@
+"""Leaderboards as data: one board, and the boards of all contexts, with their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lrbtl.errors import UnknownContextError
+from lrbtl.frames import to_frame
+from lrbtl.labels import find_label
+from lrbtl.runinfo import RunInfo
+from lrbtl.tables import ELLIPSIS, decimals_for, format_numbers, html_table, shown_rows, text_table
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Scale = Literal["elo", "logit", "probability"]
+
+HEADERS = ("model", "rank", "score", "interval", "ranks", "joint", "tier", "battles", "win rate")
+SCALE_WORDS = {
+    "elo": "Elo points",
+    "logit": "log odds",
+    "probability": "probability to beat a model of the pool",
+}
+ROWS_SHOWN = 60
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Leaderboard:
+    """One board: models from best to worst, arrays of shape (n,).
+
+    Attributes
+    ----------
+    context : str or None
+        The context; None for the overall board.
+    models : tuple of str
+    score, lower, upper, se : arrays
+        On `scale`; an infinite `lower` or `upper` means that the battles give no limit on that side.
+    rank : array of int
+        One plus the number of models with a better score.
+    best, worst : arrays of int
+        Ranks compatible with the intervals of the models taken one at a time.
+    rank_lower, rank_upper : arrays of int
+        Simultaneous rank intervals: all hold at once with probability `level`.
+    tier : array of int
+        Models of one tier are not distinguishable from its first model.
+    battles, win_rate : arrays
+        Battles fought, and the share of them won (a tie is half a win).
+    notes : tuple of str
+        What to know of a model; empty for most.
+    level : float
+    scale : "elo", "logit" or "probability"
+    method : str
+    info : RunInfo
+        How the board was made, with notes on the board as a whole.
+    gain : float or None
+        Median ratio of the standard errors of separate fits per context to those of this board.
+    islands : tuple of Leaderboard
+        Boards of the models that no chain of battles links with this board's models: scores of different islands cannot
+        be compared, so they are never merged.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3,), 1, scale=1, rng=0), 900, rng=1)
+    >>> board = lrbtl.leaderboard(battles)
+    >>> board.models[0], board.rank.tolist(), board.islands
+    ('model_2', [1, 2, 3], ())
+    """
+
+    context: str | None
+    models: tuple[str, ...]
+    score: Floats
+    lower: Floats
+    upper: Floats
+    se: Floats
+    rank: Ints
+    best: Ints
+    worst: Ints
+    rank_lower: Ints
+    rank_upper: Ints
+    tier: Ints
+    battles: Ints
+    win_rate: Floats
+    notes: tuple[str, ...]
+    level: float
+    scale: str
+    method: str
+    info: RunInfo
+    gain: float | None = None
+    islands: tuple[Leaderboard, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns as plain lists; with islands their rows follow, and a column `island` tells them apart.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> board = lrbtl.leaderboard(lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[30, 10]))
+        >>> board.to_dict()["model"], [round(score) for score in board.to_dict()["score"]]
+        (['x', 'y'], [1095, 905])
+        """
+        parts = [self, *self.islands]
+        tables = [_columns(part) for part in parts]
+        table = {name: [x for part in tables for x in part[name]] for name in tables[0]}
+        if self.islands:
+            table["island"] = [k for k, part in enumerate(parts, 1) for _ in part.models]
+        return table
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
+        return to_frame(self.to_dict(), backend)
+
+    def summary(self, top: int | None = None) -> str:
+        """Return the board as text: all models, or the `top` best; by default long boards lose their middle."""
+        shown = [text_board(part, top) for part in (self, *self.islands)]
+        if self.islands:
+            shown.insert(
+                1, f"\nNo battle links the next {len(self.islands)} group(s) with these models: boards of their own."
+            )
+        return "\n".join(shown)
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for board in (self, *self.islands):
+            heading = "<br>".join(escape(line.strip()) for line in heading_lines(board))
+            parts.append(f"<p>{heading}</p>" + html_table([*HEADERS, "note"], board_rows(board, ROWS_SHOWN)))
+        return "".join(parts)
+
+
+def _columns(board: Leaderboard) -> dict[str, list[Any]]:
+    arrays = {
+        "score": board.score,
+        "lower": board.lower,
+        "upper": board.upper,
+        "rank": board.rank,
+        "best": board.best,
+        "worst": board.worst,
+        "rank_lower": board.rank_lower,
+        "rank_upper": board.rank_upper,
+        "tier": board.tier,
+        "battles": board.battles,
+        "win_rate": board.win_rate,
+    }
+    return {
+        "model": list(board.models),
+        **{name: array.tolist() for name, array in arrays.items()},
+        "note": list(board.notes),
+    }
+
+
+def heading_lines(board: Leaderboard) -> list[str]:
+    """Return what a reader must know of a board, in a few lines."""
+    where = "Leaderboard, overall" if board.context is None else f"Leaderboard, {board.context}"
+    lines = [f"{where}: {len(board):,} models, {int(board.battles.sum()) // 2:,} battles"]
+    run = [board.method]
+    if board.info.rank is not None and len(board.info.rank) > 1:
+        run.append("rank " + " × ".join(map(str, board.info.rank)))
+    if board.info.n_folds:
+        run.append(f"{board.info.n_folds} folds")
+    lines.append(f"  {', '.join(run)}; scores in {SCALE_WORDS[board.scale]}; {board.level:.4g} intervals")
+    if board.gain is not None:
+        lines.append(f"  {gain_sentence(board.gain)}")
+    return lines + [f"  {note}" for note in board.info.notes]
+
+
+def gain_sentence(gain: float) -> str:
+    """Return what sharing between contexts gained."""
+    if not np.isfinite(gain):
+        return "separate fits per context do not exist for most models here; sharing between contexts gives every score"
+    saving = f"standard errors {gain:.2f} times smaller, worth {gain**2:.1f} times the battles"
+    return f"against separate fits per context: {saving}"
+
+
+def board_rows(board: Leaderboard, limit: int) -> list[list[str]]:
+    """Return the cells of the printed table, with a row of ellipses where rows were left out."""
+    head, tail = shown_rows(len(board), limit)
+    decimals = decimals_for(board.se, 2, 4) if board.scale != "elo" else int(np.nanmedian(board.se) < 1)
+    score, lower, upper = (format_numbers(x, decimals) for x in (board.score, board.lower, board.upper))
+
+    def row(k: int) -> list[str]:
+        return [
+            str(board.models[k]),
+            str(board.rank[k]),
+            score[k],
+            f"{lower[k]} to {upper[k]}",
+            f"{board.best[k]}-{board.worst[k]}",
+            f"{board.rank_lower[k]}-{board.rank_upper[k]}",
+            str(board.tier[k]),
+            f"{board.battles[k]:,}",
+            f"{board.win_rate[k]:.1%}",
+            board.notes[k],
+        ]
+
+    rows = [row(k) for k in head]
+    if tail:
+        rows.append([ELLIPSIS] * len(HEADERS) + [""])
+        rows.extend(row(k) for k in tail)
+    return rows
+
+
+def text_board(board: Leaderboard, top: int | None = None) -> str:
+    """Return heading and table of one board."""
+    rows = board_rows(board, ROWS_SHOWN) if top is None else board_rows(board, len(board))[:top]
+    table = text_table(HEADERS, [row[:-1] for row in rows]).splitlines()
+    notes = ["", *(row[-1] for row in rows)]
+    lines = [f"{line}  {note}".rstrip() for line, note in zip(table, notes, strict=True)]
+    return "\n".join([*heading_lines(board), *lines])
+
+
+@dataclass(frozen=True, eq=False)
+class Lazy(Mapping[Any, Floats]):
+    """A mapping from context to matrix whose values are made when read."""
+
+    keys_: tuple[Any, ...]
+    make: Callable[[Any], Floats]
+
+    def __getitem__(self, key: Any) -> Floats:
+        if key not in self.keys_:
+            raise KeyError(key)
+        return self.make(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.keys_)
+
+    def __len__(self) -> int:
+        return len(self.keys_)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Leaderboards(Mapping[str, Leaderboard]):
+    """Boards of all contexts: a mapping from context label to `Leaderboard`, in the order of the labels.
+
+    Attributes
+    ----------
+    overall : Leaderboard
+    models : tuple of str
+        All models, best first by the overall board.
+    win, win_lower, win_upper : mappings
+        From context (None: overall) to an (n, n) array in the order of `models`; entry [a, b] is the probability that
+        a beats b and the limits of its interval. Overall, it is the probability at the mean gap.
+    islands : tuple of Leaderboards
+        Boards of models that no chain of battles links with these.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> truth = lrbtl.simulate_scores((6, 3), 1, scale=1.5, rng=0)
+    >>> boards = lrbtl.leaderboard(lrbtl.simulate_battles(truth, 9000, rng=1), context="all", rank=1)
+    >>> list(boards), boards.overall.models == boards.models, boards.win[None].shape
+    (['0', '1', '2'], True, (6, 6))
+    """
+
+    overall: Leaderboard
+    boards: dict[str, Leaderboard]
+    win: Mapping[Any, Floats] = field(default_factory=dict)
+    win_lower: Mapping[Any, Floats] = field(default_factory=dict)
+    win_upper: Mapping[Any, Floats] = field(default_factory=dict)
+    islands: tuple[Leaderboards, ...] = ()
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """All models, best first overall."""
+        return self.overall.models
+
+    def __getitem__(self, context: Any) -> Leaderboard:
+        if context is None:
+            return self.overall
+        labels = list(self.boards)
+        name = context_name(context)
+        found = find_label({label: k for k, label in enumerate(labels)}, name, "context", UnknownContextError)
+        return self.boards[labels[found]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.boards)
+
+    def __len__(self) -> int:
+        return len(self.boards)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return all rows as plain lists, with the context as first column ("overall" first)."""
+        tables = [
+            (name, board.to_dict())
+            for part in (self, *self.islands)
+            for name, board in [("overall", part.overall), *part.boards.items()]
+        ]
+        columns: dict[str, list[Any]] = {
+            "context": [name for name, table in tables for _ in table["model"]],
+        }
+        for key in tables[0][1]:
+            columns[key] = [x for _, table in tables for x in table[key]]
+        if self.islands:
+            sizes = [
+                (k, len(board)) for k, part in enumerate((self, *self.islands), 1) for board in part._with_overall()
+            ]
+            columns["island"] = [k for k, size in sizes for _ in range(size)]
+        return columns
+
+    def _with_overall(self) -> list[Leaderboard]:
+        return [self.overall, *self.boards.values()]
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
+        return to_frame(self.to_dict(), backend)
+
+    def summary(self, top: int | None = None) -> str:
+        """Return all boards as text; of each context the `top` best, by default ten."""
+        texts = [self.overall.summary(top)]
+        texts += [board.summary(top or 10) for board in self.boards.values()]
+        texts += [part.summary(top) for part in self.islands]
+        return "\n\n".join(texts)
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        return "".join(board._repr_html_() for board in self._with_overall())
+
+
+def context_name(context: Any) -> str:
+    """Return a context's label as text; levels of several modes are joined by " / "."""
+    return " / ".join(map(str, context)) if isinstance(context, tuple) else str(context)

@@ -1,0 +1,296 @@
+"""Scores of one board with their covariance, from a low-rank analysis or from separate Bradley-Terry fits.
+
+A board is defined by weights (D,) over contexts: uniform or given for the overall board, one of them for a context.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from lrbtl.battles import Battles
+from lrbtl.btl import centred_inverse, laplacian
+from lrbtl.crossfit import CrossFit, Moments, cross_fit
+from lrbtl.errors import SeparationWarning
+from lrbtl.fitting import fit
+from lrbtl.graph import component_members, strong_components
+from lrbtl.links import logistic_terms
+from lrbtl.naive import naive_errors
+from lrbtl.rank_selection import select_rank
+from lrbtl.runinfo import RunInfo
+from lrbtl.separate import fit_separate
+from lrbtl.targets import Resolved, Terms, View
+from lrbtl.tucker import check_rank
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+THIN = 5  # battles per component of a model's row below which the row is not estimated
+SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
+SMALLEST_SHARE = 1e-8  # of the model-based variance, below which a sandwich variance is no number to scale
+
+
+@dataclass(frozen=True)
+class BoardScores:
+    """Scores of the models that have one, zero-sum, with their covariance.
+
+    Attributes
+    ----------
+    inside : array (k,)
+        Positions of these models among all; the battles give the others a one-sided limit at most.
+    values : array (k,)
+    cov : array (k, k)
+    logits, logit_cov : arrays (k,), (k, k) or None
+        The same for the logit of the win rate against the other inside models, where asked for.
+    by_context : array (k, D)
+        Scores in each context, zero-sum over the inside models.
+    gain : float or None
+        Median ratio of the errors of separate fits to these.
+    """
+
+    inside: Ints
+    values: Floats
+    cov: Floats
+    logits: Floats | None
+    logit_cov: Floats | None
+    by_context: Floats
+    gain: float | None = None
+
+
+class Engine(Protocol):
+    """What turns weights over contexts into scores."""
+
+    info: RunInfo
+
+    def scores(self, weights: Floats, win_rates: bool) -> BoardScores:
+        """Return the scores of a board."""
+
+
+class LowRankEngine:
+    """One cross-fitted low-rank analysis that serves every board.
+
+    It holds the core: models that can all be reached from each other by wins and have enough battles for the rank.
+    The others would have infinite or undetermined scores, and would take the core's mean along.
+    """
+
+    def __init__(
+        self,
+        battles: Battles,
+        *,
+        rank: int | Sequence[int] | Literal["auto"],
+        method: str,
+        n_folds: int,
+        progress: Callable[[str], None] | None,
+        **options: Any,
+    ) -> None:
+        core = pooled_core(battles)
+        chosen = _choose_rank(select_models(battles, core), rank, options, progress)
+        self.inside = thick_core(battles, core, THIN * chosen[0])
+        self.battles = select_models(battles, self.inside)
+        whole = fit(
+            self.battles, check_rank(max(chosen), self.battles.shape) if isinstance(rank, str) else rank, **options
+        )
+        self.steps: CrossFit = cross_fit(whole, method=method, n_folds=n_folds, rng=options["rng"], progress=progress)
+        self.info = RunInfo(
+            method=method,
+            rank=whole.rank,
+            n_battles=battles.n_battles,
+            n_folds=None if method == "mle" else n_folds,
+            ridge=tuple(float(x) for x in whole.ridge),
+        )
+
+    @cached_property
+    def by_context(self) -> Floats:
+        """Fitted scores (k, D)."""
+        return self.steps.fit.scores.reshape(len(self.inside), -1)
+
+    def scores(self, weights: Floats, win_rates: bool) -> BoardScores:
+        """Return the scores of a board."""
+        targets = linear_targets(len(self.inside), weights)
+        found = self.steps.moments(targets)
+        rates = self.steps.moments(win_rate_targets(len(self.inside), weights)) if win_rates else None
+        model_se = found.bound
+        gradients: list[Terms | Floats] = [target.terms for target in targets if target.terms is not None]
+        naive_se = naive_errors(self.steps.fit, targets, gradients)
+        return BoardScores(
+            self.inside,
+            found.values,
+            self._believed(found),
+            None if rates is None else rates.values,
+            None if rates is None else self._believed(rates),
+            self.by_context,
+            float(np.median(naive_se / model_se)) if self.steps.method == "efficient" else None,
+        )
+
+    def _believed(self, moments: Moments) -> Floats:
+        return moments.cov if self.steps.method == "whitened" else believed_covariance(moments.cov, moments.bound)
+
+
+class SeparateEngine:
+    """One Bradley-Terry fit per context; with a single context, the plain Bradley-Terry board."""
+
+    def __init__(self, battles: Battles, method: str) -> None:
+        self.battles = battles
+        self.info = RunInfo(method=method, n_battles=battles.n_battles)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SeparationWarning)  # each board tells of its own models
+            self.fit = fit_separate(battles)
+
+    def scores(self, weights: Floats, win_rates: bool) -> BoardScores:
+        """Return the scores of a board: those of the models that every context with a weight ranks."""
+        d1 = self.battles.shape[0]
+        used = np.flatnonzero(weights)
+        labels = self.fit.components.reshape(d1, -1)
+        cores = [core_members(labels[:, u], self._battles_in(int(u))) for u in used]
+        inside = np.flatnonzero(np.bincount(np.concatenate(cores), minlength=d1) == len(used))
+        by_context = np.zeros((inside.size, weights.size))
+        cov = np.zeros((inside.size, inside.size))
+        centring = np.eye(inside.size) - 1.0 / max(inside.size, 1)
+        for u, core in zip(used, cores, strict=True):
+            theta = self.fit.within_scores[u][inside]
+            by_context[:, u] = theta - theta.mean() if inside.size else theta
+            place = np.searchsorted(core, inside)
+            block = self._covariance(int(u), core)[np.ix_(place, place)]
+            cov += weights[u] ** 2 * centring @ block @ centring
+        values = by_context @ weights
+        logits, slope = win_rate_slopes(by_context, weights) if win_rates else (None, None)
+        return BoardScores(
+            inside, values, cov, logits, None if slope is None else self._logit_cov(slope, cov), by_context
+        )
+
+    def _logit_cov(self, slope: Floats, cov: Floats) -> Floats:
+        return slope @ cov @ slope.T
+
+    def _battles_in(self, u: int) -> Ints:
+        cells = self.battles.cells
+        part = slice(cells.start[u], cells.start[u + 1])
+        d1 = self.battles.shape[0]
+        both = np.bincount(cells.a[part], cells.count[part], d1) + np.bincount(cells.b[part], cells.count[part], d1)
+        return both.astype(np.int64)
+
+    def _covariance(self, u: int, core: Ints) -> Floats:
+        """Return the covariance of the zero-sum scores of one context's core."""
+        cells = self.battles.cells
+        part = slice(cells.start[u], cells.start[u + 1])
+        place = np.full(self.battles.shape[0], -1)
+        place[core] = np.arange(core.size)
+        a, b = place[cells.a[part]], place[cells.b[part]]
+        kept = (a >= 0) & (b >= 0)
+        theta = self.fit.within_scores[u][core]
+        return plain_covariance(a[kept], b[kept], cells.y[part][kept], cells.count[part][kept], theta)
+
+
+def plain_covariance(a: Ints, b: Ints, y: Floats, count: Ints, theta: Floats) -> Floats:
+    """Return the HC3 covariance of Bradley-Terry scores: H⁺ G H⁺, H = Σ n I x xᵀ, G = Σ n (s / (1 - h))² x xᵀ.
+
+    h = I xᵀ H⁺ x is the leverage of one battle: with few battles residuals are too small by that much.
+    """
+    _, score, fisher = logistic_terms(theta[a] - theta[b], np.ascontiguousarray(y))
+    inverse = centred_inverse(laplacian(a, b, count * fisher, theta.size)) if theta.size > 1 else np.zeros((1, 1))
+    own = np.diag(inverse)
+    leverage = fisher * (own[a] + own[b] - 2.0 * inverse[a, b])
+    meat = laplacian(a, b, count * (score / np.maximum(1.0 - leverage, 0.1)) ** 2, theta.size)
+    return believed_covariance(inverse @ meat @ inverse, np.sqrt(np.maximum(own, 0.0)))
+
+
+def believed_covariance(cov: Floats, model_se: Floats) -> Floats:
+    """Return the sandwich covariance with model-based variances where they are far larger.
+
+    Near separation (and where all votes are ties) residuals vanish, and the sandwich with them.
+    """
+    variance = np.maximum(np.diag(cov), 0.0)
+    usable = variance > SMALLEST_SHARE * model_se**2
+    se = np.sqrt(np.where(usable, variance, 1.0))
+    correlation = np.where(np.outer(usable, usable), cov / np.outer(se, se), np.eye(len(cov)))
+    new = np.where(model_se**2 > SEPARATED * variance, model_se, np.sqrt(variance))
+    return np.asarray(correlation * np.outer(new, new))
+
+
+def core_members(labels: NDArray[np.intp], battles: Ints) -> Ints:
+    """Return the largest component's members; of equally large ones that with most battles."""
+    members = component_members(labels)
+    best = max(members, key=lambda group: (group.size, int(battles[group].sum())))
+    return np.sort(best).astype(np.int64)
+
+
+def pooled_core(battles: Battles) -> Ints:
+    """Return the core of all battles, contexts put together."""
+    cells = battles.cells
+    labels = strong_components(cells.a, cells.b, cells.y, len(battles.models))[0]
+    return core_members(labels, battles.model_counts)
+
+
+def thick_core(battles: Battles, core: Ints, fewest: int) -> Ints:
+    """Return the core without models of fewer battles inside it, as far as any remain."""
+    while True:
+        part = select_models(battles, core)
+        kept = np.flatnonzero(part.model_counts >= fewest)
+        if kept.size == core.size or kept.size < 2:
+            return core
+        core = core[kept][pooled_core(select_models(battles, core[kept]))]
+
+
+def select_models(battles: Battles, models: Ints) -> Battles:
+    """Return the battles among some models, given by position."""
+    return battles.select(models=[battles.models[k] for k in models])
+
+
+def _choose_rank(
+    battles: Battles, rank: Any, options: dict[str, Any], progress: Callable[[str], None] | None
+) -> tuple[int, ...]:
+    if not isinstance(rank, str):
+        return check_rank(rank, battles.shape)
+    return select_rank(battles, n_threads=options["n_threads"], rng=options["rng"], progress=progress).rank
+
+
+def linear_targets(d1: int, weights: Floats) -> list[Resolved]:
+    """Return the weighted mean over contexts of each model's score."""
+    contexts = np.flatnonzero(weights)
+    values = weights[contexts]
+    return [Resolved(f"score {i}", "identity", Terms(np.full(contexts.size, i), contexts, values)) for i in range(d1)]
+
+
+def win_rate_targets(d1: int, weights: Floats) -> list[Resolved]:
+    """Return the logit of each model's win rate against the others, averaged over contexts with weights."""
+    contexts = np.flatnonzero(weights)
+    return [
+        Resolved(f"win rate {i}", "logit", evaluate=_win_rate(i, d1, contexts, weights[contexts])) for i in range(d1)
+    ]
+
+
+def _win_rate(i: int, d1: int, contexts: Ints, weights: Floats) -> Callable[[View], tuple[float, Terms]]:
+    others = np.delete(np.arange(d1), i)
+    rivals, where = np.repeat(others, contexts.size), np.tile(contexts, others.size)
+    share = np.tile(weights, others.size) / others.size
+    own = np.full(rivals.size, i)
+    models, both = np.concatenate([own, rivals]), np.concatenate([where, where])
+
+    def evaluate(view: View) -> tuple[float, Terms]:
+        p = expit(view.entries(own, where) - view.entries(rivals, where))
+        mean = float(share @ p)
+        slope = share * p * (1 - p) / (mean * (1 - mean))
+        return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]))
+
+    return evaluate
+
+
+def win_rate_slopes(by_context: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Return the logits of the win rates (k,) and their derivatives by the mean scores (k, k).
+
+    The derivative moves a model's scores of all contexts together, as the covariance of mean scores does.
+    """
+    gaps = by_context[:, None, :] - by_context[None, :, :]
+    p = expit(gaps)
+    k = len(by_context)
+    mean = (p @ weights - 0.5 * np.eye(k)).sum(axis=1) / (k - 1)
+    slope = (p * (1 - p)) @ weights / (k - 1)
+    np.fill_diagonal(slope, 0.0)
+    jacobian = np.diag(slope.sum(axis=1)) - slope
+    return logit(mean), jacobian / (mean * (1 - mean))[:, None]

@@ -1,0 +1,143 @@
+"""Models placed against the scores of others: those that only won or only lost, and those with very few battles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from lrbtl.battles import Battles
+from lrbtl.joint import normal_quantile
+from lrbtl.separate import one_sided_gap_bound
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where battles place a model outside the core, on the scale of scores.
+
+    Attributes
+    ----------
+    score, lower, upper : float
+        NaN and infinities where the battles say nothing.
+    note : str
+    variance : float
+        Of the score; NaN where it has no two-sided interval.
+    share : array (k,)
+        How much the score moves with that of each core model.
+    """
+
+    score: float
+    lower: float
+    upper: float
+    note: str
+    variance: float = np.nan
+    share: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """Battles of one model against the core: arrays of opponent (position in the core), context, outcome and count."""
+
+    opponent: Ints
+    context: Ints
+    y: Floats
+    count: Ints
+
+
+def place_outside(
+    battles: Battles, model: int, inside: Ints, by_context: Floats, cov: Floats, weights: Floats, *, level: float
+) -> Placement:
+    """Return the place of a model outside the core, taken to be the same relative to the core in all its contexts.
+
+    With n battles against opponents of scores θ_c, the interval holds every s at which the score test
+    |Σ n (y - σ(s - θ_c))| <= z √(Σ n σ (1 - σ)) accepts. A model that won everything has only a lower limit, where
+    winning everything has probability (1 - level) / 2, and its score is where that is 1/2 (median-unbiased); one that
+    lost everything alike. The opponents' errors are added, as independent ones, to each limit's distance from the score.
+
+    Parameters
+    ----------
+    battles : Battles
+    model : int
+        Position of the model among all.
+    inside : array (k,)
+        Positions of the core models.
+    by_context : array (k, D)
+        Scores of the core in each context.
+    cov : array (k, k)
+        Covariance of the core's scores on this board.
+    weights : array (D,)
+        The board's weights; battles in contexts without weight do not count.
+    level : float
+    """
+    record = read_record(battles, model, inside, weights)
+    total = int(record.count.sum())
+    if not total:
+        return Placement(np.nan, -np.inf, np.inf, "no battle here against the models that have a score")
+    theta = by_context[record.opponent, record.context]
+    won = float(record.count @ record.y)
+    if 0.0 < won < total:
+        middle, low, high = score_interval(theta, record.y, record.count, level)
+        note = f"only {total} battle{'s' * (total > 1)}: taken to stand at one place in all contexts"
+    elif won > 0:
+        middle, low = (one_sided_gap_bound(record.count, theta, 0.0, level=x) for x in (0.0, level))
+        high, note = np.inf, f"won all {total} battles: no upper limit"
+    else:
+        middle, high = (-one_sided_gap_bound(record.count, -theta, 0.0, level=x) for x in (0.0, level))
+        low, note = -np.inf, f"lost all {total} battles: no lower limit"
+    fisher = record.count * expit(middle - theta) * expit(theta - middle)
+    share = np.bincount(record.opponent, fisher, inside.size) / fisher.sum()
+    borrowed = max(float(share @ cov @ share), 0.0)
+    spread = normal_quantile(level) * np.sqrt(borrowed)
+    return Placement(
+        middle,
+        middle - float(np.hypot(middle - low, spread)),
+        middle + float(np.hypot(high - middle, spread)),
+        note,
+        1.0 / float(fisher.sum()) + borrowed if 0.0 < won < total else np.nan,
+        share,
+    )
+
+
+def score_interval(theta: Floats, y: Floats, count: Ints, level: float) -> tuple[float, float, float]:
+    """Return the maximum-likelihood score of a model against known opponents and the limits of its score-test interval.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> middle, low, high = score_interval(np.zeros(2), np.array([1.0, 0.0]), np.array([6, 4]), 0.95)
+    >>> [round(float(expit(x)), 3) for x in (middle, low, high)]  # Wilson's interval for 6 of 10
+    [0.6, 0.313, 0.832]
+    """
+    z = normal_quantile(level)
+
+    def statistic(s: float, target: float) -> float:
+        p = expit(s - theta)
+        return float(count @ (y - p) - target * np.sqrt(count @ (p * (1.0 - p))))
+
+    reach = float(np.abs(theta).max()) + 5.0 + 2.0 * np.log1p(z**2)
+    roots = []
+    for target in (0.0, z, -z):
+        low, high = -reach, reach
+        while statistic(low, target) <= 0:
+            low *= 2.0
+        while statistic(high, target) >= 0:
+            high *= 2.0
+        roots.append(float(brentq(statistic, low, high, args=(target,), xtol=1e-12)))
+    return roots[0], roots[1], roots[2]
+
+
+def read_record(battles: Battles, model: int, inside: Ints, weights: Floats) -> Record:
+    """Return the battles of a model against the core in contexts that have a weight."""
+    cells = battles.cells
+    place = np.full(len(battles.models), -1, dtype=np.int64)
+    place[inside] = np.arange(inside.size)
+    rival = np.where(cells.a == model, cells.b, cells.a)
+    ours = ((cells.a == model) | (cells.b == model)) & (place[rival] >= 0) & (weights[cells.context] > 0)
+    y = np.where(cells.a == model, cells.y, 1.0 - cells.y)
+    return Record(place[rival][ours], cells.context[ours].astype(np.int64), y[ours], cells.count[ours])

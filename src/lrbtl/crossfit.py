@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -12,14 +11,18 @@ from lrbtl.design import Design
 from lrbtl.errors import SingularInformationError
 from lrbtl.fitting import Fit, refit
 from lrbtl.folds import check_folds, fold_counts
-from lrbtl.onestep import Step, evaluate_targets, fold_step, inverse_weights, mle_step
+from lrbtl.onestep import Step, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
 from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
-from lrbtl.solvers import Solver, SolverName, touched
+from lrbtl.solvers import Solver, SolverName, needs_krylov, touched
+from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved
+from lrbtl.tucker import Tucker
 
 Floats = np.typing.NDArray[np.float64]
 
-MLE_RIDGE = 0.5  # share of the fit's ridge under `mle`: removes the inward bias of large scores
+# Shares of the fit's ridge, which minimises the error of the scores: intervals want less bias, at the cost of some variance.
+# Whitened scores are divided by the fitted information, whose noise costs more than the bias.
+RIDGE_SHARE = {"efficient": 0.5, "whitened": 1.0, "mle": 0.25}
 
 
 @dataclass(frozen=True)
@@ -133,20 +136,28 @@ def cross_fit(
     """Return the steps of a cross-fitted (or, for `mle`, a full-sample) analysis of a fit's battles."""
     battles = fit.battles
     design = Design.of(battles, fit.n_threads)
+    ridge = RIDGE_SHARE[method] * fit.ridge
     if method == "mle":
-        ridge = MLE_RIDGE * fit.ridge
         point = refit(fit, design.count, ridge=ridge, tol=1e-6)
         return CrossFit(fit, method, [mle_step(design, point, ridge, solver)], None)
     weights, law = _weights_and_law(battles, design, method, sampling)
     check_folds(battles, n_folds)
+    start = refit(fit, design.count, ridge=ridge)
+    space = TangentSpace(start)
+    corrected = method == "efficient" and not needs_krylov(space, solver)
+    spread = eta_variances(design, space, ridge) if corrected else None
+
+    def step(point: Tucker, held_out: Floats, trained_on: float) -> Step:
+        scaled = None if spread is None else spread * (battles.n_battles / trained_on)
+        return fold_step(design, point, held_out, method=method, weights=weights, law=law, spread=scaled, solver=solver)
+
     steps = []
-    step = partial(fold_step, method=method, weights=weights, law=law, solver=solver)
     for k, held_out in enumerate(fold_counts(battles.cells, n_folds, rng).astype(float)):
-        point = refit(fit, design.count - held_out)
-        steps.append(step(design, point, held_out))
+        train = design.count - held_out
+        steps.append(step(refit(fit, train, ridge=ridge, start=start), held_out, float(train.sum())))
         if progress is not None:
             progress(f"fold {k + 1} of {n_folds}")
-    full = step(design, fit.point, design.count) if se == "full" else None
+    full = step(start, design.count, battles.n_battles) if se == "full" else None
     return CrossFit(fit, method, steps, full)
 
 

@@ -153,7 +153,9 @@ class Design:
         d1, r1 = space.U.shape
         blocks = np.zeros((d1 * d1, r1 * r1))
         scratch = np.empty((self.n_threads, r1 * r1))
-        _cells.sum_model_blocks(self.start, self.a, self.b, space.V, weight, scratch, blocks, self.n_threads)
+        _cells.sum_model_blocks(self.start, self.a, self.b, space.V, weight, scratch, blocks, d1, self.n_threads)
+        a, b = np.triu_indices(d1, 1)
+        blocks[b * d1 + a] = blocks[a * d1 + b]
         return np.ascontiguousarray(blocks.reshape(d1, d1, r1, r1).transpose(0, 2, 1, 3)).reshape(d1 * r1, d1 * r1)
 
     def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:

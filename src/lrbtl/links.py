@@ -1,10 +1,13 @@
 """Links: the law of one vote given its eta = scores[a, u] - scores[b, u]."""
 
 import numpy as np
+from scipy.special import expit
 
 from lrbtl._kernels import _links
 
 Floats = np.typing.NDArray[np.float64]
+
+QUADRATURE = 9
 
 
 def logistic_terms(eta: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
@@ -12,3 +15,13 @@ def logistic_terms(eta: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
     loss, score, fisher = np.empty_like(eta), np.empty_like(eta), np.empty_like(eta)
     _links.logistic_terms(eta, y, loss, score, fisher)
     return loss, score, fisher
+
+
+def mean_sigmoid(eta: Floats, variance: Floats) -> Floats:
+    """Return E[sigmoid(eta + sqrt(variance) Z)] for standard normal Z, by Gauss-Hermite quadrature."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
+    spread = np.sqrt(np.maximum(variance, 0.0))
+    mean = np.zeros_like(eta)
+    for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+        mean += weight * expit(eta + node * spread)
+    return mean

@@ -6,6 +6,8 @@ At the fit T_k from the other folds, with J the Jacobian of the tangent coordina
     delta_k = K_k^-1 g_k,   Gam_k = J^T Q1 grad psi(T_k),   Theta_k = K_k^-1 Gam_k,
     psi = sum_k n_k / N [psi(T_k) + Gam_k . delta_k],   Cov = sum_k n_k / N^2 Theta_k^T B_k Theta_k.
 
+The efficient score is y - E[sigmoid(eta)] for eta normal round its fit with the variance that the fit leaves: plain y - sigmoid(eta_k)
+has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same to first order.
 The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling.
 """
 
@@ -20,7 +22,7 @@ from lrbtl.arrowhead import Arrowhead
 from lrbtl.covariance import leverages
 from lrbtl.design import Design
 from lrbtl.information import accumulate, fix_gauge
-from lrbtl.links import logistic_terms
+from lrbtl.links import logistic_terms, mean_sigmoid
 from lrbtl.newton import add_penalty, penalty_terms
 from lrbtl.sampling import Sampling, reference_probability
 from lrbtl.solvers import IsotropicSolver, Solver, SolverName, information_solver
@@ -86,17 +88,21 @@ def fold_step(
     held_out: Floats,
     *,
     method: str,
-    weights: Floats | None,
-    law: Sampling | None,
-    solver: SolverName,
+    weights: Floats | None = None,
+    law: Sampling | None = None,
+    spread: Floats | None = None,
+    solver: SolverName = "auto",
 ) -> Step:
     """Return the step of a fold, given its multiplicities; `design` counts all battles.
 
-    `weights` multiply whitened scores. `law` replaces the empirical information of the efficient method by its
+    `spread` is the variance of eta in each cell that the efficient score allows for, none by default. `weights` multiply whitened scores. `law` replaces the empirical information of the efficient method by its
     expectation. Where the fold holds all battles the information is theirs too: the step of the full sample.
     """
     space = TangentSpace(point, centred=design.centred)
-    _, score, fisher = logistic_terms(design.eta(space), design.y)
+    eta = design.eta(space)
+    _, score, fisher = logistic_terms(eta, design.y)
+    if spread is not None:
+        score = design.y - mean_sigmoid(eta, spread)
     chosen: Solver
     if method == "whitened":
         score = score / fisher if weights is None else weights * score / fisher
@@ -114,21 +120,23 @@ def fold_step(
 
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> Step:
-    """Return the step of the penalised estimate with HC3 errors.
-
-    There is no correction; the meat is n s^2 / (1 - h)^2, the bread has no ridge.
-    """
+    """Return the step of the penalised estimate with HC3 errors: no correction, meat n s^2 / (1 - h)^2, bread without ridge."""
     space = TangentSpace(point, centred=design.centred)
     _, score, fisher = logistic_terms(design.eta(space), design.y)
+    h = fisher * eta_variances(design, space, ridge)
+    n = float(design.count.sum())
+    meat = accumulate(design, space, design.count * (score / (1 - h)) ** 2 / n)
+    bread = information_solver(design, space, design.count * fisher / n, solver)
+    return Step(space, n, np.zeros(space.size), meat, bread)
+
+
+def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:
+    """Return j^T (N K + R)^-1 j of each cell: the variance of its eta given the battles, R the Hessian of the penalty."""
+    fisher = logistic_terms(design.eta(space), design.y)[2]
     _, hessians, core_diagonal = penalty_terms(space, ridge)
     information = accumulate(design, space, design.count * fisher)
     penalised = fix_gauge(add_penalty(information, space, hessians, core_diagonal), space)
-    h = leverages(design, space, fisher, penalised.factor().inverse())
-    n = float(design.count.sum())
-    meat = accumulate(design, space, design.count * (score / (1 - h)) ** 2 / n)
-    return Step(
-        space, n, np.zeros(space.size), meat, information_solver(design, space, design.count * fisher / n, solver)
-    )
+    return leverages(design, space, np.ones(len(fisher)), penalised.factor().inverse())
 
 
 def expected_information(space: TangentSpace, law: Sampling, design: Design) -> tuple[Design, TangentSpace, Floats]:

@@ -112,9 +112,14 @@ class IsotropicSolver:
         return Inverse(border, np.zeros((dl * rl, space.q)), np.broadcast_to(block, (dl, rl, rl)))
 
 
+def needs_krylov(space: TangentSpace, solver: SolverName) -> bool:
+    """Return whether a solver name means conjugate gradients for a space of this size."""
+    return solver == "cg" or (solver == "auto" and space.q > LARGEST_BORDER)
+
+
 def information_solver(design: Design, space: TangentSpace, weight: Floats, solver: SolverName = "auto") -> Solver:
     """Return a solver for K = J^T (sum of weight X X^T) J on tangent vectors."""
-    if solver == "cg" or (solver == "auto" and space.q > LARGEST_BORDER):
+    if needs_krylov(space, solver):
         rows, core = diagonal_blocks(design, space, weight)
         return KrylovSolver(design, space, weight, invert_blocks(space, rows, core))
     matrix = fix_gauge(accumulate(design, space, weight), space)

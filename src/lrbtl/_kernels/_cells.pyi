@@ -32,6 +32,7 @@ def sum_model_blocks(
     weight: Floats,
     vv_scratch: Floats,
     blocks_out: Floats,
+    d1: int,
     n_threads: int,
 ) -> None: ...
 def sum_cross_blocks(

@@ -108,14 +108,12 @@ def sum_model_blocks(
     const double[:, ::1] V,       # in
     const double[::1] weight,     # in
     double[:, ::1] vv_scratch,    # scratch: (n_threads, r * r)
-    double[:, ::1] blocks_out,    # out, zeroed: (d1 * d1, r * r), += weight (e_a - e_b)(e_a - e_b)^T kron v v^T
+    double[:, ::1] blocks_out,    # out, zeroed: (d1 * d1, r * r), += weight (e_a - e_b)(e_a - e_b)^T kron v v^T, without (b, a)
+    Py_ssize_t d1,
     int n_threads,
 ):
-    cdef Py_ssize_t u, i, k, h, r = V.shape[1], d1, lo, hi
+    cdef Py_ssize_t u, i, k, h, r = V.shape[1], lo, hi
     cdef int t
-    d1 = 0
-    while d1 * d1 < blocks_out.shape[0]:
-        d1 += 1
     for t in prange(n_threads, nogil=True, num_threads=n_threads, schedule="static"):
         lo = d1 * t // n_threads
         hi = d1 * (t + 1) // n_threads
@@ -130,9 +128,8 @@ def sum_model_blocks(
                     add_block(blocks_out, a[i] * d1 + a[i], weight[i], vv_scratch[t], r * r)
                     if b[i] >= 0:
                         add_block(blocks_out, a[i] * d1 + b[i], -weight[i], vv_scratch[t], r * r)
-                if b[i] >= 0 and lo <= b[i] < hi:
+                if lo <= b[i] < hi:
                     add_block(blocks_out, b[i] * d1 + b[i], weight[i], vv_scratch[t], r * r)
-                    add_block(blocks_out, b[i] * d1 + a[i], -weight[i], vv_scratch[t], r * r)
 
 
 def sum_cross_blocks(

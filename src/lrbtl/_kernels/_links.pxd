@@ -1,18 +1,19 @@
 from libc.math cimport exp, fabs, fmax, log1p
 
 
-cdef inline double softplus(double t) noexcept nogil:
-    """log(1 + exp(t)) without overflow."""
-    return fmax(t, 0.0) + log1p(exp(-fabs(t)))
+cdef inline void logistic(
+    double eta, double y, double* loss_out, double* score_out, double* fisher_out
+) noexcept nogil:
+    """One vote: loss -y log p - (1 - y) log(1 - p), score y - p, information p (1 - p), with p = sigmoid(eta).
 
-
-cdef inline double sigmoid(double t) noexcept nogil:
-    """1 / (1 + exp(-t)) without overflow."""
-    cdef double e = exp(-fabs(t))
-    return 1.0 / (1.0 + e) if t >= 0.0 else e / (1.0 + e)
-
-
-cdef inline double sigmoid_variance(double t) noexcept nogil:
-    """sigmoid(t) * sigmoid(-t), positive also where sigmoid(t) rounds to one."""
-    cdef double e = exp(-fabs(t))
-    return e / ((1.0 + e) * (1.0 + e))
+    Everything comes from exp(-|eta|), which keeps full relative precision in both tails.
+    """
+    cdef double e = exp(-fabs(eta))
+    cdef double near = 1.0 / (1.0 + e)
+    cdef double far = e * near
+    cdef double p = near if eta >= 0.0 else far
+    cdef double q = far if eta >= 0.0 else near
+    cdef double tail = log1p(e)
+    loss_out[0] = y * (fmax(-eta, 0.0) + tail) + (1.0 - y) * (fmax(eta, 0.0) + tail)
+    score_out[0] = y * q - (1.0 - y) * p
+    fisher_out[0] = near * far

@@ -1,5 +1,5 @@
 """Loss, score and Fisher information of one vote given its eta, over all cells."""
-from lrbtl._kernels._links cimport sigmoid, sigmoid_variance, softplus
+from lrbtl._kernels._links cimport logistic
 
 
 def logistic_terms(
@@ -9,10 +9,8 @@ def logistic_terms(
     double[::1] score_out,   # out: y - sigmoid(eta)
     double[::1] fisher_out,  # out: sigmoid(eta) * sigmoid(-eta)
 ):
-    """Fill the three terms; the two-sided forms keep full precision in both tails."""
+    """Fill the three terms of every vote."""
     cdef Py_ssize_t i
     with nogil:
         for i in range(eta.shape[0]):
-            loss_out[i] = y[i] * softplus(-eta[i]) + (1.0 - y[i]) * softplus(eta[i])
-            score_out[i] = y[i] * sigmoid(-eta[i]) - (1.0 - y[i]) * sigmoid(eta[i])
-            fisher_out[i] = sigmoid_variance(eta[i])
+            logistic(eta[i], y[i], &loss_out[i], &score_out[i], &fisher_out[i])

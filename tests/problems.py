@@ -90,6 +90,21 @@ def simulated(shape, rank, n, *, scale=2.0, seed=0, sampling=None):
     return truth, lrbtl.simulate_battles(truth, n, sampling=sampling, rng=seed + 1)
 
 
+def rebuilt(battles, keep=slice(None), *, y=None, counts=None):
+    """Battles of some of the cells, under the same labels, with other outcomes or multiplicities."""
+    cells = battles.cells
+    contexts = np.unravel_index(cells.context[keep], battles.shape[1:]) if len(battles.shape) > 1 else ()
+    return lrbtl.Battles.from_arrays(
+        cells.a[keep],
+        cells.b[keep],
+        cells.y[keep] if y is None else y,
+        contexts,
+        counts=cells.count[keep] if counts is None else counts,
+        models=battles.models,
+        levels=battles.levels or None,
+    )
+
+
 def oracle_rows(battles):
     """The oracle's rows of battles."""
     cells = battles.cells

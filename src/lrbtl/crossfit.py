@@ -13,7 +13,7 @@ from lrbtl.fitting import Fit, refit
 from lrbtl.folds import check_folds, fold_counts
 from lrbtl.onestep import Step, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
 from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
-from lrbtl.solvers import Solver, SolverName, needs_krylov, touched
+from lrbtl.solvers import SolverName, needs_krylov, touched
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved
 from lrbtl.tucker import Tucker
@@ -75,7 +75,7 @@ class CrossFit:
         shape = self.fit.battles.shape
         for step in self.steps:
             at, gradients = evaluate_targets(step.space, targets, shape)
-            _check_touched(step.solver, gradients, targets, self.fit.battles, step)
+            _check_touched(step, gradients, targets, self.fit.battles)
             share = step.n / self.n
             values += share * (at + gradients.T @ step.delta)
             if self.full is None:
@@ -97,6 +97,7 @@ class CrossFit:
         values = np.zeros((self.fit.battles.shape[0], self.fit.battles.n_contexts))
         variances = np.zeros_like(values)
         for step in self.steps:
+            _check_determined(step, "scores", self.fit.battles)
             values += step.n / self.n * _one_step_scores(step)
         for step in self._error_steps():
             variances += step.n / self.n * score_variances(step.space, _step_blocks(step))
@@ -106,6 +107,7 @@ class CrossFit:
         """Return estimates and standard errors of all gaps a - b, a < b, (pairs, D) each."""
         scores = np.zeros((self.fit.battles.shape[0], self.fit.battles.n_contexts))
         for step in self.steps:
+            _check_determined(step, "gaps", self.fit.battles)
             scores += step.n / self.n * _one_step_scores(step)
         a, b = np.triu_indices(len(scores), 1)
         variances = np.zeros((len(a), scores.shape[1]))
@@ -181,21 +183,36 @@ def _step_blocks(step: Step) -> Blocks:
     return sandwich_blocks(step.solver.inverse(), step.meat)
 
 
-def _check_touched(
-    solver: Solver, gradients: Floats, targets: Sequence[Resolved], battles: Battles, step: Step
-) -> None:
-    hit = np.flatnonzero(touched(solver, gradients))
-    if solver.null is None or not len(hit):
-        return
-    dU, dV = step.space.push(solver.null[:, 0])
+def _check_touched(step: Step, gradients: Floats, targets: Sequence[Resolved], battles: Battles) -> None:
+    """Raise where a target touches a direction without information."""
+    hit = np.flatnonzero(touched(step.solver, gradients))
+    if step.solver.null is not None and len(hit):
+        overlap = np.abs(step.solver.null.T @ gradients[:, hit[0]])
+        more = f" (and {len(hit) - 1} more targets)" if len(hit) > 1 else ""
+        raise _undetermined(step, int(np.argmax(overlap)), targets[hit[0]].label + more, battles)
+
+
+def _check_determined(step: Step, what: str, battles: Battles) -> None:
+    """Raise where any direction is without information: a family of all scores or gaps touches it."""
+    if step.solver.null is not None:
+        raise _undetermined(step, 0, f"all {what}", battles)
+
+
+def _undetermined(step: Step, column: int, what: str, battles: Battles) -> SingularInformationError:
+    """Return the error that names what a direction without information involves."""
+    assert step.solver.null is not None
+    dU, dV = step.space.push(step.solver.null[:, column])
     models, contexts = np.linalg.norm(dU @ step.space.V.T, axis=1), np.linalg.norm(step.space.U @ dV.T, axis=0)
-    top_models = [str(battles.models[i]) for i in np.argsort(-models)[:3] if models[i] > 0.3 * models.max() > 0]
-    top_contexts = [
-        str(battles.context_label(u)) for u in np.argsort(-contexts)[:3] if contexts[u] > 0.3 * contexts.max() > 0
-    ]
-    raise SingularInformationError(
-        f"the battles do not determine {targets[hit[0]].label} (and {len(hit) - 1} more targets): at rank "
-        f"{step.space.point.rank} nothing informs a direction that involves models {', '.join(top_models) or 'none'} "
-        f"and contexts {', '.join(top_contexts) or 'none'}. "
-        "Add battles there, drop them with battles.select(...), or use a smaller rank."
+    floor = 1e-6 * max(models.max(), contexts.max())
+    involved = [f"model {battles.models[i]}" for i in _largest(models, floor)]
+    if len(battles.shape) > 1:
+        involved += [f"context {battles.context_label(i)}" for i in _largest(contexts, floor)]
+    return SingularInformationError(
+        f"the battles do not determine {what}: at rank {step.space.point.rank} nothing informs a direction that "
+        f"involves {', '.join(involved)}. Add battles there, drop them with battles.select(...), or use a smaller rank."
     )
+
+
+def _largest(sizes: Floats, floor: float) -> list[int]:
+    """Return the positions of up to three sizes that stand out."""
+    return [int(i) for i in np.argsort(-sizes)[:3] if sizes[i] > max(0.3 * sizes.max(), floor)]

@@ -135,7 +135,9 @@ def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:
     fisher = logistic_terms(design.eta(space), design.y)[2]
     _, hessians, core_diagonal = penalty_terms(space, ridge)
     information = accumulate(design, space, design.count * fisher)
-    penalised = fix_gauge(add_penalty(information, space, hessians, core_diagonal), space)
+    penalised = add_penalty(information, space, hessians, core_diagonal)
+    if len(space.factors) > 2 or not np.all(ridge > 0):  # the ridge of a matrix leaves no gauge to fix
+        penalised = fix_gauge(penalised, space)
     return leverages(design, space, np.ones(len(fisher)), penalised.factor().inverse())
 
 

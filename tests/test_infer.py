@@ -8,7 +8,7 @@ from scipy.special import expit, logit
 
 import lrbtl
 import oracle
-from lrbtl.crossfit import MLE_RIDGE, cross_fit
+from lrbtl.crossfit import RIDGE_SHARE, CrossFit, _weights_and_law, cross_fit
 from lrbtl.design import Design
 from lrbtl.errors import (
     FoldError,
@@ -19,10 +19,11 @@ from lrbtl.errors import (
     SolverError,
     TargetError,
 )
-from lrbtl.fitting import fit
+from lrbtl.fitting import fit, refit
 from lrbtl.folds import fold_counts
 from lrbtl.infer import efficient_errors, estimate_targets, resolve_targets, trust_model_near_separation
-from lrbtl.onestep import evaluate_targets
+from lrbtl.links import mean_sigmoid
+from lrbtl.onestep import eta_variances, evaluate_targets, fold_step
 from problems import SMALL_CASES, law_dict, oracle_rows, rebuilt, simulated
 
 cases = pytest.mark.parametrize("case", SMALL_CASES, ids=["order1", "order2", "order3"])
@@ -117,6 +118,24 @@ def oracle_options(method, sampling, battles, rows):
     return {"method": method, "weights": oracle.ipw_weights(rows, law_dict(used, battles.shape))}
 
 
+def plain_run(whole, method, sampling, *, seed=4, se="crossfit"):
+    """Steps with the plain score y - sigmoid(eta), as the paper has them."""
+    battles = whole.battles
+    design = Design.of(battles)
+    weights, law = _weights_and_law(battles, design, method, sampling)
+    options = {"method": method, "weights": weights, "law": law}
+    folds = fold_counts(battles.cells, FOLDS, seed).astype(float)
+    steps = [fold_step(design, refit(whole, design.count - held_out), held_out, **options) for held_out in folds]
+    return CrossFit(
+        whole, method, steps, fold_step(design, whole.point, design.count, **options) if se == "full" else None
+    )
+
+
+def fits_of(run):
+    shape = run.fit.battles.shape
+    return [step.space.point.dense().reshape(shape) for step in run.steps]
+
+
 @pytest.mark.parametrize("name", LAWS)
 @cases
 def test_cross_fitted_moments_are_the_oracles(case, name):
@@ -124,15 +143,18 @@ def test_cross_fitted_moments_are_the_oracles(case, name):
     _, battles, whole = problem(case)
     method, law = LAWS[name]
     sampling = sampling_of(law, shape)
-    run = cross_fit(whole, method=method, sampling=sampling, n_folds=FOLDS, rng=4)
     mine, theirs = both_targets(shape)
-    moments = run.moments(resolve_targets(battles, mine))
-    fits = [step.space.point.dense().reshape(shape) for step in run.steps]
     folds = fold_counts(battles.cells, FOLDS, 4).astype(float)
     rows = oracle_rows(battles)
-    expected = oracle.one_step(fits, folds, rows, theirs, rank, **oracle_options(method, sampling, battles, rows))
-    assert_close(moments.values, expected.estimate)
-    assert_close(moments.cov, expected.cov)
+    runs = [plain_run(whole, method, sampling)]
+    if method == "whitened":
+        runs.append(cross_fit(whole, method=method, sampling=sampling, n_folds=FOLDS, rng=4))
+    for run in runs:
+        moments = run.moments(resolve_targets(battles, mine))
+        options = oracle_options(method, sampling, battles, rows)
+        expected = oracle.one_step(fits_of(run), folds, rows, theirs, rank, **options)
+        assert_close(moments.values, expected.estimate)
+        assert_close(moments.cov, expected.cov)
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -142,15 +164,59 @@ def test_full_sample_errors_are_the_oracles(case, name):
     _, battles, whole = problem(case)
     method, law = LAWS[name]
     sampling = sampling_of(law, shape)
-    options = {"method": method, "sampling": sampling, "n_folds": FOLDS}
     mine, theirs = both_targets(shape)
     resolved = resolve_targets(battles, mine)
-    full, crossed = (cross_fit(whole, se=se, **options).moments(resolved) for se in ("full", "crossfit"))
+    full, crossed = (plain_run(whole, method, sampling, se=se).moments(resolved) for se in ("full", "crossfit"))
     rows = oracle_rows(battles)
     options = oracle_options(method, sampling, battles, rows)
     expected = oracle.full_sample_covariance(whole.scores, rows, theirs, rank, **options)
     assert_close(full.cov, expected)
     np.testing.assert_array_equal(full.values, crossed.values)
+
+
+def dense_spread(T, rows, rank, ridge):
+    """x^T (N K + R)^-1 x of each row at a matrix (or vector) T, from the oracle's leverages."""
+    matrix = T.reshape(len(T), -1)
+    _, leverage = oracle.mle_hc3(T, rows, [], rank, oracle.factor_ridge(matrix, rank[0], ridge))
+    return np.array(
+        [h / oracle.LOGISTIC.fisher(oracle.eta_of(T, *row[:3])) for h, row in zip(leverage, rows, strict=True)]
+    )
+
+
+def one_step_with_spread(fits, folds, rows, targets, rank, spread):
+    """The oracle's efficient one step with score y - E[sigmoid(eta + spread Z)], the spread of all battles given."""
+    N = folds.sum()
+    estimate, cov = np.zeros(len(targets)), np.zeros((len(targets), len(targets)))
+    for T, held_out in zip(fits, folds, strict=True):
+        training = [(*row[:4], row[4] - n) for row, n in zip(rows, held_out, strict=True) if row[4] > n]
+        H = oracle.directions(T, training, targets, rank, "efficient")
+        eta = np.array([oracle.eta_of(T, *row[:3]) for row in rows])
+        mean = mean_sigmoid(eta, spread * N / (N - held_out.sum()))
+        estimate += held_out.sum() / N * np.array([value(T) for value, _ in targets])
+        for (u, a, b, y, _), m, n in zip(rows, mean, held_out, strict=True):
+            phi = (y - m) * np.array([oracle.eta_of(h, u, a, b) for h in H])
+            estimate += n / N * phi
+            cov += n / N**2 * np.outer(phi, phi)
+    return estimate, cov
+
+
+@cases
+def test_the_efficient_score_allows_for_the_spread_of_eta(case):
+    shape, rank = case
+    _, battles, whole = problem(case)
+    run = cross_fit(whole, n_folds=FOLDS, rng=4, se="full")
+    ridge = RIDGE_SHARE["efficient"] * whole.ridge
+    rows = oracle_rows(battles)
+    spread = eta_variances(Design.of(battles), run.full.space, ridge)
+    if len(shape) < 3:
+        start = run.full.space.point.dense().reshape(shape)
+        np.testing.assert_allclose(spread, dense_spread(start, rows, rank, ridge[0]), rtol=1e-8)
+    mine, theirs = both_targets(shape)
+    folds = fold_counts(battles.cells, FOLDS, 4).astype(float)
+    estimate, cov = one_step_with_spread(fits_of(run), folds, rows, theirs, rank, spread)
+    moments = cross_fit(whole, n_folds=FOLDS, rng=4).moments(resolve_targets(battles, mine))
+    assert_close(moments.values, estimate)
+    assert_close(moments.cov, cov)
 
 
 @cases
@@ -190,17 +256,17 @@ def test_mle_leverages_count_the_ridge_of_the_fit():
     run = cross_fit(whole, method="mle")
     mine, theirs = both_targets(shape)
     T = run.steps[0].space.point.dense()
-    ridge = oracle.factor_ridge(T, rank[0], MLE_RIDGE * 5.0)
+    ridge = oracle.factor_ridge(T, rank[0], RIDGE_SHARE["mle"] * 5.0)
     expected, _ = oracle.mle_hc3(T, oracle_rows(battles), theirs, rank, ridge)
     assert_close(run.moments(resolve_targets(battles, mine)).cov, expected)
 
 
-def test_mle_is_the_fit_with_half_the_ridge():
+def test_mle_is_the_fit_with_a_smaller_ridge():
     _, rank = SMALL_CASES[1]
     _, battles, _ = problem(SMALL_CASES[1])
     est = lrbtl.infer(battles, lrbtl.all_scores(), rank=rank, ridge=4.0, method="mle")
-    half = lrbtl.fit(battles, rank, ridge=2.0)
-    np.testing.assert_allclose(est.estimate, half.scores.ravel(), atol=1e-3)
+    less = lrbtl.fit(battles, rank, ridge=RIDGE_SHARE["mle"] * 4.0)
+    np.testing.assert_allclose(est.estimate, less.scores.ravel(), atol=1e-3)
 
 
 @cases
@@ -384,7 +450,7 @@ def test_model_based_errors_are_the_inverse_information():
     gradients = [gradient(whole.scores).ravel() for _, gradient in theirs]
     expected = [np.sqrt(g @ inverse @ g) for g in gradients]
     np.testing.assert_allclose(efficient_errors(whole, resolve_targets(battles, mine)), expected, rtol=1e-8)
-    full = cross_fit(whole, n_folds=FOLDS, se="full").moments(resolve_targets(battles, mine))
+    full = plain_run(whole, "efficient", None, se="full").moments(resolve_targets(battles, mine))
     np.testing.assert_allclose(full.bound, expected, rtol=1e-8)
 
 

@@ -100,14 +100,13 @@ def test_sum_model_blocks(design):
     def run(n_threads):
         blocks = np.zeros((25, R * R))
         scratch = np.empty((n_threads, R * R))
-        _cells.sum_model_blocks(design.start, design.a, design.b, V, weight, scratch, blocks, n_threads)
+        _cells.sum_model_blocks(design.start, design.a, design.b, V, weight, scratch, blocks, 5, n_threads)
         return [blocks]
 
     [blocks] = same_for_threads(run)
-    expected = np.zeros((5, 5, R, R))
     e = sides(design, np.eye(5))
     v = V[design.context]
-    expected = np.einsum("c,ca,cb,ck,cl->abkl", weight, e, e, v, v)
+    expected = np.einsum("c,ca,cb,ck,cl->abkl", weight, e, e, v, v) * np.triu(np.ones((5, 5)))[:, :, None, None]
     np.testing.assert_allclose(blocks.reshape(expected.shape), expected, rtol=1e-12, atol=1e-14)
 
 
@@ -115,7 +114,7 @@ def test_model_blocks_beyond_the_threads_and_empty_contexts():
     design = random_design((2, 9), 4, seed=1)
     blocks = np.zeros((4, R * R))
     V9 = RNG.normal(size=(9, R))
-    _cells.sum_model_blocks(design.start, design.a, design.b, V9, np.ones(4), np.empty((5, R * R)), blocks, 5)
+    _cells.sum_model_blocks(design.start, design.a, design.b, V9, np.ones(4), np.empty((5, R * R)), blocks, 2, 5)
     v = V9[design.context]
     np.testing.assert_allclose(blocks[1], -(v.T @ v).ravel(), rtol=1e-12, atol=1e-14)
 

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.special import expit
+from scipy.stats import norm
 
-from lrbtl.links import logistic_terms
+from lrbtl.links import logistic_terms, mean_sigmoid
 
 
 def exact_terms(eta, y):
@@ -52,3 +55,14 @@ def test_derivatives_and_symmetry(eta, y):
     np.testing.assert_allclose(mirrored[0], loss, rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(mirrored[1], -score, rtol=1e-9, atol=1e-15)
     np.testing.assert_array_equal(mirrored[2], fisher)
+
+
+@pytest.mark.parametrize("eta", [-6.0, -1.0, 0.0, 0.4, 3.0])
+@pytest.mark.parametrize("variance", [0.0, 0.01, 0.3, 1.0])
+def test_mean_over_a_normal_eta(eta, variance):
+    sd = variance**0.5
+    exact = quad(lambda z: expit(eta + sd * z) * norm.pdf(z), -10, 10, epsabs=1e-13)[0]
+    found = mean_sigmoid(np.array([eta, -eta]), np.full(2, variance))
+    assert found[0] == pytest.approx(exact, abs=2e-6)
+    assert found.sum() == pytest.approx(1.0, abs=1e-14)
+    assert abs(found[0] - 0.5) <= abs(expit(eta) - 0.5) + 1e-15

@@ -146,7 +146,7 @@ def cross_fit(
     check_folds(battles, n_folds)
     start = refit(fit, design.count, ridge=ridge)
     space = TangentSpace(start)
-    corrected = method == "efficient" and not needs_krylov(space, solver)
+    corrected = method == "efficient" and not needs_krylov(space, "auto")  # the same estimate from either solver
     spread = eta_variances(design, space, ridge) if corrected else None
 
     def step(point: Tucker, held_out: Floats, trained_on: float) -> Step:

@@ -8,13 +8,11 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from lrbtl.battles import Battles
-from lrbtl.design import Design
-from lrbtl.errors import MethodError, RankError, TargetError
+from lrbtl.errors import MethodError, RankError, SamplingError, TargetError
 from lrbtl.information import accumulate
-from lrbtl.links import logistic_terms
-from lrbtl.onestep import evaluate_targets, inverse_weights
-from lrbtl.sampling import Sampling, UniformSampling
-from lrbtl.solvers import IsotropicSolver, SolverName, information_solver
+from lrbtl.onestep import Law, evaluate_targets
+from lrbtl.sampling import Sampling, UniformSampling, reference_probability
+from lrbtl.solvers import IsotropicSolver, SolverName
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Target
 from lrbtl.tucker import Tucker, centre, check_rank, truncate
@@ -61,23 +59,22 @@ def efficiency_bound(
     """
     truth = np.asarray(scores, dtype=float)
     full_rank = check_rank(rank, truth.shape)
-    law = UniformSampling() if sampling is None else sampling
+    law = Law.of(UniformSampling() if sampling is None else sampling, truth.shape)
     space = TangentSpace(_point(truth, full_rank))
-    atoms = Design.atoms(truth.shape)
-    probability = law.probability(atoms, truth.shape)
-    fisher = logistic_terms(atoms.eta(space), atoms.y)[2]
     targets = [target] if isinstance(target, Target) else list(target)
     resolved = [each.resolve(_unnamed(truth.shape)) for each in targets]
     if not resolved:
         raise TargetError("no targets were given: pass at least one.")
     values, gradients = evaluate_targets(space, resolved, truth.shape)
     if method == "efficient":
-        directions = information_solver(atoms, space, probability * fisher, solver).solve(gradients)
+        directions = law.solver(space, solver).solve(gradients)
         bound = np.einsum("im,im->m", gradients, directions)
     elif method == "whitened":
-        directions = IsotropicSolver(space, atoms.d_eff).solve(gradients)
-        weights = inverse_weights(law, atoms)
-        meat = accumulate(atoms, space, probability * weights**2 / fisher)
+        if not law.probability.min() > 0:
+            raise SamplingError("the whitened estimator needs a law under which every pair can meet in every context.")
+        directions = IsotropicSolver(space, law.atoms.d_eff).solve(gradients)
+        weights = reference_probability(truth.shape) / law.probability
+        meat = accumulate(law.atoms, space, law.probability * weights**2 / law.fisher(space))
         bound = np.einsum("im,im->m", directions, meat @ directions)
     else:
         raise MethodError(f"method={method!r} is not known: choose 'efficient' or 'whitened'.")

@@ -11,7 +11,7 @@ from lrbtl.design import Design
 from lrbtl.errors import SingularInformationError
 from lrbtl.fitting import Fit, refit
 from lrbtl.folds import check_folds, fold_counts
-from lrbtl.onestep import Step, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
+from lrbtl.onestep import Law, Step, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
 from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
 from lrbtl.solvers import SolverName, needs_krylov, touched
 from lrbtl.tangent import TangentSpace
@@ -165,10 +165,13 @@ def cross_fit(
 
 def _weights_and_law(
     battles: Battles, design: Design, method: str, sampling: Sampling | None
-) -> tuple[Floats | None, Sampling | None]:
+) -> tuple[Floats | None, Law | None]:
     """Return inverse-probability weights (whitened) or the law of the information (efficient)."""
     if method == "efficient":
-        return None, sampling
+        if sampling is None:
+            return None, None
+        sampling.probability(battles.cells, battles.shape)  # raises where an observed battle is impossible
+        return None, Law.of(sampling, battles.shape, design.n_threads)
     law = ProductSampling.estimate(battles) if sampling is None else sampling
     return (None if isinstance(law, UniformSampling) else inverse_weights(law, design)), None
 

@@ -89,7 +89,7 @@ def fold_step(
     *,
     method: str,
     weights: Floats | None = None,
-    law: Sampling | None = None,
+    law: Law | None = None,
     spread: Floats | None = None,
     solver: SolverName = "auto",
 ) -> Step:
@@ -108,7 +108,7 @@ def fold_step(
         score = score / fisher if weights is None else weights * score / fisher
         chosen = IsotropicSolver(space, design.d_eff)
     elif law is not None:
-        chosen = information_solver(*expected_information(space, law, design), solver)
+        chosen = law.solver(space, solver)
     else:
         train = design.count - held_out if held_out.sum() < design.count.sum() else design.count
         chosen = information_solver(design, space, train * fisher / train.sum(), solver)
@@ -141,11 +141,35 @@ def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:
     return leverages(design, space, np.ones(len(fisher)), penalised.factor().inverse())
 
 
-def expected_information(space: TangentSpace, law: Sampling, design: Design) -> tuple[Design, TangentSpace, Floats]:
-    """Return all atoms and their weights p * I: the information under a sampling law [Li26, sec. info-operator]."""
-    atoms = Design.atoms(design.shape, design.n_threads)
-    fisher = logistic_terms(atoms.eta(space), atoms.y)[2]
-    return atoms, space, law.probability(atoms, design.shape) * fisher
+@dataclass(frozen=True)
+class Law:
+    """A sampling law on all atoms of a shape, for information in expectation.
+
+    Attributes
+    ----------
+    atoms : Design
+        Every pair in every context once.
+    probability : array
+        Of each atom.
+    """
+
+    atoms: Design
+    probability: Floats
+
+    @classmethod
+    def of(cls, sampling: Sampling, shape: tuple[int, ...], n_threads: int = 1) -> "Law":
+        """Return the law that a sampling gives to a shape."""
+        atoms = Design.atoms(shape, n_threads)
+        table = sampling.table(shape).reshape(shape[0], shape[0], -1)
+        return cls(atoms, table[atoms.a, atoms.b, atoms.context])
+
+    def fisher(self, space: TangentSpace) -> Floats:
+        """Return the Fisher information of a vote on each atom."""
+        return logistic_terms(self.atoms.eta(space), self.atoms.y)[2]
+
+    def solver(self, space: TangentSpace, solver: SolverName) -> Solver:
+        """Return a solver for the expected information sum of p I X X^T [Li26, sec. info-operator]."""
+        return information_solver(self.atoms, space, self.probability * self.fisher(space), solver)
 
 
 def inverse_weights(law: Sampling, design: Design) -> Floats:

@@ -210,7 +210,7 @@ def test_batches_do_not_change_the_result(monkeypatch):
     whole = quiet_fit(battles)
     monkeypatch.setattr(separate, "_BATCH", 50)
     parts = quiet_fit(battles)
-    np.testing.assert_allclose(parts.within_scores, whole._within, atol=1e-12)
+    np.testing.assert_allclose(parts.within_scores, whole.within_scores, atol=1e-12)
     assert np.array_equal(parts.components, whole.components)
 
 
@@ -227,7 +227,7 @@ def test_relabelling_swapping_and_repeating(seed, permutation):
     moved = quiet_fit(lrbtl.Battles.from_arrays(new[b], new[a], 1 - y, [u], n_models=5, n_levels=[2]))
     np.testing.assert_allclose(moved.scores[new], base.scores, atol=1e-8)
     thrice = quiet_fit(lrbtl.Battles.from_arrays(a, b, y, [u], n_models=5, n_levels=[2], counts=np.full(n, 3)))
-    np.testing.assert_allclose(thrice.within_scores, base._within, atol=1e-8)
+    np.testing.assert_allclose(thrice.within_scores, base.within_scores, atol=1e-8)
     for i, j in [(0, 1), (2, 4)]:
         if base.components[i, 0] == base.components[j, 0]:
             assert moved.gap(int(new[i]), int(new[j]), 0) == pytest.approx(base.gap(i, j, 0), abs=1e-8)

@@ -1,11 +1,11 @@
 """Leaderboards from pairwise battles with honest uncertainty."""
 
 from lrbtl.battles import Battles
+from lrbtl.board import Leaderboard, Leaderboards
 from lrbtl.bounds import efficiency_bound
 from lrbtl.estimate import Estimate
 from lrbtl.fitting import Fit, fit
 from lrbtl.infer import infer
-from lrbtl.board import Leaderboard, Leaderboards
 from lrbtl.leaderboard import leaderboard
 from lrbtl.plotting import (
     plot_heatmap,
@@ -40,7 +40,6 @@ __all__ = [
     "Fit",
     "Leaderboard",
     "Leaderboards",
-    "leaderboard",
     "ProductSampling",
     "RankSelection",
     "SeparateFit",
@@ -54,6 +53,7 @@ __all__ = [
     "functional",
     "gap",
     "infer",
+    "leaderboard",
     "linear",
     "plot_heatmap",
     "plot_leaderboard",

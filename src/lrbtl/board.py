@@ -69,7 +69,7 @@ class Leaderboard:
     >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3,), 1, scale=1, rng=0), 900, rng=1)
     >>> board = lrbtl.leaderboard(battles)
     >>> board.models[0], board.rank.tolist(), board.islands
-    ('model_2', [1, 2, 3], ())
+    ('model_1', [1, 2, 3], ())
     """
 
     context: str | None

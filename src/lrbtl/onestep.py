@@ -89,7 +89,7 @@ def fold_step(
     *,
     method: str,
     weights: Floats | None = None,
-    law: Law | None = None,
+    law: "Law | None" = None,
     spread: Floats | None = None,
     solver: SolverName = "auto",
 ) -> Step:

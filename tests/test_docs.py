@@ -1,0 +1,78 @@
+"""Documentation that stays true: code blocks run, outputs agree, links lead somewhere, the API page is current."""
+
+import contextlib
+import doctest
+import importlib
+import io
+import pkgutil
+import re
+import runpy
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+import lrbtl
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+MODULES = sorted(module.name for module in pkgutil.walk_packages(lrbtl.__path__, "lrbtl."))
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
+
+
+def code_blocks(text):
+    """Return (code, output, line) of each runnable block; output is the `text` block that follows at once, or None."""
+    found = list(FENCE.finditer(text))
+    blocks = []
+    for here, after in zip_longest(found, found[1:]):
+        if here[1] == "python":
+            follows = after is not None and after[1] == "text" and not text[here.end() : after.start()].strip()
+            blocks.append((here[2], after[2] if follows else None, text.count("\n", 0, here.start()) + 1))
+    return blocks
+
+
+def same_output(got, want):
+    """Return whether words agree and numbers agree up to what another platform's rounding may change."""
+    if NUMBER.sub("#", got).split() != NUMBER.sub("#", want).split():
+        return False
+    numbers = [[float(number.replace(",", "")) for number in NUMBER.findall(text)] for text in (got, want)]
+    return numbers[0] == pytest.approx(numbers[1], rel=2e-3, abs=2e-3)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for code, want, line in code_blocks(page.read_text(encoding="utf-8")):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile("\n" * line + code, str(page), "exec"), names)
+        if want is not None:
+            assert same_output(printed.getvalue(), want), f"{page.name}, line {line}, printed:\n{printed.getvalue()}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    links = [link for link in re.findall(r"\]\(([^)\s#]+)", text) if "://" not in link]
+    assert not [link for link in links if not (page.parent / link).exists()]
+
+
+def test_the_api_page_is_current():
+    page = runpy.run_path(str(ROOT / "scripts" / "make_api"))["api_page"]()
+    current = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert current == page, "docs/api.md is out of date: run python scripts/make_api"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testmod(importlib.import_module(name))
+    assert not result.failed
+
+
+def test_output_check_sees_differences():
+    assert same_output("score 1.0000  a", "score 1.0001 a")
+    assert not same_output("score 1.00 a", "score 1.10 a")
+    assert not same_output("score a", "score b")

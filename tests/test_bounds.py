@@ -8,7 +8,7 @@ from scipy.special import expit
 
 import lrbtl
 import oracle
-from lrbtl.errors import LrbtlError, MethodError, RankError, SamplingError, TargetError
+from lrbtl.errors import MethodError, RankError, SamplingError, SingularInformationError, TargetError
 from problems import SMALL_CASES, law_dict
 
 cases = pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_atoms_that_never_happen_are_allowed_where_the_rest_informs():
     gamma = np.random.default_rng(1).normal(size=case[0])
     found = lrbtl.efficiency_bound(truth, lrbtl.linear(gamma), rank=case[1], sampling=law)
     assert found == pytest.approx(oracle.bound(truth, case[1], gamma, law_dict(law, case[0])), rel=1e-8)
-    with pytest.raises(SamplingError, match="zero"):
+    with pytest.raises(SamplingError, match="every pair"):
         lrbtl.efficiency_bound(truth, lrbtl.linear(gamma), rank=case[1], sampling=law, method="whitened")
 
 
@@ -151,5 +151,15 @@ def test_bad_arguments_are_named():
         lrbtl.efficiency_bound(truth, [], rank=2)
     with pytest.raises(SamplingError):
         lrbtl.efficiency_bound(truth, target, rank=2, sampling=lrbtl.ProductSampling([0.5, 0.5]))
-    with pytest.raises(LrbtlError):
+    with pytest.raises(RankError, match="finite"):
         lrbtl.efficiency_bound(np.full((5, 4), np.nan), target, rank=2)
+    with pytest.raises(RankError, match="below"):
+        lrbtl.efficiency_bound(lrbtl.simulate_scores((5, 4), 1, scale=1, rng=0), target, rank=2)
+
+
+def test_what_the_law_never_shows_has_no_bound():
+    law = lrbtl.ProductSampling([0.3, 0.3, 0.4, 0.0, 0.0])
+    theta = lrbtl.simulate_scores((5,), 1, scale=1, rng=0)
+    assert lrbtl.efficiency_bound(theta, lrbtl.gap(0, 1), rank=1, sampling=law) > 0
+    with pytest.raises(SingularInformationError, match=r"gap\(0, 4\)"):
+        lrbtl.efficiency_bound(theta, [lrbtl.gap(0, 1), lrbtl.gap(0, 4)], rank=1, sampling=law)

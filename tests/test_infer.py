@@ -368,7 +368,7 @@ def test_families_need_the_direct_solver():
 
 def test_results_do_not_depend_on_threads():
     _, battles, _ = problem(SMALL_CASES[2])
-    runs = [lrbtl.infer(battles, lrbtl.all_scores(), rank=2, n_folds=2, n_threads=t) for t in (1, 2)]
+    runs = [lrbtl.infer(battles, lrbtl.all_scores(), rank=2, ridge=0.3, n_folds=2, n_threads=t) for t in (1, 2)]
     np.testing.assert_array_equal(runs[0].estimate, runs[1].estimate)
     np.testing.assert_array_equal(runs[0].se, runs[1].se)
 
@@ -413,15 +413,22 @@ def thin_battles():
     return thin(simulated((6, 5), 2, 3000)[1], [0, 3])
 
 
+without_and_with_ridge = pytest.mark.parametrize("ridge", [0.0, "auto"])
+
+
+@without_and_with_ridge
+@pytest.mark.parametrize("method", ["efficient", "mle"])
 @pytest.mark.parametrize("context", ["code", "poetry"])
-def test_what_no_battle_informs_is_named(thin_battles, context):
+def test_what_no_battle_informs_is_named(thin_battles, context, method, ridge):
     with pytest.raises(SingularInformationError, match=rf"score\(cat, {context}\).*context {context}\."):
-        lrbtl.infer(thin_battles, lrbtl.score("cat", context), rank=2, n_folds=FOLDS)
+        lrbtl.infer(thin_battles, lrbtl.score("cat", context), rank=2, n_folds=FOLDS, method=method, ridge=ridge)
 
 
-def test_other_targets_still_work(thin_battles):
+@without_and_with_ridge
+@pytest.mark.parametrize("method", ["efficient", "mle"])
+def test_other_targets_still_work(thin_battles, method, ridge):
     targets = [lrbtl.score("cat", "law"), lrbtl.gap("ann", "bob", "code")]
-    est = lrbtl.infer(thin_battles, targets, rank=2, n_folds=FOLDS)
+    est = lrbtl.infer(thin_battles, targets, rank=2, n_folds=FOLDS, method=method, ridge=ridge)
     assert np.all(est.se < 2)
 
 

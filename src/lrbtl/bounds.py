@@ -8,17 +8,18 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from lrbtl.battles import Battles
-from lrbtl.errors import MethodError, RankError, SamplingError, TargetError
+from lrbtl.errors import MethodError, RankError, SamplingError, SingularInformationError, TargetError
 from lrbtl.information import accumulate
 from lrbtl.onestep import Law, evaluate_targets
 from lrbtl.sampling import Sampling, UniformSampling, reference_probability
-from lrbtl.solvers import IsotropicSolver, SolverName
+from lrbtl.solvers import IsotropicSolver, SolverName, touched
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Target
 from lrbtl.tucker import Tucker, centre, check_rank, truncate
 
 Floats = np.typing.NDArray[np.float64]
 
+DEFICIENT = 1e-10  # relative size of a singular value that is rounding
 RANK_TOL = 1e-6  # relative distance of the scores from the rank that is still rounding
 
 
@@ -67,7 +68,13 @@ def efficiency_bound(
         raise TargetError("no targets were given: pass at least one.")
     values, gradients = evaluate_targets(space, resolved, truth.shape)
     if method == "efficient":
-        directions = law.solver(space, solver).solve(gradients)
+        information = law.solver(space, solver)
+        if (hit := np.flatnonzero(touched(information, gradients))).size:
+            raise SingularInformationError(
+                f"no battles inform {resolved[hit[0]].label} under the sampling law, so its variance has no bound. "
+                "Give battles that inform it a positive probability."
+            )
+        directions = information.solve(gradients)
         bound = np.einsum("im,im->m", gradients, directions)
     elif method == "whitened":
         if not law.probability.min() > 0:
@@ -86,11 +93,14 @@ def efficiency_bound(
 
 
 def _point(truth: Floats, rank: tuple[int, ...]) -> Tucker:
+    if not np.all(np.isfinite(truth)):
+        raise RankError("the scores hold NaN or infinity: the bound needs finite scores.")
     point = truncate(centre(truth), rank)
-    if not np.all(np.isfinite(truth)) or np.abs(point.dense() - truth).max() > RANK_TOL * max(
-        np.abs(truth).max(), 1e-12
-    ):
+    size = max(float(np.abs(truth).max()), 1e-12)
+    if np.abs(point.dense() - truth).max() > RANK_TOL * size:
         raise RankError(f"the scores are not zero-sum along mode 1 with rank {rank}: centre and truncate them first.")
+    if min(s[-1] / max(s[0], 1e-300) for s in point.singular_values) < DEFICIENT:
+        raise RankError(f"the scores have a rank below {rank}, where no bound exists: give their own rank.")
     return point
 
 

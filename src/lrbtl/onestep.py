@@ -25,7 +25,7 @@ from lrbtl.information import accumulate, fix_gauge
 from lrbtl.links import logistic_terms, mean_sigmoid
 from lrbtl.newton import add_penalty, penalty_terms
 from lrbtl.sampling import Sampling, reference_probability
-from lrbtl.solvers import IsotropicSolver, Solver, SolverName, information_solver
+from lrbtl.solvers import IsotropicSolver, Solver, SolverName, information_solver, robust_factor
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved, Terms
 from lrbtl.tucker import Tucker
@@ -138,7 +138,7 @@ def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:
     penalised = add_penalty(information, space, hessians, core_diagonal)
     if len(space.factors) > 2 or not np.all(ridge > 0):  # the ridge of a matrix leaves no gauge to fix
         penalised = fix_gauge(penalised, space)
-    return leverages(design, space, np.ones(len(fisher)), penalised.factor().inverse())
+    return leverages(design, space, np.ones(len(fisher)), robust_factor(penalised)[0].inverse())
 
 
 @dataclass(frozen=True)

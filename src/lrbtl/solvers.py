@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from lrbtl.arrowhead import PIVOT_FLOOR, Factor, Inverse, NotPositiveDefinite
+from lrbtl.arrowhead import PIVOT_FLOOR, Arrowhead, Factor, Inverse, NotPositiveDefinite
 from lrbtl.design import Design
 from lrbtl.errors import SingularInformationError, SolverError
 from lrbtl.information import accumulate, fix_gauge
@@ -122,13 +122,17 @@ def information_solver(design: Design, space: TangentSpace, weight: Floats, solv
     if needs_krylov(space, solver):
         rows, core = diagonal_blocks(design, space, weight)
         return KrylovSolver(design, space, weight, invert_blocks(space, rows, core))
-    matrix = fix_gauge(accumulate(design, space, weight), space)
+    return DirectSolver(*robust_factor(fix_gauge(accumulate(design, space, weight), space)))
+
+
+def robust_factor(matrix: Arrowhead) -> tuple[Factor, Floats | None]:
+    """Return the factor, and the directions without information, which are then damped, or None."""
     try:
-        return DirectSolver(matrix.factor(floor=PIVOT_FLOOR))
+        return matrix.factor(floor=PIVOT_FLOOR), None
     except NotPositiveDefinite as failure:
         diagonal = matrix.diagonal()
         shift = 1e-7 * np.maximum(diagonal, diagonal.mean())
-        return DirectSolver(matrix.plus_diagonal(shift).factor(), failure.null)
+        return matrix.plus_diagonal(shift).factor(), failure.null
 
 
 def touched(solver: Solver, gradients: Floats) -> np.typing.NDArray[np.bool_]:

@@ -1,0 +1,101 @@
+"""Choosing the rank: the held-out arithmetic, the one-standard-error rule, and its choices."""
+
+import numpy as np
+import pytest
+
+import lrbtl
+from lrbtl.errors import RankError
+from lrbtl.fitting import fit, refit
+from lrbtl.folds import fold_counts
+from lrbtl.rank_selection import _select
+from problems import oracle_rows, simulated
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank", "candidates"),
+    [((15, 8), (1, 1), [1, 2, 3]), ((15, 8), (2, 2), [1, 2, 3]), ((10, 5, 4), (2, 2, 2), [1, 2, 3])],
+)
+def test_finds_a_clear_rank(shape, rank, candidates):
+    _, battles = simulated(shape, rank, 20_000, scale=3.0)
+    found = lrbtl.select_rank(battles, candidates, n_folds=3)
+    assert found.rank == rank
+    assert found.deficit.min() == 0.0 and np.all(found.deficit_se >= 0.0)
+
+
+def test_held_out_likelihood_is_the_definition():
+    _, battles = simulated((6, 4), 2, 800)
+    found = lrbtl.select_rank(battles, [1, 2], n_folds=3, rng=5)
+    rows = oracle_rows(battles)
+    folds = fold_counts(battles.cells, 3, 5)
+    for rank, value in zip(found.ranks, found.log_likelihood, strict=True):
+        whole = fit(battles, rank)
+        total = 0.0
+        for held_out in folds:
+            T = refit(whole, (battles.cells.count - held_out).astype(float)).dense()
+            for (u, a, b, y, _), n in zip(rows, held_out, strict=True):
+                eta = T[a, u[0]] - T[b, u[0]]
+                total += n * (y * eta - np.logaddexp(0.0, eta))
+        assert value == pytest.approx(total / battles.n_battles, rel=1e-9)
+
+
+def test_one_standard_error_rule():
+    """Losses per vote: the best rank leads the first by much, the second by less than its standard error."""
+    rng = np.random.default_rng(0)
+    folds = np.ones((2, 500))
+    base = rng.random((2, 500))
+    noise = rng.normal(0.0, 0.1, (2, 500))
+    losses = np.stack([base + 0.5, base + noise - noise.mean() + 0.002, base])
+    ranks = [(1, 1), (2, 2), (3, 3)]
+    found = _select(ranks, losses, folds)
+    differences = (losses - losses[2]).reshape(3, -1)
+    np.testing.assert_allclose(found.deficit, differences.mean(axis=1), atol=1e-12)
+    np.testing.assert_allclose(found.deficit_se, differences.std(axis=1) / np.sqrt(1000), atol=1e-12)
+    np.testing.assert_allclose(found.log_likelihood, -losses.mean(axis=(1, 2)))
+    assert found.rank == (2, 2)
+
+
+def test_multiplicities_are_votes():
+    rng = np.random.default_rng(1)
+    folds = rng.integers(0, 4, size=(2, 40)).astype(float)
+    per_vote = rng.random((2, 2, 40))
+    found = _select([(1, 1), (2, 2)], per_vote * folds, folds)
+    votes = np.repeat(per_vote.reshape(2, -1), folds.astype(int).ravel(), axis=1)
+    best = votes[np.argmin(votes.mean(axis=1))]
+    np.testing.assert_allclose(found.deficit, (votes - best).mean(axis=1), atol=1e-12)
+    np.testing.assert_allclose(found.deficit_se, (votes - best).std(axis=1) / np.sqrt(votes.shape[1]), atol=1e-12)
+
+
+def test_default_candidates_stop_when_nothing_improves():
+    _, battles = simulated((12, 8), 1, 6000)
+    lines = []
+    found = lrbtl.select_rank(battles, n_folds=2, progress=lines.append)
+    assert found.ranks[0] == (1, 1) and len(found.ranks) == len(lines) <= 7
+    assert lines[0].startswith("rank (1, 1)")
+
+
+def test_the_table():
+    _, battles = simulated((8, 5), 1, 1500)
+    found = lrbtl.select_rank(battles, [2, 1, (1, 1)], n_folds=2)
+    assert found.ranks == [(1, 1), (2, 2)]
+    table = found.to_dict()
+    assert table["rank"] == found.ranks and sum(table["chosen"]) == 1
+    assert "<- chosen" in str(found) and str(found).count("\n") == 2
+
+
+def test_deterministic_given_a_seed():
+    _, battles = simulated((8, 5), 1, 1500)
+    one, two = (lrbtl.select_rank(battles, [1, 2], n_folds=2, rng=3) for _ in range(2))
+    np.testing.assert_array_equal(one.log_likelihood, two.log_likelihood)
+
+
+def test_order_one_has_one_rank():
+    _, battles = simulated((6,), 1, 500)
+    assert lrbtl.select_rank(battles).rank == (1,)
+
+
+def test_bad_candidates_are_named():
+    _, battles = simulated((6, 4), 1, 500)
+    with pytest.raises(RankError, match="empty"):
+        lrbtl.select_rank(battles, [])
+    with pytest.raises(RankError, match="rank 9"):
+        lrbtl.select_rank(battles, [1, 9])

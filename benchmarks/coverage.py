@@ -2,6 +2,7 @@
 
     python benchmarks/coverage.py --reps 500 --jobs 2
 
+Finished replications are kept in results/replications, so that a stopped run goes on where it was.
 Every replication draws fresh battles from one truth (d1 = d2 = 200, rank 5, max |T*| = 5), fits once and cross-fits with K = 6.
 Targets are the paper's: the score of model 0 in context 0 and the probability that model 0 beats model 1 there. Some replications
 also check all 40,000 scores, by size of the score. Results go to results/coverage.json and results/coverage.md.
@@ -62,7 +63,6 @@ def runs(design: str, battles: lrbtl.Battles) -> dict[str, dict[str, Any]]:
         return {
             "efficient": {"method": "efficient"},
             "whitened": {"method": "whitened", "sampling": known},
-            "mle": {"method": "mle"},
         }
     estimated = lrbtl.ProductSampling.estimate(battles)
     return {
@@ -79,7 +79,7 @@ def replicate(design: str, seed: int) -> dict[str, Any]:
     scores = truth()
     battles = lrbtl.simulate_battles(scores, int(design.split()[1]), sampling=law(design), rng=1_000_000 + seed)
     fit = lrbtl.fit(battles, RANK)
-    out: dict[str, Any] = {}
+    out: dict[str, Any] = {"seed": seed}
     for name, options in runs(design, battles).items():
         steps = cross_fit(fit, n_folds=FOLDS, rng=seed, **options)
         est = estimate_targets([steps], TARGETS)
@@ -109,7 +109,7 @@ def summarise(design: str, replications: list[dict[str, Any]]) -> list[dict[str,
     goals = [scores[0, 0], 1 / (1 + np.exp(scores[1, 0] - scores[0, 0]))]
     oracle = oracle_errors(design)
     rows = []
-    for name in replications[0]:
+    for name in [key for key in replications[0] if key != "seed"]:
         for i, target in enumerate(NAMES):
             estimate = np.array([r[name]["estimate"][i] for r in replications])
             se = np.array([r[name]["se"][i] for r in replications])
@@ -178,13 +178,20 @@ def main() -> None:
     path = RESULTS / "coverage.json"
     rows = json.loads(path.read_text()) if path.exists() else []
     for design in options.designs:
-        start, replications = time.time(), []
-        with ProcessPoolExecutor(options.jobs) as pool:
-            for future in as_completed([pool.submit(replicate, design, seed) for seed in range(options.reps)]):
+        kept = RESULTS / "replications" / f"{design.replace(' ', '-')}.jsonl"
+        kept.parent.mkdir(exist_ok=True)
+        replications = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+        replications = [r for r in replications if r["seed"] < options.reps]
+        missing = sorted(set(range(options.reps)) - {r["seed"] for r in replications})
+        start = time.time()
+        with ProcessPoolExecutor(options.jobs) as pool, kept.open("a") as log:
+            for future in as_completed([pool.submit(replicate, design, seed) for seed in missing]):
                 replications.append(future.result())
-                done = len(replications)
-                left = (time.time() - start) / done * (options.reps - done)
-                print(f"\r{design}: {done}/{options.reps}, {left / 60:.0f} min left  ", end="", flush=True)
+                log.write(json.dumps(replications[-1]) + "\n")
+                log.flush()
+                left = len(missing) - (done := len(replications) - options.reps + len(missing))
+                minutes = (time.time() - start) / done * left / 60
+                print(f"\r{design}: {options.reps - left}/{options.reps}, {minutes:.0f} min left  ", end="", flush=True)
         print()
         rows = [row for row in rows if row["design"] != design] + summarise(design, replications)
         path.write_text(json.dumps(rows, indent=1))

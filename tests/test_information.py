@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from lrbtl import information
-from lrbtl.design import Design
+from lrbtl.design import CompleteDesign, Design
 from lrbtl.errors import SingularInformationError, SolverError
 from lrbtl.information import accumulate, fix_gauge
 from lrbtl.krylov import conjugate_gradients, diagonal_blocks, invert_blocks
@@ -133,7 +133,7 @@ def test_sparse_and_dense_elimination_agree(shape, rank, monkeypatch):
 @cases
 def test_isotropic_solver_is_the_uniform_information(shape, rank):
     space = TangentSpace(random_point(shape, rank))
-    atoms = Design.atoms(shape)
+    atoms = CompleteDesign.of_shape(shape)
     uniform = information_solver(atoms, space, np.full(len(atoms.a), 1 / len(atoms.a)), "direct")
     isotropic = IsotropicSolver(space, atoms.d_eff)
     gamma = space.pull_dense(np.random.default_rng(0).normal(size=(2, space.U.shape[0], len(space.V))))

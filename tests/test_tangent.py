@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from lrbtl.design import Design
+from lrbtl.design import CompleteDesign, Design
 from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import check_rank, rank_caps
 from problems import CASES, battle_matrix, centring_matrix, differences, jacobian, moved_point, random_point
@@ -96,7 +96,7 @@ def test_gauge_blocks_see_exactly_the_redundant_directions(point):
 @given(st.lists(st.integers(2, 5), min_size=1, max_size=4).filter(lambda shape: prod(shape) <= 80))
 def test_uniform_gram_is_the_identity_over_d_eff(shape):
     """G0 = I / d_eff on zero-sum tensors, with d_eff = D (d1 - 1) / 2."""
-    atoms = Design.atoms(tuple(shape))
+    atoms = CompleteDesign.of_shape(tuple(shape))
     X = battle_matrix(atoms)
     np.testing.assert_allclose(X.T @ X / len(X), centring_matrix(shape) / atoms.d_eff, atol=1e-14)
 

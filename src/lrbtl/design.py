@@ -52,16 +52,6 @@ class Design:
             battles.shape, cells.start, cells.a, cells.b, cells.y, cells.count.astype(float), n_threads=n_threads
         )
 
-    @classmethod
-    def atoms(cls, shape: tuple[int, ...], n_threads: int = 1) -> "Design":
-        """Return the design that holds every pair in every context once."""
-        a, b = np.triu_indices(shape[0], 1)
-        n_contexts = prod(shape[1:])
-        start = np.arange(n_contexts + 1, dtype=np.int64) * len(a)
-        left, right = (np.tile(side.astype(np.int32), n_contexts) for side in (a, b))
-        zeros = np.zeros(len(left))
-        return cls(shape, start, left, right, zeros, np.ones(len(zeros)), n_threads=n_threads)
-
     def restricted(self, keep: np.typing.NDArray[np.bool_]) -> "Design":
         """Return the design of some of the cells."""
         start = np.concatenate([[0], np.cumsum(keep)])[self.start]
@@ -180,3 +170,41 @@ class Design:
         _cells.sum_cross_blocks(slot_start, target, space.E, space.V, rows, score, blocks)
         indptr = np.searchsorted(key, np.arange(dl + 1) * d1)
         return sparse.bsr_array((blocks, key % d1, indptr), shape=(dl * rl, d1 * r1))
+
+
+@dataclass(frozen=True)
+class CompleteDesign(Design):
+    """Every pair in every context once: sums over cells become dense products."""
+
+    @classmethod
+    def of_shape(cls, shape: tuple[int, ...], n_threads: int = 1) -> "CompleteDesign":
+        """Return all atoms of a shape."""
+        a, b = np.triu_indices(shape[0], 1)
+        n_contexts = prod(shape[1:])
+        start = np.arange(n_contexts + 1, dtype=np.int64) * len(a)
+        sides = (np.tile(side.astype(np.int32), n_contexts) for side in (a, b))
+        zeros = np.zeros(len(a) * n_contexts)
+        return cls(shape, start, *sides, zeros, np.ones(len(zeros)), n_threads=n_threads)
+
+    def model_blocks(self, space: TangentSpace, weight: Floats) -> Floats:
+        """Return the (d1 r1, d1 r1) block of the model factor; off the diagonal - sum_u weight_u(a, b) v_u v_u^T."""
+        d1, r1 = space.U.shape
+        a, b = np.triu_indices(d1, 1)
+        outer = (space.V[:, :, None] * space.V[:, None, :]).reshape(-1, r1 * r1)
+        blocks = np.zeros((d1, d1, r1 * r1))
+        blocks[a, b] = blocks[b, a] = -(weight.reshape(self.n_contexts, -1).T @ outer)
+        blocks[np.arange(d1), np.arange(d1)] = -blocks.sum(axis=1)
+        return np.ascontiguousarray(blocks.reshape(d1, d1, r1, r1).transpose(0, 2, 1, 3)).reshape(d1 * r1, d1 * r1)
+
+    def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:
+        """Return L_u U per slot and U^T L_u U per context, L_u the Laplacian of the context's weights."""
+        d1, r1 = space.U.shape
+        a, b = np.triu_indices(d1, 1)
+        rows = np.empty((self.n_contexts, d1, r1))
+        laplacian = np.zeros((d1, d1))
+        for u, part in enumerate(weight.reshape(self.n_contexts, -1)):
+            laplacian[a, b] = laplacian[b, a] = -part
+            np.fill_diagonal(laplacian, 0.0)
+            np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
+            rows[u] = laplacian @ space.U
+        return rows.reshape(-1, r1), space.U.T @ rows

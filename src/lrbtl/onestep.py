@@ -20,7 +20,7 @@ from scipy import sparse
 
 from lrbtl.arrowhead import Arrowhead
 from lrbtl.covariance import leverages
-from lrbtl.design import Design
+from lrbtl.design import CompleteDesign, Design
 from lrbtl.information import accumulate, fix_gauge
 from lrbtl.links import logistic_terms, mean_sigmoid
 from lrbtl.newton import add_penalty, penalty_terms
@@ -159,7 +159,7 @@ class Law:
     @classmethod
     def of(cls, sampling: Sampling, shape: tuple[int, ...], n_threads: int = 1) -> "Law":
         """Return the law that a sampling gives to a shape."""
-        atoms = Design.atoms(shape, n_threads)
+        atoms = CompleteDesign.of_shape(shape, n_threads)
         table = sampling.table(shape).reshape(shape[0], shape[0], -1)
         return cls(atoms, table[atoms.a, atoms.b, atoms.context])
 

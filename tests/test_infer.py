@@ -27,6 +27,9 @@ from lrbtl.onestep import eta_variances, evaluate_targets, fold_step
 from problems import SMALL_CASES, law_dict, oracle_rows, rebuilt, simulated
 
 cases = pytest.mark.parametrize("case", SMALL_CASES, ids=["order1", "order2", "order3"])
+all_cases = pytest.mark.parametrize(
+    "case", [*SMALL_CASES, ((4, 2, 3, 2), (2, 2, 2, 2))], ids=["order1", "order2", "order3", "order4"]
+)
 FOLDS = 3
 
 
@@ -137,7 +140,7 @@ def fits_of(run):
 
 
 @pytest.mark.parametrize("name", LAWS)
-@cases
+@all_cases
 def test_cross_fitted_moments_are_the_oracles(case, name):
     shape, rank = case
     _, battles, whole = problem(case)
@@ -235,7 +238,7 @@ def test_steps_turn_into_all_linear_targets_at_once(case):
     np.testing.assert_allclose(gradients[:, 0] @ step.delta, np.sum(centred * step.space.dense(step.delta)), rtol=1e-9)
 
 
-@cases
+@all_cases
 def test_mle_moments_are_the_oracles(case):
     shape, rank = case
     _, battles, _ = problem(case)
@@ -319,7 +322,7 @@ def named(battles, u):
         ("mle", "crossfit"),
     ],
 )
-@cases
+@all_cases
 def test_families_are_their_targets_one_by_one(case, method, se):
     _, battles, whole = problem(case)
     run = cross_fit(whole, method=method, n_folds=FOLDS, se=se)

@@ -3,9 +3,10 @@
     python benchmarks/coverage.py --reps 500 --jobs 2
 
 Finished replications are kept in results/replications, so that a stopped run goes on where it was.
-Every replication draws fresh battles from one truth (d1 = d2 = 200, rank 5, max |T*| = 5), fits once and cross-fits with K = 6.
-Targets are the paper's: the score of model 0 in context 0 and the probability that model 0 beats model 1 there. Some replications
-also check all 40,000 scores, by size of the score. Results go to results/coverage.json and results/coverage.md.
+Every replication draws fresh battles from one truth (d1 = d2 = 200, rank 5, max |T*| = 5), fits once and cross-fits
+with K = 6. Targets are the paper's: the score of model 0 in context 0 and the probability that model 0 beats model 1
+there. Some replications also check all 40,000 scores, by size of the score. Results go to results/coverage.json and
+results/coverage.md.
 """
 
 import argparse
@@ -88,7 +89,11 @@ def replicate(design: str, seed: int) -> dict[str, Any]:
             values, errors = steps.all_scores()
             inside = np.abs(values - scores) < 1.959964 * errors
             size = np.abs(scores)
-            out[name]["all"] = [float(inside.mean()), float(np.sqrt(np.mean((values - scores) ** 2))), float(np.median(errors))]
+            out[name]["all"] = [
+                float(inside.mean()),
+                float(np.sqrt(np.mean((values - scores) ** 2))),
+                float(np.median(errors)),
+            ]
             out[name]["classes"] = [float(inside[(size >= low) & (size < high)].mean()) for low, high in CLASSES]
     return out
 
@@ -119,11 +124,20 @@ def summarise(design: str, replications: list[dict[str, Any]]) -> list[dict[str,
             paper = PAPER.get((design, target, name), (None, None))
             rows.append(
                 {
-                    "design": design, "target": target, "method": name, "truth": float(goals[i]), "reps": len(replications),
-                    "coverage": covered, "mc_error": float(np.sqrt(covered * (1 - covered) / len(replications))),
-                    "bias": float(estimate.mean() - goals[i]), "empirical_std": float(estimate.std(ddof=1)),
-                    "median_se": float(np.median(se)), "se_over_std": float(np.median(se) / estimate.std(ddof=1)),
-                    "se_over_oracle": float(np.median(se) / star), "paper_coverage": paper[0], "paper_se_over_oracle": paper[1],
+                    "design": design,
+                    "target": target,
+                    "method": name,
+                    "truth": float(goals[i]),
+                    "reps": len(replications),
+                    "coverage": covered,
+                    "mc_error": float(np.sqrt(covered * (1 - covered) / len(replications))),
+                    "bias": float(estimate.mean() - goals[i]),
+                    "empirical_std": float(estimate.std(ddof=1)),
+                    "median_se": float(np.median(se)),
+                    "se_over_std": float(np.median(se) / estimate.std(ddof=1)),
+                    "se_over_oracle": float(np.median(se) / star),
+                    "paper_coverage": paper[0],
+                    "paper_se_over_oracle": paper[1],
                 }
             )
         full = [r[name] for r in replications if "all" in r[name]]
@@ -132,9 +146,17 @@ def summarise(design: str, replications: list[dict[str, Any]]) -> list[dict[str,
             classes = np.mean([r["classes"] for r in full], axis=0)
             rows.append(
                 {
-                    "design": design, "target": "all scores", "method": name, "reps": len(full), "coverage": float(coverage),
-                    "mc_error": float(np.std([r["all"][0] for r in full], ddof=1) / np.sqrt(len(full))) if len(full) > 1 else None,
-                    "rmse": float(rmse), "median_se": float(se_all), "classes": classes.tolist(),
+                    "design": design,
+                    "target": "all scores",
+                    "method": name,
+                    "reps": len(full),
+                    "coverage": float(coverage),
+                    "mc_error": float(np.std([r["all"][0] for r in full], ddof=1) / np.sqrt(len(full)))
+                    if len(full) > 1
+                    else None,
+                    "rmse": float(rmse),
+                    "median_se": float(se_all),
+                    "classes": classes.tolist(),
                 }
             )
     return rows
@@ -143,27 +165,36 @@ def summarise(design: str, replications: list[dict[str, Any]]) -> list[dict[str,
 def to_markdown(rows: list[dict[str, Any]]) -> str:
     """Return the results as tables beside the paper's numbers."""
     lines = [
-        "# Coverage of nominal 95% intervals on the paper's design", "",
+        "# Coverage of nominal 95% intervals on the paper's design",
+        "",
         "| design | target | method | reps | coverage | paper | bias | std | median SE | SE/std | SE/SE* | paper |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         if "bias" in row:
-            paper = [f"{row[key]:.3f}" if row[key] is not None else "" for key in ("paper_coverage", "paper_se_over_oracle")]
+            paper = [
+                f"{row[key]:.3f}" if row[key] is not None else "" for key in ("paper_coverage", "paper_se_over_oracle")
+            ]
             lines.append(
-                f"| {row['design']} | {row['target']} | {row['method']} | {row['reps']} | {row['coverage']:.3f} ± {row['mc_error']:.3f} "
-                f"| {paper[0]} | {row['bias']:+.3f} | {row['empirical_std']:.3f} | {row['median_se']:.3f} | {row['se_over_std']:.3f} "
+                f"| {row['design']} | {row['target']} | {row['method']} | {row['reps']} "
+                f"| {row['coverage']:.3f} ± {row['mc_error']:.3f} "
+                f"| {paper[0]} | {row['bias']:+.3f} | {row['empirical_std']:.3f} "
+                f"| {row['median_se']:.3f} | {row['se_over_std']:.3f} "
                 f"| {row['se_over_oracle']:.3f} | {paper[1]} |"
             )
     lines += [
-        "", "All 40,000 scores at once, by size of the score:", "",
-        "| design | method | reps | coverage | RMSE | median SE | 0-0.5 | 0.5-1 | 1-2 | above 2 |", "|---|---|---|---|---|---|---|---|---|---|",
+        "",
+        "All 40,000 scores at once, by size of the score:",
+        "",
+        "| design | method | reps | coverage | RMSE | median SE | 0-0.5 | 0.5-1 | 1-2 | above 2 |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         if "classes" in row:
             classes = " | ".join(f"{value:.3f}" for value in row["classes"])
             lines.append(
-                f"| {row['design']} | {row['method']} | {row['reps']} | {row['coverage']:.4f} | {row['rmse']:.3f} | {row['median_se']:.3f} | {classes} |"
+                f"| {row['design']} | {row['method']} | {row['reps']} | {row['coverage']:.4f} "
+                f"| {row['rmse']:.3f} | {row['median_se']:.3f} | {classes} |"
             )
     return "\n".join(lines) + "\n"
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from lrbtl import information
-from lrbtl.design import CompleteDesign, Design
+from lrbtl.design import CompleteDesign
 from lrbtl.errors import SingularInformationError, SolverError
 from lrbtl.information import accumulate, fix_gauge
 from lrbtl.krylov import conjugate_gradients, diagonal_blocks, invert_blocks

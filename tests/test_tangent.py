@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from lrbtl.design import CompleteDesign, Design
+from lrbtl.design import CompleteDesign
 from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import check_rank, rank_caps
 from problems import CASES, battle_matrix, centring_matrix, differences, jacobian, moved_point, random_point

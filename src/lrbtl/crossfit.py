@@ -20,7 +20,7 @@ from lrbtl.tucker import Tucker
 
 Floats = np.typing.NDArray[np.float64]
 
-# Shares of the fit's ridge, which minimises the error of the scores: intervals want less bias, at the cost of some variance.
+# Shares of the fit's ridge, which minimises the error of the scores: intervals want less bias, for some variance.
 # Whitened scores are divided by the fitted information, whose noise costs more than the bias.
 RIDGE_SHARE = {"efficient": 0.5, "whitened": 1.0, "mle": 0.25}
 

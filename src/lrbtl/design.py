@@ -182,9 +182,9 @@ class CompleteDesign(Design):
         a, b = np.triu_indices(shape[0], 1)
         n_contexts = prod(shape[1:])
         start = np.arange(n_contexts + 1, dtype=np.int64) * len(a)
-        sides = (np.tile(side.astype(np.int32), n_contexts) for side in (a, b))
-        zeros = np.zeros(len(a) * n_contexts)
-        return cls(shape, start, *sides, zeros, np.ones(len(zeros)), n_threads=n_threads)
+        left, right = (np.tile(side.astype(np.int32), n_contexts) for side in (a, b))
+        zeros = np.zeros(len(left))
+        return cls(shape, start, left, right, zeros, np.ones(len(zeros)), n_threads=n_threads)
 
     def model_blocks(self, space: TangentSpace, weight: Floats) -> Floats:
         """Return the (d1 r1, d1 r1) block of the model factor; off the diagonal - sum_u weight_u(a, b) v_u v_u^T."""

@@ -6,8 +6,9 @@ At the fit T_k from the other folds, with J the Jacobian of the tangent coordina
     delta_k = K_k^-1 g_k,   Gam_k = J^T Q1 grad psi(T_k),   Theta_k = K_k^-1 Gam_k,
     psi = sum_k n_k / N [psi(T_k) + Gam_k . delta_k],   Cov = sum_k n_k / N^2 Theta_k^T B_k Theta_k.
 
-The efficient score is y - E[sigmoid(eta)] for eta normal round its fit with the variance that the fit leaves: plain y - sigmoid(eta_k)
-has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same to first order.
+The efficient score is y - E[sigmoid(eta)] for eta normal round its fit with the variance that the fit leaves: plain
+y - sigmoid(eta_k) has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same to first
+order.
 The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling.
 """
 
@@ -95,8 +96,9 @@ def fold_step(
 ) -> Step:
     """Return the step of a fold, given its multiplicities; `design` counts all battles.
 
-    `spread` is the variance of eta in each cell that the efficient score allows for, none by default. `weights` multiply whitened scores. `law` replaces the empirical information of the efficient method by its
-    expectation. Where the fold holds all battles the information is theirs too: the step of the full sample.
+    `spread` is the variance of eta in each cell that the efficient score allows for, none by default. `weights`
+    multiply whitened scores. `law` replaces the empirical information of the efficient method by its expectation.
+    Where the fold holds all battles the information is theirs too: the step of the full sample.
     """
     space = TangentSpace(point, centred=design.centred)
     eta = design.eta(space)
@@ -120,7 +122,7 @@ def fold_step(
 
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> Step:
-    """Return the step of the penalised estimate with HC3 errors: no correction, meat n s^2 / (1 - h)^2, bread without ridge."""
+    """Return the step of the penalised estimate with HC3 errors: meat n s^2 / (1 - h)^2, bread without ridge."""
     space = TangentSpace(point, centred=design.centred)
     _, score, fisher = logistic_terms(design.eta(space), design.y)
     h = fisher * eta_variances(design, space, ridge)
@@ -131,7 +133,7 @@ def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -
 
 
 def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:
-    """Return j^T (N K + R)^-1 j of each cell: the variance of its eta given the battles, R the Hessian of the penalty."""
+    """Return j^T (N K + R)^-1 j of each cell: the variance of its eta, with R the Hessian of the penalty."""
     fisher = logistic_terms(design.eta(space), design.y)[2]
     _, hessians, core_diagonal = penalty_terms(space, ridge)
     information = accumulate(design, space, design.count * fisher)

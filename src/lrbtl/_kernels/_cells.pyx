@@ -108,7 +108,8 @@ def sum_model_blocks(
     const double[:, ::1] V,       # in
     const double[::1] weight,     # in
     double[:, ::1] vv_scratch,    # scratch: (n_threads, r * r)
-    double[:, ::1] blocks_out,    # out, zeroed: (d1 * d1, r * r), += weight (e_a - e_b)(e_a - e_b)^T kron v v^T, without (b, a)
+    # out, zeroed: (d1 * d1, r * r), += weight (e_a - e_b)(e_a - e_b)^T kron v v^T, without (b, a)
+    double[:, ::1] blocks_out,
     Py_ssize_t d1,
     int n_threads,
 ):

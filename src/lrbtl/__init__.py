@@ -3,6 +3,7 @@
 from lrbtl.battles import Battles
 from lrbtl.board import Leaderboard, Leaderboards
 from lrbtl.bounds import efficiency_bound
+from lrbtl.diagnostics import Diagnosis, diagnose
 from lrbtl.estimate import Estimate
 from lrbtl.fitting import Fit, fit
 from lrbtl.infer import infer
@@ -36,6 +37,7 @@ from lrbtl.targets import (
 
 __all__ = [
     "Battles",
+    "Diagnosis",
     "Estimate",
     "Fit",
     "Leaderboard",
@@ -47,6 +49,7 @@ __all__ = [
     "UniformSampling",
     "all_gaps",
     "all_scores",
+    "diagnose",
     "efficiency_bound",
     "fit",
     "fit_separate",

@@ -1,0 +1,293 @@
+"""Diagnostics: is the fit in the regime where its intervals can be believed, and which method is safe?"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from math import prod
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
+
+from lrbtl.battles import Battles
+from lrbtl.design import Design
+from lrbtl.diagnosis_text import THIN_CONTEXT, Level, sentences, verdict
+from lrbtl.errors import SamplingError
+from lrbtl.fitting import Fit
+from lrbtl.graph import component_members, weak_components
+from lrbtl.links import logistic_terms
+from lrbtl.onestep import ScoreView, evaluate_targets
+from lrbtl.sampling import ProductSampling, Sampling, reference_probability
+from lrbtl.solvers import Solver, information_solver
+from lrbtl.tangent import TangentSpace
+from lrbtl.targets import Resolved, Target, Terms, score
+from lrbtl.tucker import Tucker
+
+Floats = np.typing.NDArray[np.float64]
+
+EXACT_NORM = 1500  # scores up to which the norm behind C_A is exact
+CERTAINTY = 0.05  # probability that the Bernstein bound leaves out
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Numbers behind the verdict; `sentences` says them in words.
+
+    Attributes
+    ----------
+    n_battles, n_cells : int
+    groups : tuple of tuples
+        Models of each connected group of the comparison graph, largest first.
+    split_contexts : tuple
+        Contexts whose own comparison graph is not connected.
+    thin_contexts : tuple
+        Contexts with fewer than 100 battles.
+    battles_per_model, battles_per_context : (smallest, median, largest)
+    signal : float
+        Smallest singular value over the size of noise; below 1.5 intervals cover less than they say.
+    incoherence : tuple
+        d_k / r_k times the largest squared row of each orthonormal factor; 1 is perfectly even.
+    smallest_singular, largest_singular, condition : float
+        lambda_min, lambda_max over all unfoldings and their ratio kappa.
+    information_min, information_max : float
+        Extreme eigenvalues of A = P_T G P_T times d_eff; at most 1/4 under uniform sampling.
+    C_A : float
+        Norm of A^-1 from entries to entries over d_eff [Li26, eq. CA_def_main].
+    overlap_min, overlap_max : float or nan
+        Smallest and largest p / q of the observed battles under the product law.
+    alignment : float
+        Smallest alignment of the targets with the tangent space [Li26, eq. alignment], 1 or more is good.
+    influence_variance, influence_max : float
+        Variance and largest size of n times one battle's influence on the worst target.
+    bernstein : float
+        Bound of that target's correction term that holds with probability 0.95, over its normal counterpart 1.96 se.
+    berry_esseen : float
+        sqrt(largest mode / n), the order of the error of the normal approximation.
+    verdict : "efficient is safe", "prefer whitened" or "too few battles"
+    reason : str
+    """
+
+    n_battles: int
+    n_cells: int
+    groups: tuple[tuple[object, ...], ...]
+    split_contexts: tuple[object, ...]
+    thin_contexts: tuple[object, ...]
+    battles_per_model: tuple[int, int, int]
+    battles_per_context: tuple[int, int, int]
+    signal: float
+    incoherence: tuple[float, ...]
+    smallest_singular: float
+    largest_singular: float
+    condition: float
+    information_min: float
+    information_max: float
+    C_A: float
+    overlap_min: float
+    overlap_max: float
+    alignment: float
+    influence_variance: float
+    influence_max: float
+    bernstein: float
+    berry_esseen: float
+    verdict: str
+    reason: str
+
+    @property
+    def sentences(self) -> list[tuple[Level, str]]:
+        """Each diagnostic as a sentence, marked "ok" or "warn"."""
+        return sentences(self)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the numbers as plain values."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    def __str__(self) -> str:
+        lines = [f"Verdict: {self.verdict}. {self.reason}", ""]
+        return "\n".join(lines + [f"{'!' if level == 'warn' else ' '} {text}" for level, text in self.sentences])
+
+
+def diagnose(
+    battles: Battles,
+    fit: Fit,
+    targets: Target | Sequence[Target] | None = None,
+    *,
+    sampling: Sampling | None = None,
+) -> Diagnosis:
+    """Diagnose a fit: what its intervals rest on, in numbers and in words.
+
+    Parameters
+    ----------
+    battles : Battles
+    fit : Fit
+        Of these battles.
+    targets : Target or list, optional
+        For alignment and the Bernstein bound; by default the mean score of every model.
+    sampling : Sampling, optional
+        Law of the battles, for the overlap; by default the estimated product law.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> truth = lrbtl.simulate_scores((15, 6), 2, scale=2, rng=0)
+    >>> battles = lrbtl.simulate_battles(truth, 20_000, rng=1)
+    >>> diagnosis = lrbtl.diagnose(battles, lrbtl.fit(battles, 2))
+    >>> diagnosis.verdict
+    'efficient is safe'
+    """
+    if targets is None:
+        targets = [score(i) for i in range(battles.shape[0])]
+    targets = [targets] if isinstance(targets, Target) else list(targets)
+    design = Design.of(battles, fit.n_threads)
+    space = TangentSpace(fit.point)
+    _, vote_score, fisher = logistic_terms(design.eta(space), design.y)
+    weight = design.count * fisher / battles.n_battles
+    solver = information_solver(design, space, weight)
+    resolved = [target.resolve(battles) for target in targets]
+    _, gradients = evaluate_targets(space, resolved, battles.shape)
+    low, high = _information_range(design, space, weight, solver)
+    variance, largest, bernstein = _influence(design, space, solver, gradients, vote_score)
+    overlap = _overlap(battles, sampling)
+    singular = np.concatenate(space.point.singular_values)
+    cells, contexts = battles.cells, battles.context_counts
+    groups = component_members(weak_components(cells.a, cells.b, battles.shape[0])[0])
+    thin = np.flatnonzero((contexts > 0) & (contexts < THIN_CONTEXT))
+    signal = signal_ratio(fit.point, battles)
+    conclusion, reason = verdict(len(groups), signal, bernstein)
+    return Diagnosis(
+        n_battles=battles.n_battles,
+        n_cells=battles.n_cells,
+        groups=tuple(tuple(battles.models[i] for i in group) for group in groups),
+        split_contexts=_split_contexts(battles),
+        thin_contexts=tuple(battles.context_label(int(u)) for u in thin),
+        battles_per_model=_spread(battles.model_counts),
+        battles_per_context=_spread(contexts),
+        signal=signal,
+        incoherence=tuple(incoherence(fit.point)),
+        smallest_singular=float(singular.min()),
+        largest_singular=float(singular.max()),
+        condition=float(singular.max() / max(singular.min(), 1e-300)),
+        information_min=low * design.d_eff,
+        information_max=high * design.d_eff,
+        C_A=_inverse_norm(space, solver) / design.d_eff,
+        overlap_min=overlap[0],
+        overlap_max=overlap[1],
+        alignment=_alignment(space, resolved, gradients, battles.shape),
+        influence_variance=variance,
+        influence_max=largest,
+        bernstein=bernstein,
+        berry_esseen=float(np.sqrt(max(battles.shape) / battles.n_battles)),
+        verdict=conclusion,
+        reason=reason,
+    )
+
+
+def signal_ratio(point: Tucker, battles: Battles) -> float:
+    """Return min_k sigma_min(T_(k)) / [sqrt(4 d_eff / n) (sqrt(d_k) + sqrt(prod r / r_k))]: weakest signal over noise."""
+    rank = point.rank
+    d_eff = battles.n_contexts * (battles.shape[0] - 1) / 2
+    noise = np.sqrt(4 * d_eff / battles.n_battles)
+    return float(
+        min(
+            values.min() / (noise * (np.sqrt(d) + np.sqrt(prod(rank) / r)))
+            for values, d, r in zip(point.singular_values, point.shape, rank, strict=True)
+        )
+    )
+
+
+def incoherence(point: Tucker) -> list[float]:
+    """Return mu_k = d_k / r_k max_a ||e_a^T U_k||^2 of each mode [Li26, sec. model-setting]."""
+    return [float(len(U) / U.shape[1] * np.square(U).sum(axis=1).max()) for U in point.factors]
+
+
+def _tensor_operator(space: TangentSpace, apply: Callable[[Floats], Floats]) -> LinearOperator:
+    """Return J apply J^T Q1 as an operator on flattened tensors."""
+    d1, D = len(space.U), len(space.V)
+
+    def matvec(z: Floats) -> Floats:
+        return space.dense(apply(space.pull_dense(z.reshape(d1, D)))).reshape(-1)
+
+    return LinearOperator((d1 * D, d1 * D), matvec=matvec, rmatvec=matvec, dtype=np.float64)
+
+
+def _information_range(design: Design, space: TangentSpace, weight: Floats, solver: Solver) -> tuple[float, float]:
+    """Return the extreme eigenvalues of A = P_T G P_T on the tangent space."""
+
+    def restricted(x: Floats) -> Floats:
+        inside = space.solve_isotropic(x)
+        return space.solve_isotropic(design.gram_apply(space, weight, inside))
+
+    start = np.random.default_rng(0).normal(size=space.U.shape[0] * len(space.V))
+    options = {"k": 1, "which": "LA", "return_eigenvectors": False, "v0": start, "tol": 1e-3}
+    if space.dimension < 2:
+        inverse = _tensor_operator(space, solver.solve)
+        value = float(
+            np.linalg.norm(inverse.matvec(start)) / np.linalg.norm(space.project(start.reshape(space.point.shape)))
+        )
+        return 1 / value, 1 / value
+    largest_inverse = float(eigsh(_tensor_operator(space, solver.solve), **options)[0])
+    return 1.0 / largest_inverse, float(eigsh(_tensor_operator(space, restricted), **options)[0])
+
+
+def _inverse_norm(space: TangentSpace, solver: Solver) -> float:
+    """Return the norm of A^-1 from entries to entries: its largest absolute row sum, estimated where it is large."""
+    operator = _tensor_operator(space, solver.solve)
+    size = operator.shape[0]
+    if size <= EXACT_NORM:
+        columns = np.stack([operator.matvec(column) for column in np.eye(size)])
+        return float(np.abs(columns).sum(axis=1).max())
+    return float(onenormest(operator))
+
+
+def _influence(
+    design: Design, space: TangentSpace, solver: Solver, gradients: Floats, score: Floats
+) -> tuple[float, float, float]:
+    """Return variance, largest influence and Bernstein over normal bound of the worst target."""
+    n = float(design.count.sum())
+    worst = (0.0, 0.0, 0.0)
+    for direction in solver.solve(gradients).T:
+        influence = score * design.eta_change(space, np.ascontiguousarray(direction))
+        variance = float(design.count @ influence**2) / n
+        largest = float(np.abs(influence).max())
+        log = np.log(2 / CERTAINTY)
+        bound = np.sqrt(2 * variance * log / n) + largest * log / (3 * n)
+        ratio = bound / (1.959964 * np.sqrt(variance / n)) if variance > 0 else np.inf
+        if ratio > worst[2]:
+            worst = (variance, largest, float(ratio))
+    return worst
+
+
+def _alignment(space: TangentSpace, targets: Sequence[Resolved], gradients: Floats, shape: tuple[int, ...]) -> float:
+    """Return the smallest ||P_T Gamma|| / ||Gamma|| sqrt(prod d / max d) [Li26, eq. alignment]."""
+    view = ScoreView(space, shape)
+    inside = np.einsum("im,im->m", gradients, space.solve_isotropic(gradients))
+    whole = np.array([_centred_square(target.at(view)[1], shape[0], len(space.V)) for target in targets])
+    ratio = np.sqrt(inside / np.maximum(whole, 1e-300))
+    return float(ratio.min() * np.sqrt(prod(shape) / max(shape)))
+
+
+def _centred_square(gradient: Terms | Floats, d1: int, D: int) -> float:
+    """Return ||Q1 Gamma||^2."""
+    if isinstance(gradient, Terms):
+        sums = np.bincount(gradient.contexts, gradient.weights, D)
+        entries = np.bincount(gradient.models * D + gradient.contexts, gradient.weights)
+        return float(entries @ entries - sums @ sums / d1)
+    flat = gradient.reshape(d1, D)
+    return float(np.square(flat - flat.mean(axis=0)).sum())
+
+
+def _overlap(battles: Battles, sampling: Sampling | None) -> tuple[float, float]:
+    """Return the extreme p / q over observed battles; nan where no product law can be estimated."""
+    try:
+        law = ProductSampling.estimate(battles) if sampling is None else sampling
+        ratio = law.probability(battles.cells, battles.shape) / reference_probability(battles.shape)
+    except SamplingError:
+        return float("nan"), float("nan")
+    return float(ratio.min()), float(ratio.max())
+
+
+def _split_contexts(battles: Battles) -> tuple[object, ...]:
+    cells = battles.cells
+    labels = weak_components(cells.a, cells.b, battles.shape[0], context=cells.context, n_contexts=battles.n_contexts)
+    return tuple(battles.context_label(int(u)) for u in np.flatnonzero(np.any(labels != labels[:, :1], axis=1)))
+
+
+def _spread(counts: np.typing.NDArray[np.int64]) -> tuple[int, int, int]:
+    return int(counts.min()), int(np.median(counts)), int(counts.max())

@@ -4,6 +4,7 @@ from lrbtl.battles import Battles
 from lrbtl.board import Leaderboard, Leaderboards
 from lrbtl.bounds import efficiency_bound
 from lrbtl.diagnostics import Diagnosis, diagnose
+from lrbtl.comparison import Comparison, WinMatrix, compare, win_matrix
 from lrbtl.estimate import Estimate
 from lrbtl.fitting import Fit, fit
 from lrbtl.infer import infer
@@ -38,6 +39,7 @@ from lrbtl.targets import (
 __all__ = [
     "Battles",
     "Diagnosis",
+    "Comparison",
     "Estimate",
     "Fit",
     "Leaderboard",
@@ -47,9 +49,11 @@ __all__ = [
     "SeparateFit",
     "TableSampling",
     "UniformSampling",
+    "WinMatrix",
     "all_gaps",
     "all_scores",
     "diagnose",
+    "compare",
     "efficiency_bound",
     "fit",
     "fit_separate",
@@ -72,6 +76,7 @@ __all__ = [
     "simulate_scores",
     "tail_score",
     "weighted_score",
+    "win_matrix",
     "win_probability",
     "win_rate",
     "write_report",

@@ -47,8 +47,11 @@ class Duels:
     above: Floats
     level: float
 
-    def matrix(self, side: int, models: tuple[str, ...]) -> Floats:
-        """Return win probabilities (side 0), their lower (-1) or upper (+1) limits, in the order of `models`."""
+    def matrix(self, side: int, models: tuple[str, ...], widen: float = 1.0) -> Floats:
+        """Return win probabilities (side 0), their lower (-1) or upper (+1) limits, in the order of `models`.
+
+        `widen` multiplies the distance of the limits from the estimate, as logits.
+        """
         place = {model: k for k, model in enumerate(self.models)}
         rows = np.array([place[model] for model in models])
         gap = self.score[rows][:, None] - self.score[rows][None, :]
@@ -60,7 +63,7 @@ class Duels:
             down, up = self.below[rows], self.above[rows]
             first, second = (down, up) if side < 0 else (up, down)
             mixed = np.hypot(first[:, None], second[None, :])
-            gap = gap + side * np.where(known[:, None] & known[None, :], width, mixed)
+            gap = gap + widen * side * np.where(known[:, None] & known[None, :], width, mixed)
         probability = np.where(np.isnan(gap), [0.0, np.nan, 1.0][side + 1], expit(gap))
         np.fill_diagonal(probability, 0.5)
         return probability

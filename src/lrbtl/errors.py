@@ -206,3 +206,11 @@ class WeightError(LrbtlError, ValueError):
 
 class IslandWarning(LrbtlWarning):
     """Groups of models that no battle links, each with a board of its own."""
+
+
+class FileReadError(LrbtlError, OSError):
+    """A file that cannot be read as battles."""
+
+
+class UsageError(LrbtlError, ValueError):
+    """Options of the command line that do not go together."""

@@ -58,7 +58,7 @@ def place_outside(
     With n battles against opponents of scores θ_c, the interval holds every s at which the score test
     |Σ n (y - σ(s - θ_c))| <= z √(Σ n σ (1 - σ)) accepts. A model that won everything has only a lower limit, where
     winning everything has probability (1 - level) / 2, and its score is where that is 1/2 (median-unbiased); one that
-    lost everything alike. The opponents' errors are added, as independent ones, to each limit's distance from it.
+    lost everything alike. The opponents' errors are added as independent ones to each limit's distance from the score.
 
     Parameters
     ----------

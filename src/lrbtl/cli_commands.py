@@ -1,0 +1,292 @@
+"""What the commands of `lrbtl` do with their options."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lrbtl.battles import Battles
+from lrbtl.board import Leaderboard, Leaderboards
+from lrbtl.columns import Columns
+from lrbtl.comparison import compare
+from lrbtl.errors import MissingExtraError, OutputPathError, UsageError
+from lrbtl.fitting import fit
+from lrbtl.leaderboard import leaderboard
+from lrbtl.reading import read_battles
+from lrbtl.report import write_report
+from lrbtl.simulate import simulate_battles, simulate_scores
+from lrbtl.writing import PICTURES, TABLES, check_target, csv_text, write_bytes, write_picture, write_result
+
+CSV_ENDINGS = (".csv", ".gz")
+
+
+def run_leaderboard(options: Namespace) -> None:
+    """Print and write the leaderboard of a file."""
+    targets = [check_target(path, (*TABLES, *PICTURES)) for path in options.out]
+    analysis = analysis_options(options)
+    anchor = read_anchor(options.anchor)
+    battles = load(options)
+    context = read_board(options.board, battles)
+    boards = leaderboard(
+        battles, context=context, scale=options.scale, anchor=anchor, compat=options.compat, **analysis
+    )
+    if not options.quiet:
+        print(boards.summary(options.top))
+    for path in targets:
+        if path.suffix.lower() in PICTURES:
+            write_picture(path, boards.overall if isinstance(boards, Leaderboards) else boards)
+        else:
+            write_result(path, boards, f"Leaderboard of {Path(options.file).name}")
+        say(f"wrote {path}")
+
+
+def run_compare(options: Namespace) -> None:
+    """Print and write the comparison of two models."""
+    targets = [check_target(path, TABLES) for path in options.out]
+    analysis = analysis_options(options)
+    result = compare(load(options), options.a, options.b, **analysis)
+    if not options.quiet:
+        print(result)
+    for path in targets:
+        write_result(path, result, f"{result.a} against {result.b}")
+        say(f"wrote {path}")
+
+
+def run_diagnose(options: Namespace) -> None:
+    """Print what the battles of a file can and cannot tell."""
+    analysis = analysis_options(options)
+    diagnose = find_diagnose()
+    battles = load(options)
+    print(battles.summary())
+    print(diagnose(battles, fit(battles, analysis["rank"], n_threads=options.threads, rng=options.seed)))
+
+
+def run_report(options: Namespace) -> None:
+    """Write the report of a file."""
+    path = check_target(options.out, (".html",))
+    analysis = analysis_options(options)
+    anchor = read_anchor(options.anchor)
+    battles = load(options)
+    boards = leaderboard(battles, context="all", scale=options.scale, anchor=anchor, **analysis)
+    write_report(path, boards, diagnostics=[("ok", line.strip()) for line in _facts(battles)], title=options.title)
+    say(f"wrote {path}")
+
+
+def run_demo(options: Namespace) -> None:
+    """Show the features on the embedded arena."""
+    from lrbtl.demo import NEWCOMER, UNBEATEN, demo_battles
+
+    folder = options.out
+    if folder is not None:
+        make_folder(folder)
+    battles = demo_battles()
+    print("A simulated arena: models, votes and results are made up.\n")
+    print(battles.summary(), "\n")
+    boards = leaderboard(battles, context="all", progress=progress_of(options))
+    print(boards.overall, "\n")
+    print(boards["maths"].summary(10), "\n")
+    best = next(model for model in boards.models if model not in (NEWCOMER, UNBEATEN))
+    print(compare(battles, best, NEWCOMER, rank=_rank_of(boards.overall)))
+    if folder is not None:
+        write_result(folder / "board.csv", boards, "Demo")
+        write_picture(folder / "board.png", boards.overall)
+        write_report(folder / "report.html", boards, title="Demo: a simulated arena")
+        say(f"wrote board.csv, board.png and report.html into {folder}")
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder unless it is there."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputPathError(f"cannot write into {folder}: {error.strerror or error}.") from error
+
+
+def run_simulate(options: Namespace) -> None:
+    """Write simulated battles, one row each."""
+    path = check_target(options.out, CSV_ENDINGS)
+    if path.suffix.lower() == ".gz" and path.suffixes[-2:-1] != [".csv"]:
+        raise OutputPathError(f"cannot write {path}: its ending must be .csv or .csv.gz.")
+    if options.demo:
+        from lrbtl.demo import demo_battles
+
+        battles = demo_battles()
+    else:
+        shape = (options.models, options.contexts) if options.contexts > 0 else (options.models,)
+        rank = options.rank if options.contexts > 0 else 1
+        truth = simulate_scores(shape, rank, scale=options.scale, rng=options.seed)
+        battles = simulate_battles(truth, options.battles, rng=options.seed + 1)
+    data = csv_text(battle_rows(battles, options.seed)).encode()
+    write_bytes(path, _gzipped(data) if path.suffix.lower() == ".gz" else data)
+    say(f"wrote {battles.n_battles:,} simulated battles to {path}")
+
+
+def _gzipped(data: bytes) -> bytes:
+    stream = io.BytesIO()
+    with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as file:
+        file.write(data)
+    return stream.getvalue()
+
+
+def battle_rows(battles: Battles, seed: int) -> dict[str, list[Any]]:
+    """Return one row per battle, sides and order at random."""
+    cells = battles.cells
+    rng = np.random.default_rng(seed)
+    cell = rng.permutation(np.repeat(np.arange(cells.n_cells), cells.count))
+    swapped = rng.random(cell.size) < 0.5
+    names = np.array([str(model) for model in battles.models], dtype=object)
+    first, second = np.where(swapped, cells.b[cell], cells.a[cell]), np.where(swapped, cells.a[cell], cells.b[cell])
+    y = np.where(swapped, 1.0 - cells.y[cell], cells.y[cell])
+    winner = np.array(["model_b", "tie", "model_a"], dtype=object)[np.round(2 * y).astype(int)]
+    rows = {"model_a": names[first].tolist(), "model_b": names[second].tolist(), "winner": winner.tolist()}
+    modes = np.unravel_index(cells.context[cell], battles.shape[1:]) if battles.levels else ()
+    for name, levels, codes in zip(battles.names, battles.levels, modes, strict=True):
+        column = "category" if len(battles.levels) == 1 else name
+        rows[column] = [str(levels[k]) for k in codes]
+    return rows
+
+
+def load(options: Namespace) -> Battles:
+    """Return the battles of the file, and say what was guessed."""
+    contexts = tuple(options.context) if options.context else None
+    if options.no_context:
+        if contexts:
+            raise UsageError("--context and --no-context exclude each other; give one of them.")
+        contexts = ()
+    columns = Columns(options.model_a, options.model_b, options.winner, contexts, options.count)
+    found = read_battles(
+        options.file, columns, outcomes=read_outcomes(options.outcome), ties=options.ties, both_bad=options.both_bad
+    )
+    for sentence in found.said:
+        say(sentence)
+    return found.battles
+
+
+def analysis_options(options: Namespace) -> dict[str, Any]:
+    """Return the keyword arguments that all analyses take, checked before any file is read."""
+    if not 0.0 < options.level < 1.0:
+        raise UsageError(f"--level {options.level:g}: a confidence level lies between 0 and 1, for example 0.95.")
+    if options.folds < 2:
+        raise UsageError(f"--folds {options.folds}: give at least 2.")
+    if options.threads < 1:
+        raise UsageError(f"--threads {options.threads}: give at least 1.")
+    return {
+        "method": options.method,
+        "rank": read_rank(options.rank),
+        "weights": read_weights(options.weights),
+        "level": options.level,
+        "n_folds": options.folds,
+        "n_threads": options.threads,
+        "rng": options.seed,
+        "progress": progress_of(options),
+    }
+
+
+def read_rank(text: str) -> int | tuple[int, ...] | str:
+    """Return a rank: a number, numbers joined by commas, or "auto".
+
+    Examples
+    --------
+    >>> read_rank("3"), read_rank("3,2,2"), read_rank("auto")
+    (3, (3, 2, 2), 'auto')
+    """
+    if text == "auto":
+        return text
+    try:
+        parts = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"--rank {text}: give a whole number, one per mode joined by commas, or auto.") from None
+    return parts[0] if len(parts) == 1 else parts
+
+
+def read_weights(text: str | None) -> Any:
+    """Return weights of contexts: None for uniform, "traffic", or a mapping.
+
+    Examples
+    --------
+    >>> read_weights("math=2,code=1")
+    {'math': 2.0, 'code': 1.0}
+    """
+    if text in (None, "uniform"):
+        return None
+    if text == "traffic":
+        return text
+    weights: dict[str, float] = {}
+    for part in str(text).split(","):
+        label, number = _pair(part, "--weights", "label=number,label=number, uniform or traffic")
+        weights[label] = number
+    return weights
+
+
+def read_anchor(text: str | None) -> tuple[str, float] | None:
+    """Return a model and its rating."""
+    return None if text is None else _pair(text, "--anchor", "MODEL=RATING, for example llama=1100")
+
+
+def read_outcomes(texts: list[str]) -> dict[str, float | None]:
+    """Return the meaning of outcome words.
+
+    Examples
+    --------
+    >>> read_outcomes(["left=1", "skip=drop"])
+    {'left': 1.0, 'skip': None}
+    """
+    meaning: dict[str, float | None] = {}
+    for text in texts:
+        word, _, value = text.rpartition("=")
+        meaning[word] = None if word and value == "drop" else _pair(text, "--outcome", "WORD=NUMBER or WORD=drop")[1]
+    return meaning
+
+
+def _pair(text: str, option: str, form: str) -> tuple[str, float]:
+    label, _, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = np.nan
+    if not label or not np.isfinite(value):
+        raise UsageError(f"{option} {text}: give {form}.")
+    return label, value
+
+
+def read_board(text: str, battles: Battles) -> Any:
+    """Return the context that `--board` names: None for overall, "all", or a label (a tuple for several modes)."""
+    if text == "overall":
+        return None
+    if text == "all" or len(battles.levels) <= 1:
+        return text
+    return tuple(part.strip() for part in text.split("/"))
+
+
+def find_diagnose() -> Callable[..., Any]:
+    """Return `lrbtl.diagnose`."""
+    found = getattr(import_module("lrbtl"), "diagnose", None)
+    if found is None:
+        raise MissingExtraError("this version of lrbtl has no diagnostics; `print(battles)` tells the basics.")
+    return found  # type: ignore[no-any-return]
+
+
+def progress_of(options: Namespace) -> Callable[[str], None] | None:
+    """Return a function that says progress on stderr, or None."""
+    return say if options.progress else None
+
+
+def say(text: str) -> None:
+    """Print a line on stderr, so that stdout holds results only."""
+    print(f"lrbtl: {text}", file=sys.stderr)
+
+
+def _facts(battles: Battles) -> list[str]:
+    return battles.summary().splitlines()
+
+
+def _rank_of(board: Leaderboard) -> Any:
+    return board.info.rank or "auto"

@@ -1,0 +1,156 @@
+"""Battles split into groups that battles link, each with the analysis that serves all of its boards."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lrbtl.battles import Battles
+from lrbtl.board_scores import Engine, LowRankEngine, SeparateEngine, pooled_core
+from lrbtl.errors import IslandWarning, LrbtlError, NoDecisionError, SeparationError, WeightError
+from lrbtl.graph import component_members, weak_components
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Progress = Callable[[str], None]
+Weights = Literal["traffic"] | Mapping[Any, float] | ArrayLike | None
+
+
+@dataclass(frozen=True)
+class Island:
+    """Battles of models that a chain of battles links, what estimates their scores, and the overall board's weights."""
+
+    battles: Battles
+    engine: Engine
+    weights: Floats
+
+    def weights_of(self, context: Any) -> Floats:
+        """Return the weights of a context's board, or of the overall board for None."""
+        if context is None:
+            return self.weights
+        return np.asarray(np.eye(self.battles.n_contexts)[self.battles.context_index(context)])
+
+    def contexts(self) -> Iterable[Any]:
+        """Return the labels of all contexts; none for battles without context modes."""
+        return (self.battles.context_label(u) for u in range(self.battles.n_contexts if self.battles.levels else 0))
+
+
+def analyse_islands(
+    battles: Battles, weights: Weights, run: dict[str, Any], *, wanted: Any = None, progress: Progress | None = None
+) -> list[Island]:
+    """Return the islands of some battles, largest first, each analysed once.
+
+    Parameters
+    ----------
+    battles : Battles
+    weights : see `leaderboard`
+    run : dict
+        Options of the analysis: rank, method, n_folds, ridge, n_threads, rng.
+    wanted : models or None
+        Only islands with one of these models, all of which must be in one island.
+    progress : callable, optional
+    """
+    if not np.any(battles.cells.y != 0.5):
+        raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
+    overall = context_weights(battles, weights)
+    islands = find_islands(battles)
+    if wanted is not None:
+        islands = [island for island in islands if np.isin(wanted, island).any()]
+    elif len(islands) > 1:
+        _warn_islands(battles, islands)
+    return [_analyse(battles, members, overall, run, progress) for members in islands]
+
+
+def _analyse(
+    battles: Battles, members: Ints, overall: Floats, run: dict[str, Any], progress: Progress | None
+) -> Island:
+    part = battles.select(models=[battles.models[k] for k in members])
+    core = pooled_core(part)
+    if battles.levels:
+        kept = informed_levels(part, core)
+        overall = overall.reshape(battles.shape[1:])[np.ix_(*kept)].ravel()
+        levels = zip(part.names, part.levels, kept, strict=True)
+        part = part.select(contexts={name: [labels[k] for k in keep] for name, labels, keep in levels})
+    if overall.sum() <= 0:
+        raise WeightError("all contexts with a weight lack battles; give weights to other contexts.")
+    return Island(part, make_engine(part, core, run, progress), overall / overall.sum())
+
+
+def context_weights(battles: Battles, weights: Weights) -> Floats:
+    """Return the weights (D,) of the contexts in the overall score, with sum 1.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays([0, 0, 0], [1, 1, 1], [1, 0, 1], ["code", "math", "math"])
+    >>> context_weights(battles, {"math": 2}), context_weights(battles, "traffic").round(2)
+    (array([0., 1.]), array([0.33, 0.67]))
+    """
+    D = battles.n_contexts
+    if weights is None:
+        values = np.ones(D)
+    elif isinstance(weights, str):
+        check_choice(weights, ("traffic",), "weights", WeightError)
+        values = battles.context_counts.astype(np.float64)
+    elif isinstance(weights, Mapping):
+        values = np.zeros(D)
+        for label, weight in weights.items():
+            values[battles.context_index(label)] = weight
+    else:
+        values = np.asarray(weights, dtype=np.float64).reshape(-1)
+        if values.size != D:
+            raise WeightError(f"{values.size} weights were given for {D} contexts; give one per context.")
+    if not np.all(np.isfinite(values)) or values.min() < 0 or values.sum() <= 0:
+        raise WeightError("weights must be finite, not negative, and not all zero.")
+    return np.asarray(values / values.sum())
+
+
+def find_islands(battles: Battles) -> list[Ints]:
+    """Return groups of models that battles link, largest first; models without battles belong to none."""
+    cells = battles.cells
+    groups = component_members(weak_components(cells.a, cells.b, len(battles.models))[0])
+    return [group.astype(np.int64) for group in groups if battles.model_counts[group[0]] > 0]
+
+
+def make_engine(part: Battles, core: Ints, run: dict[str, Any], progress: Progress | None) -> Engine:
+    """Return what computes the scores: separate fits, or one low-rank analysis."""
+    if run["method"] == "naive" or (not part.levels and (run["method"] != "whitened" or core.size < 2)):
+        return SeparateEngine(part, run["method"])
+    if core.size < 2:
+        raise SeparationError(
+            "no two models have both won and lost against each other, directly or through others, so contexts share "
+            "nothing; use battles.pooled() for one-sided limits."
+        )
+    return LowRankEngine(part, progress=progress, **run)
+
+
+def informed_levels(part: Battles, core: Ints) -> list[Ints]:
+    """Return the levels of each context mode in which models of the core met (or any models, if the core is one)."""
+    cells = part.cells
+    is_core = np.zeros(len(part.models), dtype=np.bool_)
+    is_core[core] = True
+    inner = is_core[cells.a] & is_core[cells.b] if core.size > 1 else np.ones(cells.n_cells, dtype=np.bool_)
+    parts = np.unravel_index(cells.context[inner], part.shape[1:]) if part.levels else ()
+    return [np.unique(codes).astype(np.int64) for codes in parts]
+
+
+def _warn_islands(battles: Battles, islands: list[Ints]) -> None:
+    sizes = ", ".join(str(group.size) for group in islands[:5])
+    example = battles.models[islands[1][0]]
+    warnings.warn(
+        f"no battle links {len(islands)} groups of models (sizes {sizes}; {example!r} is in the second): their scores "
+        "cannot be compared, so each has a board of its own in `islands`.",
+        IslandWarning,
+        stacklevel=4,
+    )
+
+
+def check_choice(value: object, choices: tuple[str, ...], name: str, error: type[LrbtlError]) -> None:
+    """Raise where an option is none of the known ones."""
+    if value not in choices:
+        raise error(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, choices))}.")

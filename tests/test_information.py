@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from lrbtl import design as design_module
 from lrbtl import information
 from lrbtl.design import CompleteDesign
 from lrbtl.errors import SingularInformationError, SolverError
@@ -34,9 +35,11 @@ def problem(shape, rank, n=60, *, pairs=True):
 
 
 @pytest.mark.parametrize("pairs", [True, False], ids=["pairs", "entries"])
-@pytest.mark.parametrize("is_sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("storage", ["full", "dense", "sparse"])
 @cases
-def test_gram_is_the_dense_one(shape, rank, is_sparse, pairs, monkeypatch):
+def test_gram_is_the_dense_one(shape, rank, storage, pairs, monkeypatch):
+    is_sparse = storage == "sparse"
+    monkeypatch.setattr(design_module, "FULL", 1e9 if storage == "full" else 0)
     monkeypatch.setattr(information, "SPARSE_BELOW", 2.0 if is_sparse else -1.0)
     space, design = problem(shape, rank, pairs=pairs)
     weight = np.random.default_rng(1).random(len(design.a))
@@ -79,9 +82,14 @@ def test_gradient_is_the_derivative_of_the_loss(shape, rank):
 
 @cases
 def test_diagonal_blocks(shape, rank):
+    """Those of the sum of weight (e_a e_a^T + e_b e_b^T), which for the models' rows are those of K too."""
     space, design = problem(shape, rank)
     weight = np.random.default_rng(1).random(len(design.a))
-    K = accumulate(design, space, weight).dense()
+    J = np.stack([space.dense(column).ravel() for column in np.eye(space.size)], axis=1)
+    touched = np.zeros((shape[0], design.n_contexts))
+    for side in (design.a, design.b):
+        np.add.at(touched, (side, design.context), weight)
+    K = (J.T * touched.ravel()) @ J
     rows, core = diagonal_blocks(design, space, weight)
     for k, part in space.slices.items():
         r = space.factors[k].shape[1]
@@ -124,6 +132,7 @@ def test_sparse_and_dense_elimination_agree(shape, rank, monkeypatch):
     space, design = problem(shape, rank, n=400)
     gamma = space.pull_dense(np.random.default_rng(0).normal(size=(3, space.U.shape[0], len(space.V))))
     solutions = []
+    monkeypatch.setattr(design_module, "FULL", 0)
     for threshold in (-1.0, 2.0):
         monkeypatch.setattr(information, "SPARSE_BELOW", threshold)
         solutions.append(information_solver(design, space, design.count, "direct").solve(gamma))

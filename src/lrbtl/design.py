@@ -15,6 +15,8 @@ Floats = np.typing.NDArray[np.float64]
 Ints = np.typing.NDArray[np.int32]
 Longs = np.typing.NDArray[np.int64]
 
+FULL = 2  # slots per cell up to which arrays over all slots are cheaper than lists of those touched
+
 
 @dataclass(frozen=True)
 class Design:
@@ -73,23 +75,32 @@ class Design:
         return np.repeat(np.arange(self.n_contexts), np.diff(self.start))
 
     @cached_property
+    def full(self) -> bool:
+        """Whether cells touch so many of the D d1 slots that arrays over all of them are cheaper than lists."""
+        return self.n_contexts * self.shape[0] <= FULL * len(self.a)
+
+    @cached_property
     def _slots(self) -> tuple[Longs, Longs, Longs, Longs]:
         d1 = self.shape[0]
         key_a = self.context * d1 + self.a
         pair = self.b >= 0
-        key_b = self.context * d1 + self.b
+        key_b = np.where(pair, self.context * d1 + self.b, -1)
+        if self.full:
+            start = np.arange(self.n_contexts + 1) * d1
+            return key_a, key_b, start, np.tile(np.arange(d1), self.n_contexts)
         present = np.zeros(self.n_contexts * d1, dtype=bool)
         present[key_a] = True
         present[key_b[pair]] = True
         occupied = np.flatnonzero(present)
         number = np.full(len(present), -1)
         number[occupied] = np.arange(len(occupied))
-        slot_b = np.where(pair, number[np.where(pair, key_b, 0)], -1)
         start = np.searchsorted(occupied, np.arange(self.n_contexts + 1) * d1)
-        return number[key_a], slot_b, start.astype(np.int64), occupied % d1
+        return number[key_a], np.where(pair, number[key_b], -1), start.astype(np.int64), occupied % d1
 
     def eta(self, space: TangentSpace) -> Floats:
         """Return <T, X> of every cell."""
+        if self.full:
+            return self._differences(space.V @ space.U.T)
         out = np.empty(len(self.a))
         _cells.fill_eta(self.start, self.a, self.b, space.U, space.V, out, self.n_threads)
         return out
@@ -100,8 +111,17 @@ class Design:
 
     def eta_change_of(self, space: TangentSpace, dU: Floats, dV: Floats) -> Floats:
         """Return <dU V^T + U dV^T, X> of every cell."""
+        if self.full:
+            return self._differences(space.V @ dU.T + dV @ space.U.T)
         out = np.empty(len(self.a))
         _cells.fill_eta_change(self.start, self.a, self.b, space.U, space.V, dU, dV, out, self.n_threads)
+        return out
+
+    def _differences(self, scores: Floats) -> Floats:
+        """Return scores[u, a] - scores[u, b] of every cell from an array (D, d1)."""
+        slot_a, slot_b, _, _ = self._slots
+        out = np.empty(len(self.a))
+        _cells.fill_differences(slot_a, slot_b, scores.reshape(-1), out, self.n_threads)
         return out
 
     def slot_sums(self, value: Floats) -> Floats:
@@ -111,13 +131,14 @@ class Design:
         _cells.sum_slots(self.start, slot_a, slot_b, value, out, self.n_threads)
         return out
 
-    def slot_matrix(self, value: Floats) -> sparse.csr_array:
-        """Return one value per slot as a sparse matrix (D, d1)."""
+    def slot_matrix(self, value: Floats) -> Floats | sparse.csr_array:
+        """Return one value per slot as a matrix (D, d1), sparse unless most slots are touched."""
         *_, slot_start, model = self._slots
-        return sparse.csr_array((value, model, slot_start), shape=(self.n_contexts, self.shape[0]))
+        shape = (self.n_contexts, self.shape[0])
+        return value.reshape(shape) if self.full else sparse.csr_array((value, model, slot_start), shape=shape)
 
-    def tensor_sums(self, value: Floats) -> sparse.csr_array:
-        """Return sum of value * X over cells as a sparse matrix (D, d1)."""
+    def tensor_sums(self, value: Floats) -> Floats | sparse.csr_array:
+        """Return sum of value * X over cells as a matrix (D, d1)."""
         return self.slot_matrix(self.slot_sums(value))
 
     def gradient(self, space: TangentSpace, value: Floats) -> Floats:
@@ -129,14 +150,12 @@ class Design:
         """Return J^T (sum of weight X X^T) J x without forming a matrix [Li26, eq. Ghat_def]."""
         return self.gradient(space, weight * self.eta_change(space, coordinates))
 
-    def model_diagonal(self, space: TangentSpace, weight: Floats) -> Floats:
-        """Return the diagonal blocks of `model_blocks`, (d1, r1, r1)."""
+    def unsigned_sums(self, value: Floats) -> Floats | sparse.csr_array:
+        """Return the sum of a cell value over the cells that touch each (context, model), (D, d1)."""
         slot_a, slot_b, slot_start, _ = self._slots
         pair = slot_b >= 0
-        total = np.bincount(slot_a, weight, slot_start[-1]) + np.bincount(slot_b[pair], weight[pair], slot_start[-1])
-        r1 = space.V.shape[1]
-        outer = (space.V[:, :, None] * space.V[:, None, :]).reshape(-1, r1 * r1)
-        return (self.slot_matrix(np.asarray(total, dtype=np.float64)).T @ outer).reshape(-1, r1, r1)
+        sums = np.bincount(slot_a, value, slot_start[-1]) + np.bincount(slot_b[pair], value[pair], slot_start[-1])
+        return self.slot_matrix(np.asarray(sums, dtype=np.float64))
 
     def model_blocks(self, space: TangentSpace, weight: Floats) -> Floats:
         """Return the (d1 r1, d1 r1) block of J^T (sum of weight X X^T) J for the model factor."""
@@ -156,20 +175,24 @@ class Design:
         _cells.sum_slot_rows(self.start, self.a, self.b, slot_a, slot_b, space.U, weight, rows, gram, self.n_threads)
         return rows, gram
 
-    def cross_blocks(self, space: TangentSpace, rows: Floats, score: Floats) -> sparse.bsr_array:
+    def cross_blocks(self, space: TangentSpace, rows: Floats, score: Floats) -> Floats | sparse.bsr_array:
         """Return the block of J^T G J between the eliminated factor and the model factor, (dl rl, d1 r1)."""
         *_, slot_start, model = self._slots
         dl, rl = space.factors[space.mode].shape
         d1, r1 = space.U.shape
-        row = np.repeat(space.rows, np.diff(slot_start))
-        key = row * d1 + model
-        target = np.arange(len(key))
-        if dl < self.n_contexts:
-            key, target = np.unique(key, return_inverse=True)
-        blocks = np.zeros((len(key), rl, r1))
+        key = np.repeat(space.rows, np.diff(slot_start)) * d1 + model
+        if self.full:
+            present, target = np.arange(dl * d1), key
+        elif dl < self.n_contexts:
+            present, target = np.unique(key, return_inverse=True)
+        else:
+            present, target = key, np.arange(len(key))
+        blocks = np.zeros((len(present), rl, r1))
         _cells.sum_cross_blocks(slot_start, target, space.E, space.V, rows, score, blocks)
-        indptr = np.searchsorted(key, np.arange(dl + 1) * d1)
-        return sparse.bsr_array((blocks, key % d1, indptr), shape=(dl * rl, d1 * r1))
+        if self.full:
+            return blocks.reshape(dl, d1, rl, r1).transpose(0, 2, 1, 3).reshape(dl * rl, d1 * r1)
+        indptr = np.searchsorted(present, np.arange(dl + 1) * d1)
+        return sparse.bsr_array((blocks, present % d1, indptr), shape=(dl * rl, d1 * r1))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from lrbtl.links import logistic_terms
 from lrbtl.newton import Newton, minimise
 from lrbtl.ridge import choose_ridge
 from lrbtl.tangent import TangentSpace
-from lrbtl.tucker import Tucker, check_rank, truncate
+from lrbtl.tucker import Tucker, check_rank, eigenvectors, truncate
 
 Floats = np.typing.NDArray[np.float64]
 
@@ -178,7 +178,8 @@ def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:
     """
     sums = design.tensor_sums(design.count * (design.y - 0.5)).T
     shape = design.shape if len(design.shape) > 1 else (*design.shape, 1)
-    U = np.linalg.eigh((sums @ sums.T).toarray())[1][:, ::-1][:, : rank[0]]
+    gram = sums @ sums.T
+    U = eigenvectors(gram if isinstance(gram, np.ndarray) else gram.toarray(), rank[0])
     scale = 2 * design.n_contexts * (shape[0] - 1) / design.count.sum()
     compressed = np.asarray(sums.T @ U).T.reshape(-1, *shape[1:]) * scale
     if len(design.shape) == 1:

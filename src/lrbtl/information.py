@@ -45,7 +45,9 @@ def fix_gauge(matrix: Arrowhead, space: TangentSpace) -> Arrowhead:
     return matrix.plus_border(parts)
 
 
-def _join(models: sparse.bsr_array, others: Floats) -> Floats | sparse.csr_array:
+def _join(models: Floats | sparse.bsr_array, others: Floats) -> Floats | sparse.csr_array:
+    if isinstance(models, np.ndarray):
+        return np.hstack([models, others]) if others.size else models
     if models.nnz < SPARSE_BELOW * models.shape[0] * models.shape[1]:
         parts = [models.tocsr(), sparse.csr_array(others)]
         cross = sparse.csr_array(sparse.hstack(parts, format="csr")) if others.size else parts[0]
@@ -59,7 +61,7 @@ def _add_group(
     contexts: Longs,
     levels: tuple[int, ...],
     gram: Floats,
-    sums: list[sparse.csr_array],
+    sums: list[Floats | sparse.csr_array],
     border: Floats,
     others: Floats,
     curvature: bool,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 
 from lrbtl.design import Design
 from lrbtl.tangent import TangentSpace
@@ -38,9 +38,13 @@ class BlockJacobi:
 
 
 def diagonal_blocks(design: Design, space: TangentSpace, weight: Floats) -> tuple[dict[int, Floats], Floats | None]:
-    """Return the diagonal blocks of J^T (sum of weight X X^T) J: per row of each factor, and for the core."""
-    _, gram = design.slot_rows(space, weight)
-    rows = {0: design.model_diagonal(space, weight)}
+    """Return near diagonal blocks of J^T (sum of weight X X^T) J: per row of each factor, and for the core.
+
+    Those of the context modes take x x^T to be U[a] U[a]^T + U[b] U[b]^T: one pass over the cells serves all blocks.
+    """
+    touched = design.unsigned_sums(weight)
+    rows = {0: _outer_sums(touched.T, space.V)}
+    gram = _outer_sums(touched, space.U)
     for k in range(1, len(space.factors)):
         E = space.context_jacobian(k)
         rows[k] = space.sum_over(E.transpose(0, 2, 1) @ gram @ E, k)
@@ -51,6 +55,13 @@ def diagonal_blocks(design: Design, space: TangentSpace, weight: Floats) -> tupl
         blocks = (gram.reshape(len(p), -1).T @ outer).reshape(*gram.shape[1:], p.shape[1], p.shape[1])
         core = blocks.transpose(0, 2, 1, 3).reshape(space.core.size, space.core.size)
     return rows, core
+
+
+def _outer_sums(weight: Floats | sparse.csr_array, rows: Floats) -> Floats:
+    """Return sum_j weight[i, j] rows[j] rows[j]^T for every i."""
+    rank = rows.shape[1]
+    outer = (rows[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+    return np.asarray(weight @ outer).reshape(-1, rank, rank)
 
 
 def invert_blocks(space: TangentSpace, rows: dict[int, Floats], core: Floats | None) -> BlockJacobi:

@@ -96,6 +96,16 @@ def add_penalty(
 
 
 @dataclass(frozen=True)
+class _State:
+    """A point with the objective there and the score and information of each cell, times its multiplicity."""
+
+    space: TangentSpace
+    objective: float
+    score: Floats
+    weight: Floats
+
+
+@dataclass(frozen=True)
 class _DirectModel:
     """Second-order model of the objective at a point, solved by elimination and Cholesky."""
 
@@ -104,11 +114,11 @@ class _DirectModel:
     diagonal: Floats
 
     @classmethod
-    def at(cls, design: Design, space: TangentSpace, ridge: Floats) -> "_DirectModel":
-        _, score, fisher = logistic_terms(design.eta(space), design.y)
+    def at(cls, design: Design, state: _State, ridge: Floats) -> "_DirectModel":
+        space = state.space
         gradient, hessians, core_diagonal = penalty_terms(space, ridge)
-        gradient -= design.gradient(space, design.count * score)
-        hessian = accumulate(design, space, design.count * fisher, design.count * score)
+        gradient -= design.gradient(space, state.score)
+        hessian = accumulate(design, space, state.weight, state.score)
         hessian = add_penalty(hessian, space, hessians, core_diagonal)
         if len(space.factors) > 2:
             hessian = fix_gauge(hessian, space)
@@ -129,21 +139,21 @@ class _KrylovModel:
     space: TangentSpace
     gradient: Floats
     weight: Floats
-    scores: sparse.csr_array
+    scores: Floats | sparse.csr_array
     hessians: dict[int, Floats]
     core_diagonal: Floats
     blocks: tuple[dict[int, Floats], Floats | None]
 
     @classmethod
-    def at(cls, design: Design, space: TangentSpace, ridge: Floats) -> "_KrylovModel":
-        _, score, fisher = logistic_terms(design.eta(space), design.y)
+    def at(cls, design: Design, state: _State, ridge: Floats) -> "_KrylovModel":
+        space = state.space
         gradient, hessians, core_diagonal = penalty_terms(space, ridge)
-        scores = design.tensor_sums(design.count * score)
+        scores = design.tensor_sums(state.score)
         gradient -= space.pull(scores.T @ space.V, scores @ space.U)
-        rows, core = diagonal_blocks(design, space, design.count * fisher)
+        rows, core = diagonal_blocks(design, space, state.weight)
         rows = {k: block + hessians[k] for k, block in rows.items()}
         core = None if core is None else core + np.diag(core_diagonal)
-        return cls(design, space, gradient, design.count * fisher, scores, hessians, core_diagonal, (rows, core))
+        return cls(design, space, gradient, state.weight, scores, hessians, core_diagonal, (rows, core))
 
     def step(self, damping: float) -> tuple[Floats, float]:
         """Return the damped Newton step and the decrease that the model predicts."""
@@ -181,39 +191,42 @@ def minimise(
     design: Design, point: Tucker, ridge: Floats, *, tol: float = 1e-4, max_iter: int = 100, damping: float = 1e-2
 ) -> Newton:
     """Return the penalised maximum-likelihood point reached from a start in HOSVD form."""
-    objective, space = _evaluate(design, point, ridge)
-    make_model = _model_class(design, space)
+    state = _evaluate(design, point, ridge)
+    make_model = _model_class(design, state.space)
     decrement = np.inf
+
+    def stop(n_iter: int, converged: bool, reason: str) -> Newton:
+        return Newton(_unpad(state.space, design), state.objective, decrement, n_iter, converged, reason)
+
     for n_iter in range(1, max_iter + 1):
-        model = make_model.at(design, space, ridge)
+        model = make_model.at(design, state, ridge)
         while True:
             try:
-                step, predicted = model.step(damping)
+                step, decrement = model.step(damping)
             except NotPositiveDefinite:
                 damping = max(10 * damping, 1e-3)
                 continue
-            trial, trial_space = _evaluate(design, _moved(space, step), ridge)
-            if objective - trial >= 1e-3 * predicted or predicted < 1e-13 * abs(objective) or damping > MAX_DAMPING:
+            trial = _evaluate(design, _moved(state.space, step), ridge)
+            fall = state.objective - trial.objective
+            if fall >= 1e-3 * decrement or decrement < 1e-13 * abs(state.objective) or damping > MAX_DAMPING:
                 break
             damping = max(8 * damping, 1e-6)
-        gain = (objective - trial) / max(predicted, 1e-300)
-        decrement = predicted
-        if trial <= objective:
-            objective, space = trial, trial_space
+        if fall >= 0:
+            state = trial
         elif damping > MAX_DAMPING:
-            return Newton(_unpad(space, design), objective, decrement, n_iter, False, "no step lowers the objective")
-        if predicted < tol and damping <= 1.0:
-            reason = "Newton decrement below tolerance"
-            return Newton(_unpad(space, design), objective, decrement, n_iter, True, reason)
+            return stop(n_iter, False, "no step lowers the objective")
+        if decrement < tol and damping <= 1.0:
+            return stop(n_iter, True, "Newton decrement below tolerance")
+        gain = fall / max(decrement, 1e-300)
         damping = max(damping * (0.1 if gain > 0.75 else 0.5 if gain > 0.25 else 2.0), 1e-10)
-    reason = f"stopped after {max_iter} iterations"
-    return Newton(_unpad(space, design), objective, decrement, max_iter, False, reason)
+    return stop(max_iter, False, f"stopped after {max_iter} iterations")
 
 
-def _evaluate(design: Design, point: Tucker, ridge: Floats) -> tuple[float, TangentSpace]:
+def _evaluate(design: Design, point: Tucker, ridge: Floats) -> _State:
     space = TangentSpace(point, centred=design.centred)
-    loss, _, _ = logistic_terms(design.eta(space), design.y)
-    return float(design.count @ loss) + penalty(space.point, ridge), space
+    loss, score, fisher = logistic_terms(design.eta(space), design.y)
+    objective = float(design.count @ loss) + penalty(space.point, ridge)
+    return _State(space, objective, design.count * score, design.count * fisher)
 
 
 def _moved(space: TangentSpace, step: Floats) -> Tucker:

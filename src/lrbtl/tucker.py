@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from lrbtl.errors import RankError
 
@@ -146,8 +147,15 @@ def _expand(core: Floats, matrices: Sequence[Floats | None]) -> Floats:
     return core
 
 
+def eigenvectors(matrix: Floats, count: int) -> Floats:
+    """Return the leading eigenvectors of a symmetric matrix, largest first."""
+    size = len(matrix)
+    vectors = linalg.eigh(matrix, subset_by_index=(size - count, size - 1), check_finite=False)[1]
+    return np.ascontiguousarray(vectors[:, ::-1])
+
+
 def _left_vectors(matrix: Floats, count: int) -> Floats:
     """Return the leading left singular vectors, from the smaller Gram matrix where the matrix is wide."""
     if matrix.shape[1] > 4 * matrix.shape[0]:
-        return np.ascontiguousarray(np.linalg.eigh(matrix @ matrix.T)[1][:, ::-1][:, :count])
+        return eigenvectors(matrix @ matrix.T, count)
     return np.ascontiguousarray(np.linalg.svd(matrix, full_matrices=False)[0][:, :count])

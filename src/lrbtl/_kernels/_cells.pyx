@@ -49,6 +49,18 @@ def fill_eta_change(
             change_out[i] = change
 
 
+def fill_differences(
+    const long long[::1] slot_a,  # in
+    const long long[::1] slot_b,  # in: negative where the cell is one entry
+    const double[::1] value,      # in
+    double[::1] out,              # out: value[slot_a] - value[slot_b]
+    int n_threads,
+):
+    cdef Py_ssize_t i
+    for i in prange(slot_a.shape[0], nogil=True, num_threads=n_threads, schedule="static"):
+        out[i] = value[slot_a[i]] - value[slot_b[i]] if slot_b[i] >= 0 else value[slot_a[i]]
+
+
 def sum_slots(
     const long long[::1] start,   # in
     const long long[::1] slot_a,  # in

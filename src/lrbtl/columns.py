@@ -72,8 +72,6 @@ def find_columns(wanted: Columns, header: Sequence[str]) -> Found:
     >>> find_columns(Columns(), ["model_a", "model_b", "winner", "task"]).contexts
     ('task',)
     """
-    if repeated := [name for name in wanted_names(wanted) if list(header).count(name) > 1]:
-        raise MissingColumnError(f"column {repeated[0]!r} occurs more than once; rename one of them.")
     lower: dict[str, str] = {}
     for name in header:
         lower.setdefault(name.strip().lower(), name)
@@ -89,22 +87,19 @@ def find_columns(wanted: Columns, header: Sequence[str]) -> Found:
         named[role] = _existing(given, header) if given is not None else str(guess)
     contexts = wanted.contexts
     if contexts is None:
-        found = next((lower[name] for name in GUESSES["contexts"] if name in lower), None)
-        contexts = () if found is None else (found,)
+        context = next((lower[name] for name in GUESSES["contexts"] if name in lower), None)
+        contexts = () if context is None else (context,)
     count = wanted.count
     if count is None:
         count = next((lower[name] for name in GUESSES["count"] if name in lower), None)
-    return Found(
+    found = Found(
         contexts=tuple(_existing(name, header) for name in contexts),
         count=None if count is None else _existing(count, header),
         **named,
     )
-
-
-def wanted_names(wanted: Columns) -> list[str]:
-    """Return the columns that were asked for by name."""
-    names = [wanted.model_a, wanted.model_b, wanted.winner, wanted.count, *(wanted.contexts or ())]
-    return [name for name in names if name is not None]
+    if repeated := [name for name in found.order if list(header).count(name) > 1]:
+        raise MissingColumnError(f"column {repeated[0]!r} occurs more than once; rename one of them.")
+    return found
 
 
 def _existing(name: str, header: Sequence[str]) -> str:

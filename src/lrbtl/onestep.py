@@ -7,8 +7,8 @@ At the fit T_k from the other folds, with J the Jacobian of the tangent coordina
     psi = sum_k n_k / N [psi(T_k) + Gam_k . delta_k],   Cov = sum_k n_k / N^2 Theta_k^T B_k Theta_k.
 
 The efficient score is y - E[sigmoid(eta)] for eta normal round its fit with the variance that the fit leaves: plain
-y - sigmoid(eta_k) has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same to first
-order.
+y - sigmoid(eta_k) has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same
+to first order.
 The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling.
 """
 

@@ -11,6 +11,7 @@ from lrbtl import fitting
 from lrbtl.design import Design
 from lrbtl.errors import (
     ConvergenceWarning,
+    MethodError,
     RankCollapseWarning,
     RankError,
     RidgeError,
@@ -195,6 +196,22 @@ def test_a_fit_that_did_not_converge_is_reported(monkeypatch):
 def test_bad_ranks_are_named(rank, words):
     with pytest.raises(RankError, match=words):
         fit(_BATTLES[CASES[1]], rank)
+
+
+def test_bad_options_are_named():
+    battles = _BATTLES[CASES[1]]
+    with pytest.raises(RankError, match="'two'"):
+        fit(battles, "two")
+    for n_threads in (0, -1):
+        with pytest.raises(MethodError, match="n_threads"):
+            fit(battles, 2, n_threads=n_threads)
+
+
+def test_votes_that_favour_nobody_end_the_fit():
+    battles = lrbtl.Battles.from_arrays([0, 0, 1] * 2, [1, 2, 2] * 2, [0.5] * 6, ([0, 0, 0, 1, 1, 1],), counts=[9] * 6)
+    with pytest.warns((ConvergenceWarning, RankCollapseWarning)):
+        found = fit(battles, 1, ridge=1.0)
+    np.testing.assert_allclose(found.scores, 0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("ridge", [-1.0, np.nan, np.inf, [1.0, -1.0], [1.0, 1.0, 1.0], "strong"])

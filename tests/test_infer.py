@@ -441,6 +441,15 @@ def test_families_refuse_what_no_battle_informs(thin_battles, family):
         lrbtl.infer(thin_battles, family, rank=2, n_folds=FOLDS)
 
 
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.RankCollapseWarning")
+@pytest.mark.parametrize("method", ["efficient", "whitened", "mle"])
+def test_votes_that_favour_nobody_are_named(method):
+    battles = lrbtl.Battles.from_arrays([0, 0, 1], [1, 2, 2], [0.5, 0.5, 0.5], counts=[30, 20, 20])
+    with pytest.raises(SingularInformationError, match="favour no model"):
+        lrbtl.infer(battles, lrbtl.gap(0, 1), rank=1, n_folds=5, method=method)
+    assert lrbtl.infer(battles, lrbtl.gap(0, 1), method="naive").estimate[0] == pytest.approx(0.0, abs=1e-9)
+
+
 def test_models_that_never_meet_are_named():
     a, b = np.array([0, 2]), np.array([1, 3])
     battles = lrbtl.Battles.from_arrays(np.tile(a, 2), np.tile(b, 2), [1, 1, 0, 0], counts=[60, 50, 40, 30])

@@ -101,6 +101,8 @@ def test_check_rank(rank, shape, full):
         (0, (5, 5), "choose 1 to 4"),
         (-1, (5,), "rank -1"),
         (9, (5, 6), "choose 1 to 4"),
+        (1.5, (5, 5), "not a rank"),
+        (None, (5, 5), "not a rank"),
         ((2, 2), (5, 5, 5), "one rank per mode"),
         ((5, 2), (5, 5), "mode 1"),
         ((3, 1), (5, 5), "mode 1"),

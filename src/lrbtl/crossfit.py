@@ -137,6 +137,11 @@ def cross_fit(
 ) -> CrossFit:
     """Return the steps of a cross-fitted (or, for `mle`, a full-sample) analysis of a fit's battles."""
     battles = fit.battles
+    if not fit.singular_values[0][0] > 1e-9:
+        raise SingularInformationError(
+            "all fitted scores are zero, round which a low-rank model has no tangent space: the votes favour no model. "
+            "Add battles, give a smaller ridge, or use method='naive'."
+        )
     design = Design.of(battles, fit.n_threads)
     ridge = RIDGE_SHARE[method] * fit.ridge
     if method == "mle":

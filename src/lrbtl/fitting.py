@@ -11,7 +11,14 @@ from scipy.special import expit
 
 from lrbtl.battles import Battles
 from lrbtl.design import Design
-from lrbtl.errors import ConvergenceWarning, RankCollapseWarning, RidgeError, UninformedError
+from lrbtl.errors import (
+    ConvergenceWarning,
+    MethodError,
+    RankCollapseWarning,
+    RankError,
+    RidgeError,
+    UninformedError,
+)
 from lrbtl.links import logistic_terms
 from lrbtl.newton import Newton, minimise
 from lrbtl.ridge import choose_ridge
@@ -142,7 +149,11 @@ def fit(
     >>> bool(abs(fit.scores - truth).mean() < 0.1)
     True
     """
+    if n_threads < 1:
+        raise MethodError(f"n_threads={n_threads}: give at least 1.")
     if isinstance(rank, str):
+        if rank != "auto":
+            raise RankError(f"rank={rank!r} is not known: give an int, one int per mode, or 'auto'.")
         from lrbtl.rank_selection import select_rank
 
         rank = select_rank(battles, rng=rng, n_threads=n_threads).rank

@@ -63,7 +63,7 @@ def penalty_terms(space: TangentSpace, ridge: Floats) -> tuple[Floats, dict[int,
     gauge.
     """
     core = space.core
-    sigma = [np.maximum(s, 1e-12 * max(s[0], 1e-300)) for s in space.point.singular_values]
+    sigma = [np.maximum(s, 1e-12 * max(s[0], 1e-30)) for s in space.point.singular_values]
     order = core.ndim
     gradient = np.zeros(space.size)
     hessians = {}
@@ -205,6 +205,8 @@ def minimise(
                 step, decrement = model.step(damping)
             except NotPositiveDefinite:
                 damping = max(10 * damping, 1e-3)
+                if damping > MAX_DAMPING:
+                    return stop(n_iter, False, "the scores are zero: the votes favour no model")
                 continue
             trial = _evaluate(design, _moved(state.space, step), ridge)
             fall = state.objective - trial.objective

@@ -4,7 +4,7 @@ A point of order m is T = core x_1 U_1 ... x_m U_m with factors U_k of shape (d_
 models; for battles the columns of U_1 sum to zero.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -63,6 +63,8 @@ def check_rank(rank: int | Sequence[int], shape: Sequence[int], *, centred: bool
         while (capped := [min(r, prod(ranks[:k] + ranks[k + 1 :])) for k, r in enumerate(ranks)]) != ranks:
             ranks = capped
         return tuple(ranks)
+    if not isinstance(rank, Iterable):
+        raise RankError(f"rank={rank!r} is not a rank: give an int, one int per mode, or 'auto'.")
     ranks = [int(r) for r in rank]
     if len(ranks) != len(shape):
         raise RankError(

@@ -3,8 +3,8 @@
 from lrbtl.battles import Battles
 from lrbtl.board import Leaderboard, Leaderboards
 from lrbtl.bounds import efficiency_bound
-from lrbtl.diagnostics import Diagnosis, diagnose
 from lrbtl.comparison import Comparison, WinMatrix, compare, win_matrix
+from lrbtl.diagnostics import Diagnosis, diagnose
 from lrbtl.estimate import Estimate
 from lrbtl.fitting import Fit, fit
 from lrbtl.infer import infer
@@ -38,8 +38,8 @@ from lrbtl.targets import (
 
 __all__ = [
     "Battles",
-    "Diagnosis",
     "Comparison",
+    "Diagnosis",
     "Estimate",
     "Fit",
     "Leaderboard",
@@ -52,8 +52,8 @@ __all__ = [
     "WinMatrix",
     "all_gaps",
     "all_scores",
-    "diagnose",
     "compare",
+    "diagnose",
     "efficiency_bound",
     "fit",
     "fit_separate",

@@ -37,7 +37,7 @@ def sentences(d: "Diagnosis") -> list[tuple[Level, str]]:
     checks = [
         (
             d.signal >= SIGNAL_FLOOR,
-            f"Signal: the weakest singular value is {d.signal:.2f} times the noise (at least {SIGNAL_FLOOR} is wanted).",
+            f"Signal: the weakest singular value is {d.signal:.2f} times the noise (wanted: at least {SIGNAL_FLOOR}).",
         ),
         (
             len(d.groups) == 1,
@@ -76,16 +76,19 @@ def sentences(d: "Diagnosis") -> list[tuple[Level, str]]:
         ),
         (
             not d.overlap_min < 0.02,
-            f"Overlap: observed battles are {d.overlap_min:.2f} to {d.overlap_max:.1f} times as likely as under uniform "
+            f"Overlap: observed battles are {d.overlap_min:.2f} to {d.overlap_max:.1f} times as likely as under "
+            "uniform "
             "sampling.",
         ),
         (
             d.alignment > 0.1,
-            f"Alignment: the targets' gradients have at least {d.alignment:.2f} of the usual share in the tangent space.",
+            f"Alignment: the targets' gradients have at least {d.alignment:.2f} of the usual share in the "
+            "tangent space.",
         ),
         (
             d.bernstein < BERNSTEIN_CEILING,
-            f"Bernstein: a bound for any number of battles is {d.bernstein:.2f} times the normal one; far above 1.4 a few "
+            f"Bernstein: a bound for any number of battles is {d.bernstein:.2f} times the normal one; far above 1.4 "
+            "a few "
             "battles dominate.",
         ),
         (

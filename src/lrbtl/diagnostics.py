@@ -1,4 +1,4 @@
-"""Diagnostics: is the fit in the regime where its intervals can be believed, and which method is safe?"""
+"""Diagnostics: is the fit in the regime where its intervals can be believed, and which method is safe."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -180,7 +180,7 @@ def diagnose(
 
 
 def signal_ratio(point: Tucker, battles: Battles) -> float:
-    """Return min_k sigma_min(T_(k)) / [sqrt(4 d_eff / n) (sqrt(d_k) + sqrt(prod r / r_k))]: weakest signal over noise."""
+    """Return min_k sigma_min(T_(k)) / [sqrt(4 d_eff / n) (sqrt(d_k) + sqrt(prod r / r_k))]: signal over noise."""
     rank = point.rank
     d_eff = battles.n_contexts * (battles.shape[0] - 1) / 2
     noise = np.sqrt(4 * d_eff / battles.n_battles)

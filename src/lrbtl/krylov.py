@@ -57,7 +57,7 @@ def diagonal_blocks(design: Design, space: TangentSpace, weight: Floats) -> tupl
     return rows, core
 
 
-def _outer_sums(weight: Floats | sparse.csr_array, rows: Floats) -> Floats:
+def _outer_sums(weight: Floats | sparse.csr_array | sparse.csc_array, rows: Floats) -> Floats:
     """Return sum_j weight[i, j] rows[j] rows[j]^T for every i."""
     rank = rows.shape[1]
     outer = (rows[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)

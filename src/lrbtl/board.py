@@ -185,7 +185,9 @@ def gain_sentence(gain: float) -> str:
 def board_rows(board: Leaderboard, limit: int) -> list[list[str]]:
     """Return the cells of the printed table, with a row of ellipses where rows were left out."""
     head, tail = shown_rows(len(board), limit)
-    decimals = decimals_for(board.se, 2, 4) if board.scale != "elo" else int(np.nanmedian(board.se) < 1)
+    decimals = decimals_for(board.se, 2, 4)
+    if board.scale == "elo":
+        decimals = int(decimals > 1)
     score, lower, upper = (format_numbers(x, decimals) for x in (board.score, board.lower, board.upper))
 
     def row(k: int) -> list[str]:

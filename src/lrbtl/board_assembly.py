@@ -14,7 +14,7 @@ from lrbtl.board import Lazy, Leaderboard, Leaderboards, Scale
 from lrbtl.board_scores import BoardScores, Engine
 from lrbtl.compat import BASE_RATING, ELO
 from lrbtl.joint import normal_quantile, sidak_quantile
-from lrbtl.newcomers import Placement, place_outside
+from lrbtl.newcomers import FEW_BATTLES, Placement, place_outside
 from lrbtl.ranking import joint_above, rank_interval, rank_scores, rank_spread, tiers
 
 Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Placed = tuple[Floats, Floats, Floats, Floats]  # score (d1,), covariance (d1, d1), lower and upper (d1,)
 
-FEW_BATTLES, FEW_IN_CONTEXT = 100, 10
+FEW_IN_CONTEXT = 10
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from lrbtl.separate import one_sided_gap_bound
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+FEW_BATTLES = 100
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -83,7 +85,8 @@ def place_outside(
     won = float(record.count @ record.y)
     if 0.0 < won < total:
         middle, low, high = score_interval(theta, record.y, record.count, level)
-        note = f"only {total} battle{'s' * (total > 1)}: taken to stand at one place in all contexts"
+        few = "only " if total < FEW_BATTLES else ""
+        note = f"{few}{total:,} battle{'s' * (total > 1)}: taken to stand at one place in all contexts"
     elif won > 0:
         middle, low = (one_sided_gap_bound(record.count, theta, 0.0, level=x) for x in (0.0, level))
         high, note = np.inf, f"won all {total} battles: no upper limit"

@@ -467,3 +467,16 @@ def test_lmarena_overall_agrees_with_plain_and_contexts_are_narrower():
         width = {model: up - low for model, low, up in zip(theirs.models, theirs.lower, theirs.upper, strict=True)}
         ours = {model: up - low for model, low, up in zip(board.models, board.lower, board.upper, strict=True)}
         assert np.median([ours[model] / width[model] for model in width]) < 1.0
+
+
+def test_worked_case_of_arena_rank_and_fastchat():
+    from test_compat import CASES, ROWS
+
+    a, b, y, count = ROWS.T
+    battles = lrbtl.Battles.from_arrays(a.astype(int), b.astype(int), y, counts=count.astype(int))
+    _, ratings, _, lower, upper = CASES["plain"]
+    board = lrbtl.leaderboard(battles, compat="arena-rank")
+    rows = in_order(board, battles)
+    for mine, theirs in ((board.score, ratings), (board.lower, lower), (board.upper, upper)):
+        np.testing.assert_allclose(mine[rows], theirs, atol=1e-3)
+    np.testing.assert_allclose(lrbtl.leaderboard(battles, compat="fastchat").score[rows], ratings, atol=1e-3)

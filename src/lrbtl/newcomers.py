@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import expit
 
 from lrbtl.battles import Battles
@@ -117,6 +116,8 @@ def score_interval(theta: Floats, y: Floats, count: Ints, level: float) -> tuple
     >>> [round(float(expit(x)), 3) for x in (middle, low, high)]  # Wilson's interval for 6 of 10
     [0.6, 0.313, 0.832]
     """
+    from scipy.optimize import brentq  # a slow import that most boards do not need
+
     z = normal_quantile(level)
 
     def statistic(s: float, target: float) -> float:

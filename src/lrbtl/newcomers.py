@@ -118,8 +118,6 @@ def score_interval(theta: Floats, y: Floats, count: Ints, level: float) -> tuple
     """
     from scipy.optimize import brentq  # a slow import that most boards do not need
 
-    from scipy.optimize import brentq  # a slow import that few boards need
-
     z = normal_quantile(level)
 
     def statistic(s: float, target: float) -> float:

@@ -21,6 +21,7 @@ from lrbtl.errors import (
     LrbtlError,
     MethodError,
     NoDecisionError,
+    RankCollapseWarning,
     ScaleError,
     SeparationError,
     UnknownContextError,
@@ -319,6 +320,15 @@ def test_naive_overall_where_a_context_is_separated():
     k = boards.overall.models.index("2")
     assert "only 36 battles: taken to stand at one place" in boards.overall.notes[k]
     assert "lost all 9 battles" in boards["v"].notes[2]
+
+
+def test_too_little_evidence_falls_back_to_separate_fits():
+    rows = np.array([(a, b, y, u) for u in (0, 1) for a, b in ((0, 1), (1, 2), (2, 0)) for y in (0, 1)])
+    battles = lrbtl.Battles.from_arrays(rows[:, 0], rows[:, 1], rows[:, 2], [rows[:, 3]], counts=[3, 3, 4, 3, 3, 3] * 2)
+    with pytest.warns(RankCollapseWarning):
+        board = lrbtl.leaderboard(battles, rank=1)
+    assert board.method == "naive" and "too little evidence" in str(board)
+    assert (board.upper - board.lower > 100).all()
 
 
 def test_only_ties_rank_nobody():

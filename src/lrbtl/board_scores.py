@@ -19,7 +19,7 @@ from lrbtl.battles import Battles
 from lrbtl.btl import centred_inverse, laplacian
 from lrbtl.crossfit import CrossFit, Moments, cross_fit
 from lrbtl.errors import SeparationWarning
-from lrbtl.fitting import fit
+from lrbtl.fitting import Fit, fit
 from lrbtl.graph import component_members, strong_components
 from lrbtl.links import logistic_terms
 from lrbtl.naive import naive_errors
@@ -82,26 +82,20 @@ class LowRankEngine:
 
     def __init__(
         self,
-        battles: Battles,
+        inside: Ints,
+        whole: Fit,
         *,
-        rank: int | Sequence[int] | Literal["auto"],
         method: str,
         n_folds: int,
-        progress: Callable[[str], None] | None,
-        **options: Any,
+        rng: int | np.random.Generator | None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
-        core = pooled_core(battles)
-        chosen = _choose_rank(select_models(battles, core), rank, options, progress)
-        self.inside = thick_core(battles, core, THIN * chosen[0])
-        self.battles = select_models(battles, self.inside)
-        whole = fit(
-            self.battles, check_rank(max(chosen), self.battles.shape) if isinstance(rank, str) else rank, **options
-        )
-        self.steps: CrossFit = cross_fit(whole, method=method, n_folds=n_folds, rng=options["rng"], progress=progress)
+        self.inside = inside
+        self.steps: CrossFit = cross_fit(whole, method=method, n_folds=n_folds, rng=rng, progress=progress)
         self.info = RunInfo(
             method=method,
             rank=whole.rank,
-            n_battles=battles.n_battles,
+            n_battles=whole.battles.n_battles,
             n_folds=None if method == "mle" else n_folds,
             ridge=tuple(float(x) for x in whole.ridge),
         )
@@ -136,9 +130,9 @@ class LowRankEngine:
 class SeparateEngine:
     """One Bradley-Terry fit per context; with a single context, the plain Bradley-Terry board."""
 
-    def __init__(self, battles: Battles, method: str) -> None:
+    def __init__(self, battles: Battles, method: str, *notes: str) -> None:
         self.battles = battles
-        self.info = RunInfo(method=method, n_battles=battles.n_battles)
+        self.info = RunInfo(method=method, n_battles=battles.n_battles, notes=notes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SeparationWarning)  # each board tells of its own models
             self.fit = fit_separate(battles)
@@ -225,6 +219,21 @@ def pooled_core(battles: Battles) -> Ints:
     cells = battles.cells
     labels = strong_components(cells.a, cells.b, cells.y, len(battles.models))[0]
     return core_members(labels, battles.model_counts)
+
+
+def fit_core(
+    battles: Battles,
+    rank: int | Sequence[int] | Literal["auto"],
+    *,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> tuple[Ints, Fit]:
+    """Return the core of some battles and the low-rank fit to it; its rank is chosen with thin models still there."""
+    core = pooled_core(battles)
+    chosen = _choose_rank(select_models(battles, core), rank, options, progress)
+    inside = thick_core(battles, core, THIN * chosen[0])
+    kept = select_models(battles, inside)
+    return inside, fit(kept, check_rank(max(chosen), kept.shape) if isinstance(rank, str) else rank, **options)
 
 
 def thick_core(battles: Battles, core: Ints, fewest: int) -> Ints:

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lrbtl.battles import Battles
-from lrbtl.board_scores import Engine, LowRankEngine, SeparateEngine, pooled_core
+from lrbtl.board_scores import Engine, LowRankEngine, SeparateEngine, fit_core, pooled_core
 from lrbtl.errors import IslandWarning, LrbtlError, NoDecisionError, SeparationError, WeightError
 from lrbtl.graph import component_members, weak_components
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+NO_SIGNAL = 1e-9  # largest singular value of scores that the penalty removed altogether
 Progress = Callable[[str], None]
 Weights = Literal["traffic"] | Mapping[Any, float] | ArrayLike | None
 
@@ -126,7 +127,11 @@ def make_engine(part: Battles, core: Ints, run: dict[str, Any], progress: Progre
             "no two models have both won and lost against each other, directly or through others, so contexts share "
             "nothing; use battles.pooled() for one-sided limits."
         )
-    return LowRankEngine(part, progress=progress, **run)
+    options = {key: run[key] for key in ("ridge", "n_threads", "rng")}
+    inside, whole = fit_core(part, run["rank"], progress=progress, **options)
+    if not whole.singular_values[0][0] > NO_SIGNAL:
+        return SeparateEngine(part, "naive", "too little evidence for a low-rank fit: each context by itself")
+    return LowRankEngine(inside, whole, method=run["method"], n_folds=run["n_folds"], rng=run["rng"], progress=progress)
 
 
 def informed_levels(part: Battles, core: Ints) -> list[Ints]:

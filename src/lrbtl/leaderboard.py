@@ -11,6 +11,7 @@ import numpy as np
 from lrbtl.battles import Battles
 from lrbtl.board import Leaderboard, Leaderboards, Scale, context_name
 from lrbtl.board_assembly import Duels, Options, build_board, collect_boards
+from lrbtl.board_scores import LowRankEngine
 from lrbtl.compat_boards import compat_boards
 from lrbtl.errors import MethodError, NoDecisionError, ScaleError, UnknownContextError
 from lrbtl.infer import Method
@@ -165,7 +166,8 @@ def _all_boards(island: Island, options: Options, progress: Progress | None) -> 
         results[name] = build_board(island.battles, island.engine, options, name, island.weights_of(context))
         if progress is not None:
             progress(f"board of {name or 'all contexts'}")
-    return collect_boards(results)
+    fit = island.engine.steps.fit if isinstance(island.engine, LowRankEngine) else None
+    return replace(collect_boards(results), fit=fit)
 
 
 def _has_context(island: Island, context: Any) -> bool:

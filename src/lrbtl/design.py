@@ -15,7 +15,7 @@ Floats = np.typing.NDArray[np.float64]
 Ints = np.typing.NDArray[np.int32]
 Longs = np.typing.NDArray[np.int64]
 
-FULL = 2  # slots per cell up to which arrays over all slots are cheaper than lists of those touched
+FULL = 4  # slots per cell up to which arrays over all slots are cheaper than lists of those touched
 
 
 @dataclass(frozen=True)

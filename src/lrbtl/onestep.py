@@ -22,9 +22,9 @@ from scipy import sparse
 from lrbtl.arrowhead import Arrowhead
 from lrbtl.covariance import leverages
 from lrbtl.design import CompleteDesign, Design
-from lrbtl.information import accumulate, fix_gauge
+from lrbtl.information import accumulate
 from lrbtl.links import logistic_terms, mean_sigmoid
-from lrbtl.newton import add_penalty, penalty_terms
+from lrbtl.newton import penalised
 from lrbtl.sampling import Sampling, reference_probability
 from lrbtl.solvers import IsotropicSolver, Solver, SolverName, information_solver, robust_factor
 from lrbtl.tangent import TangentSpace
@@ -133,14 +133,10 @@ def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -
 
 
 def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:
-    """Return j^T (N K + R)^-1 j of each cell: the variance of its eta, with R the Hessian of the penalty."""
+    """Return j^T (N K + R)^-1 j of each cell, the variance of its eta given the battles; R is the penalty's Hessian."""
     fisher = logistic_terms(design.eta(space), design.y)[2]
-    _, hessians, core_diagonal = penalty_terms(space, ridge)
-    information = accumulate(design, space, design.count * fisher)
-    penalised = add_penalty(information, space, hessians, core_diagonal)
-    if len(space.factors) > 2 or not np.all(ridge > 0):  # the ridge of a matrix leaves no gauge to fix
-        penalised = fix_gauge(penalised, space)
-    return leverages(design, space, np.ones(len(fisher)), robust_factor(penalised)[0].inverse())
+    matrix = penalised(accumulate(design, space, design.count * fisher), space, ridge)
+    return leverages(design, space, np.ones(len(fisher)), robust_factor(matrix)[0].inverse())
 
 
 @dataclass(frozen=True)

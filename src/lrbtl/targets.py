@@ -89,8 +89,8 @@ def score(model: Any, context: Any = None) -> Target:
 
     def resolve(battles: Battles) -> Resolved:
         i = battles.model_index(model)
-        contexts = _contexts(battles, context)
-        return Resolved(name, "identity", _mean_terms([i], [1.0], contexts))
+        label = _label(battles, "score", [i], context)
+        return Resolved(label, "identity", _mean_terms([i], [1.0], _contexts(battles, context)))
 
     name = _name("score", model, context=context)
     return Target(resolve, name)
@@ -107,7 +107,9 @@ def gap(a: Any, b: Any, context: Any = None) -> Target:
     """
 
     def resolve(battles: Battles) -> Resolved:
-        return Resolved(name, "identity", _mean_terms(_pair(battles, a, b), [1.0, -1.0], _contexts(battles, context)))
+        pair = _pair(battles, a, b)
+        label = _label(battles, "gap", pair, context)
+        return Resolved(label, "identity", _mean_terms(pair, [1.0, -1.0], _contexts(battles, context)))
 
     name = _name("gap", a, b, context=context)
     return Target(resolve, name)
@@ -126,10 +128,11 @@ def win_probability(a: Any, b: Any, context: Any = None) -> Target:
     def resolve(battles: Battles) -> Resolved:
         i, j = _pair(battles, a, b)
         contexts = _contexts(battles, context)
+        label = _label(battles, "win_probability", [i, j], context)
         if len(contexts) == 1:
-            return Resolved(name, "logit", _mean_terms([i, j], [1.0, -1.0], contexts))
+            return Resolved(label, "logit", _mean_terms([i, j], [1.0, -1.0], contexts))
         return Resolved(
-            name, "logit", evaluate=_mean_win(np.full(len(contexts), i), np.full(len(contexts), j), contexts)
+            label, "logit", evaluate=_mean_win(np.full(len(contexts), i), np.full(len(contexts), j), contexts)
         )
 
     name = _name("win_probability", a, b, context=context)
@@ -154,7 +157,9 @@ def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None)
             raise TargetError(f"the pool of {name} holds no other model: name at least one model to play against.")
         contexts = _contexts(battles, context)
         pairs = np.repeat(others, len(contexts)), np.tile(contexts, len(others))
-        return Resolved(name, "logit", evaluate=_mean_win(np.full(len(pairs[0]), i), *pairs))
+        return Resolved(
+            _label(battles, "win_rate", [i], context), "logit", evaluate=_mean_win(np.full(len(pairs[0]), i), *pairs)
+        )
 
     name = _name("win_rate", model, context=context)
     return Target(resolve, name)
@@ -188,7 +193,9 @@ def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Targ
                     f"{name} has {len(values)} weights for {len(contexts)} contexts: give one per context."
                 )
         _check_finite(values, name)
-        return Resolved(name, "identity", Terms(np.full(len(contexts), i), contexts, values))
+        return Resolved(
+            _label(battles, "weighted_score", [i], None), "identity", Terms(np.full(len(contexts), i), contexts, values)
+        )
 
     name = _name("weighted_score", model)
     return Target(resolve, name)
@@ -241,7 +248,7 @@ def tail_score(model: Any, sharpness: float = 4.0) -> Target:
             value = -(total - np.log(len(contexts))) / sharpness
             return float(value), Terms(models, contexts, np.exp(exponents - total))
 
-        return Resolved(name, "identity", evaluate=evaluate)
+        return Resolved(_label(battles, "tail_score", [i], None), "identity", evaluate=evaluate)
 
     name = _name("tail_score", model)
     return Target(resolve, name)
@@ -400,6 +407,12 @@ def _check_gradient(value: Callable[[Floats], float], scores: Floats, slope: Flo
 def _check_finite(values: Floats, name: str) -> None:
     if not np.all(np.isfinite(values)):
         raise GradientError(f"the weights of {name} are not finite: check them for NaN and infinity.")
+
+
+def _label(battles: Battles, kind: str, models: Sequence[int], context: Any) -> str:
+    """Return the name of a target with the battles' own labels."""
+    named = None if context is None else battles.context_label(battles.context_index(context))
+    return _name(kind, *(battles.models[i] for i in models), context=named)
 
 
 def _name(kind: str, *models: Any, context: Any = None) -> str:

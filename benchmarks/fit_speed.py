@@ -125,7 +125,7 @@ def main() -> None:
         "races": [
             race("paper, 200 x 200, rank 5, 60,000 battles", (200, 200), 5, 60_000, 4.0),
             race("arena, 30 x 10, rank 3, 81,000 battles", (30, 10), 3, 81_000, 4.0, 2.0),
-            race("many contexts, 50 x 20,000, rank 3, 400,000 battles", (50, 20_000), 3, 400_000, 2.0, 3.0),
+            race("many contexts, 50 x 20,000, rank 3, 1,000,000 battles", (50, 20_000), 3, 1_000_000, 8.0, 3.0),
         ],
         "scaling": scaling(),
     }

@@ -106,7 +106,7 @@ def context_row(n_new, reps, seed):
     overall, within, width = [], [], []
     for _ in range(reps):
         truth, battles = context_arena(rng, CONTEXTS, n_new)
-        engine = make_engine(battles, np.arange(d1), RUN, None)
+        engine = make_engine(battles, np.full(D, 1.0 / D), RUN, None)
         for k, weights in enumerate([np.full(D, 1.0 / D), *np.eye(D)]):
             lower, upper, inside = interval(engine, battles, weights, d1 - 1)
             target = (truth[-1] - truth[inside].mean(axis=0)) @ weights

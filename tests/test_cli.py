@@ -208,8 +208,9 @@ def test_formats_agree(kind, log, monkeypatch, capsys):
 
 
 def test_options_reach_the_board(log, capsys):
-    options = "--rank 1 --board code --scale logit --weights traffic --level 0.9 --top 2".split()
-    assert main(["leaderboard", str(log), *options, "--progress"]) == EXIT_OK
+    board = ["--board", "code", "--scale", "logit", "--top", "2"]
+    analysis = ["--rank", "1", "--weights", "traffic", "--level", "0.9", "--progress"]
+    assert main(["leaderboard", str(log), *board, *analysis]) == EXIT_OK
     captured = capsys.readouterr()
     assert "Leaderboard, code" in captured.out
     assert "log odds; 0.9 intervals" in captured.out
@@ -231,6 +232,15 @@ def test_other_column_names(tmp_path, capsys):
     captured = capsys.readouterr()
     assert "2 models, 5 battles" in captured.out
     assert "model_a from column Player_A" in captured.err
+
+
+def test_thin_categories_can_be_left_out(log, capsys):
+    with log.open("a") as file:
+        file.write("x,y,model_a,poems\n")
+    assert main(["leaderboard", str(log), "--rank", "1", "--min-battles", "5"]) == EXIT_OK
+    captured = capsys.readouterr()
+    assert "left out 1 of 3 levels of category with fewer than 5 battles: poems" in captured.err
+    assert "80 battles" in captured.out
 
 
 def test_compare(log, tmp_path, capsys):

@@ -188,7 +188,7 @@ def board_rows(board: Leaderboard, limit: int) -> list[list[str]]:
     head, tail = shown_rows(len(board), limit)
     decimals = decimals_for(board.se, 2, 4)
     if board.scale == "elo":
-        decimals = int(decimals > 1)
+        decimals = int(decimals > 1 and np.isfinite(board.se).any())
     score, lower, upper = (format_numbers(x, decimals) for x in (board.score, board.lower, board.upper))
 
     def row(k: int) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lrbtl.battles import Battles
 from lrbtl.board import Leaderboard, Leaderboards
-from lrbtl.board_scores import fit_core
+from lrbtl.board_scores import candidate_ranks, fit_core
 from lrbtl.columns import Columns
 from lrbtl.comparison import compare
 from lrbtl.describe import battle_warnings
@@ -66,8 +66,9 @@ def run_diagnose(options: Namespace) -> None:
     analysis = analysis_options(options)
     battles = load(options)
     print(battles.summary(), "\n")
-    run = {"n_threads": options.threads, "rng": options.seed, "progress": progress_of(options)}
-    inside, fitted = fit_core(battles, analysis["rank"], ridge="auto", **run)
+    run = {"n_threads": options.threads, "rng": options.seed}
+    rank = candidate_ranks(battles, analysis["rank"], progress=analysis["progress"], **run)[0]
+    inside, fitted = fit_core(battles, rank, **run)
     if inside.size < len(battles.models):
         left = len(battles.models) - inside.size
         print(f"{left} model(s) that only won, only lost, have too few battles or never met the others are left out.")
@@ -173,7 +174,22 @@ def load(options: Namespace) -> Battles:
     )
     for sentence in found.said:
         say(sentence)
-    return found.battles
+    return drop_thin_levels(found.battles, options.min_battles)
+
+
+def drop_thin_levels(battles: Battles, fewest: int) -> Battles:
+    """Return the battles without context levels that have fewer battles than asked for, and say which."""
+    counts = battles.context_counts.reshape(battles.shape[1:])
+    kept = {}
+    for mode, (name, levels) in enumerate(zip(battles.names, battles.levels, strict=True)):
+        others = tuple(k for k in range(counts.ndim) if k != mode)
+        enough = counts.sum(axis=others) >= fewest
+        kept[name] = [level for level, is_kept in zip(levels, enough, strict=True) if is_kept]
+        dropped = [str(level) for level, is_kept in zip(levels, enough, strict=True) if not is_kept]
+        if dropped:
+            shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
+            say(f"left out {len(dropped)} of {len(levels)} levels of {name} with fewer than {fewest} battles: {shown}")
+    return battles.select(contexts=kept) if kept else battles
 
 
 def analysis_options(options: Namespace) -> dict[str, Any]:

@@ -168,9 +168,7 @@ def fit(
     else:
         penalties = check_ridge(ridge, battles.shape)
         newton = minimise(design, start, penalties)
-    result = _as_fit(battles, newton, penalties, n_threads)
-    _warn(result)
-    return result
+    return _as_fit(battles, newton, penalties, n_threads)
 
 
 def refit(
@@ -230,23 +228,19 @@ def check_informed(battles: Battles) -> None:
 
 
 def _as_fit(battles: Battles, newton: Newton, ridge: Floats, n_threads: int) -> Fit:
-    return Fit(
-        battles, newton.point, ridge, newton.converged, newton.n_iter, newton.reason, newton.objective, n_threads
-    )
-
-
-def _warn(result: Fit) -> None:
-    if not result.converged:
+    """Return the fit, at the rank that the penalty left, and warn where that or the convergence is not what was asked."""
+    if not newton.converged:
         warnings.warn(
-            f"the fit did not converge: {result.stop_reason}; try a smaller rank or a larger ridge.",
+            f"the fit did not converge: {newton.reason}; try a smaller rank or a larger ridge.",
             ConvergenceWarning,
             stacklevel=3,
         )
-    collapsed = [int(np.sum(s < 1e-6 * max(s[0], 1e-12))) for s in result.singular_values]
-    if any(collapsed):
-        kept = tuple(r - c for r, c in zip(result.rank, collapsed, strict=True))
+    kept = tuple(int(np.sum(s >= 1e-6 * max(s[0], 1e-12))) for s in newton.point.singular_values)
+    if kept != newton.point.rank:
         warnings.warn(
-            f"the penalty left rank {kept} of {result.rank}: the battles do not support more; use a smaller rank.",
+            f"the penalty left rank {kept} of {newton.point.rank}: the battles do not support more; use a smaller rank.",
             RankCollapseWarning,
             stacklevel=3,
         )
+    point = newton.point.leading(kept) if min(kept) > 0 else newton.point
+    return Fit(battles, point, ridge, newton.converged, newton.n_iter, newton.reason, newton.objective, n_threads)

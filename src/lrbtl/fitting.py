@@ -228,7 +228,7 @@ def check_informed(battles: Battles) -> None:
 
 
 def _as_fit(battles: Battles, newton: Newton, ridge: Floats, n_threads: int) -> Fit:
-    """Return the fit, at the rank that the penalty left, and warn where that or the convergence is not what was asked."""
+    """Return the fit at the rank that the penalty left; warn where it is less, or where the fit did not converge."""
     if not newton.converged:
         warnings.warn(
             f"the fit did not converge: {newton.reason}; try a smaller rank or a larger ridge.",
@@ -238,7 +238,8 @@ def _as_fit(battles: Battles, newton: Newton, ridge: Floats, n_threads: int) -> 
     kept = tuple(int(np.sum(s >= 1e-6 * max(s[0], 1e-12))) for s in newton.point.singular_values)
     if kept != newton.point.rank:
         warnings.warn(
-            f"the penalty left rank {kept} of {newton.point.rank}: the battles do not support more; use a smaller rank.",
+            f"the penalty left rank {kept} of {newton.point.rank}: the battles do not support more; "
+            "use a smaller rank.",
             RankCollapseWarning,
             stacklevel=3,
         )

@@ -17,11 +17,13 @@ def logistic_terms(eta: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
     return loss, score, fisher
 
 
-def mean_sigmoid(eta: Floats, variance: Floats) -> Floats:
-    """Return E[sigmoid(eta + sqrt(variance) Z)] for standard normal Z, by Gauss-Hermite quadrature."""
+def mean_terms(eta: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    """Return E[p] and E[p (1 - p)], p = sigmoid(eta + sqrt(variance) Z), Z standard normal; Gauss-Hermite quadrature."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
     spread = np.sqrt(np.maximum(variance, 0.0))
-    mean = np.zeros_like(eta)
+    mean, information = np.zeros_like(eta), np.zeros_like(eta)
     for node, weight in zip(nodes, weights / weights.sum(), strict=True):
-        mean += weight * expit(eta + node * spread)
-    return mean
+        p = expit(eta + node * spread)
+        mean += weight * p
+        information += weight * p * (1 - p)
+    return mean, information

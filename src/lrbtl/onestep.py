@@ -9,7 +9,8 @@ At the fit T_k from the other folds, with J the Jacobian of the tangent coordina
 The efficient score is y - E[sigmoid(eta)] for eta normal round its fit with the variance that the fit leaves: plain
 y - sigmoid(eta_k) has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same
 to first order.
-The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling.
+The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling; its I is
+the mean information under the same spread of eta, because 1 / I at a noisy eta has heavy tails.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from lrbtl.arrowhead import Arrowhead
 from lrbtl.covariance import leverages
 from lrbtl.design import CompleteDesign, Design
 from lrbtl.information import accumulate
-from lrbtl.links import logistic_terms, mean_sigmoid
+from lrbtl.links import logistic_terms, mean_terms
 from lrbtl.newton import penalised
 from lrbtl.sampling import Sampling, reference_probability
 from lrbtl.solvers import IsotropicSolver, Solver, SolverName, information_solver, robust_factor
@@ -96,24 +97,25 @@ def fold_step(
 ) -> Step:
     """Return the step of a fold, given its multiplicities; `design` counts all battles.
 
-    `spread` is the variance of eta in each cell that the efficient score allows for, none by default. `weights`
+    `spread` is the variance of eta in each cell that the scores allow for, none by default. `weights`
     multiply whitened scores. `law` replaces the empirical information of the efficient method by its expectation.
     Where the fold holds all battles the information is theirs too: the step of the full sample.
     """
     space = TangentSpace(point, centred=design.centred)
     eta = design.eta(space)
     _, score, fisher = logistic_terms(eta, design.y)
-    if spread is not None:
-        score = design.y - mean_sigmoid(eta, spread)
+    mean, mean_fisher = (None, fisher) if spread is None else mean_terms(eta, spread)
     chosen: Solver
     if method == "whitened":
-        score = score / fisher if weights is None else weights * score / fisher
+        score = score / mean_fisher if weights is None else weights * score / mean_fisher
         chosen = IsotropicSolver(space, design.d_eff)
     elif law is not None:
         chosen = law.solver(space, solver)
     else:
         train = design.count - held_out if held_out.sum() < design.count.sum() else design.count
         chosen = information_solver(design, space, train * fisher / train.sum(), solver)
+    if method == "efficient" and mean is not None:
+        score = design.y - mean
     n = float(held_out.sum())
     gradient = design.gradient(space, held_out * score) / n
     inside = held_out > 0

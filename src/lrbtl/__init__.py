@@ -1,83 +1,62 @@
-"""Leaderboards from pairwise battles with honest uncertainty."""
+"""Leaderboards from pairwise battles with honest uncertainty.
 
-from lrbtl.battles import Battles
-from lrbtl.board import Leaderboard, Leaderboards
-from lrbtl.bounds import efficiency_bound
-from lrbtl.comparison import Comparison, WinMatrix, compare, win_matrix
-from lrbtl.diagnostics import Diagnosis, diagnose
-from lrbtl.estimate import Estimate
-from lrbtl.fitting import Fit, fit
-from lrbtl.infer import infer
-from lrbtl.leaderboard import leaderboard
-from lrbtl.plotting import (
-    plot_heatmap,
-    plot_leaderboard,
-    plot_ranks,
-    plot_scree,
-    plot_win_matrix,
-    plot_z_histogram,
-    save_picture,
-)
-from lrbtl.rank_selection import RankSelection, select_rank
-from lrbtl.report import report_html, write_report
-from lrbtl.sampling import ProductSampling, TableSampling, UniformSampling
-from lrbtl.separate import SeparateFit, fit_separate
-from lrbtl.simulate import simulate_battles, simulate_scores
-from lrbtl.targets import (
-    all_gaps,
-    all_scores,
-    functional,
-    gap,
-    linear,
-    score,
-    tail_score,
-    weighted_score,
-    win_probability,
-    win_rate,
-)
+Names are imported when they are first used, so that `import lrbtl` costs little; `__init__.pyi` tells type checkers.
+"""
 
-__all__ = [
-    "Battles",
-    "Comparison",
-    "Diagnosis",
-    "Estimate",
-    "Fit",
-    "Leaderboard",
-    "Leaderboards",
-    "ProductSampling",
-    "RankSelection",
-    "SeparateFit",
-    "TableSampling",
-    "UniformSampling",
-    "WinMatrix",
-    "all_gaps",
-    "all_scores",
-    "compare",
-    "diagnose",
-    "efficiency_bound",
-    "fit",
-    "fit_separate",
-    "functional",
-    "gap",
-    "infer",
-    "leaderboard",
-    "linear",
-    "plot_heatmap",
-    "plot_leaderboard",
-    "plot_ranks",
-    "plot_scree",
-    "plot_win_matrix",
-    "plot_z_histogram",
-    "report_html",
-    "save_picture",
-    "score",
-    "select_rank",
-    "simulate_battles",
-    "simulate_scores",
-    "tail_score",
-    "weighted_score",
-    "win_matrix",
-    "win_probability",
-    "win_rate",
-    "write_report",
-]
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "battles": ["Battles"],
+    "board": ["Leaderboard", "Leaderboards"],
+    "bounds": ["efficiency_bound"],
+    "comparison": ["Comparison", "WinMatrix", "compare", "win_matrix"],
+    "diagnostics": ["Diagnosis", "diagnose"],
+    "estimate": ["Estimate"],
+    "fitting": ["Fit", "fit"],
+    "inference": ["infer"],
+    "leaderboards": ["leaderboard"],
+    "plotting": [
+        "plot_heatmap",
+        "plot_leaderboard",
+        "plot_ranks",
+        "plot_scree",
+        "plot_win_matrix",
+        "plot_z_histogram",
+        "save_picture",
+    ],
+    "rank_selection": ["RankSelection", "select_rank"],
+    "report": ["report_html", "write_report"],
+    "sampling": ["ProductSampling", "TableSampling", "UniformSampling"],
+    "separate": ["SeparateFit", "fit_separate"],
+    "simulate": ["simulate_battles", "simulate_scores"],
+    "targets": [
+        "all_gaps",
+        "all_scores",
+        "functional",
+        "gap",
+        "linear",
+        "score",
+        "tail_score",
+        "weighted_score",
+        "win_probability",
+        "win_rate",
+    ],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("lrbtl.errors")
+    if name not in _HOME:
+        raise AttributeError(f"module 'lrbtl' has no attribute {name!r}")
+    value = getattr(import_module(f"lrbtl.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "errors"]

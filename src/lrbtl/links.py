@@ -18,7 +18,7 @@ def logistic_terms(eta: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def mean_terms(eta: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """Return E[p] and E[p (1 - p)], p = sigmoid(eta + sqrt(variance) Z), Z standard normal; Gauss-Hermite quadrature."""
+    """Return E[p] and E[p (1 - p)], p = sigmoid(eta + sqrt(variance) Z), Z normal, by Gauss-Hermite quadrature."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
     spread = np.sqrt(np.maximum(variance, 0.0))
     mean, information = np.zeros_like(eta), np.zeros_like(eta)

@@ -18,8 +18,8 @@ MODULES = {
     if path.name != "__init__.py"
 }
 LAZY = {("fitting", "rank_selection")}  # rank="auto" asks for the selection, which fits
-CORE = {"arrowhead", "bounds", "covariance", "crossfit", "design", "fitting", "inference", "information", "krylov", "links"}
-CORE |= {"naive", "newton", "onestep", "rank_selection", "ridge", "solvers", "tangent", "targets", "tucker"}
+CORE = {"arrowhead", "bounds", "covariance", "crossfit", "design", "fitting", "inference", "information", "krylov"}
+CORE |= {"links", "naive", "newton", "onestep", "rank_selection", "ridge", "solvers", "tangent", "targets", "tucker"}
 SHOWN = ("plot", "report", "leaderboards", "board", "compat_boards", "cli")
 HEAVY = ("pandas", "polars", "pyarrow", "matplotlib")
 

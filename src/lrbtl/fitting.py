@@ -159,15 +159,22 @@ def fit(
         rank = select_rank(battles, rng=rng, n_threads=n_threads).rank
     full_rank = check_rank(rank, battles.shape)
     check_informed(battles)
-    design = Design.of(battles, n_threads)
-    start = spectral_start(design, full_rank)
     if isinstance(ridge, str):
         if ridge != "auto":
             raise RidgeError(f"ridge={ridge!r} is not known: give a number, one number per mode, or 'auto'.")
-        penalties, newton = choose_ridge(design, start)
-    else:
-        penalties = check_ridge(ridge, battles.shape)
-        newton = minimise(design, start, penalties)
+        return fit_with_chosen_ridge(battles, full_rank, n_threads)
+    penalties = check_ridge(ridge, battles.shape)
+    design = Design.of(battles, n_threads)
+    newton = minimise(design, spectral_start(design, full_rank), penalties)
+    return _as_fit(battles, newton, penalties, n_threads)
+
+
+def fit_with_chosen_ridge(
+    battles: Battles, rank: tuple[int, ...], n_threads: int = 1, around: Floats | None = None
+) -> Fit:
+    """Return the fit with the ridge that the criterion chooses, searched around a ridge where one is given."""
+    design = Design.of(battles, n_threads)
+    penalties, newton = choose_ridge(design, spectral_start(design, rank), around)
     return _as_fit(battles, newton, penalties, n_threads)
 
 

@@ -97,7 +97,7 @@ def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) ->
 
 
 def _pilot(design: Design, start: Tucker) -> tuple[Floats, Tucker]:
-    """Return 1.5 parameters / (order * sum of the singular values of T_(k)) at a fit whose ridge is the size of noise."""
+    """Return 1.5 parameters / (order * sum of singular values of T_(k)) at a fit whose ridge is the size of noise."""
     ridge = noise_ridge(design, start.rank)
     point = minimise(design, start, ridge, tol=SEARCH_TOL).point
     singular = TangentSpace(point, centred=design.centred).point.singular_values

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
 
-from lrbtl.battles import Battles
+from lrbtl.battles import Battles, check_same_labels
 from lrbtl.design import Design
 from lrbtl.diagnosis_text import THIN_CONTEXT, Level, sentences, verdict
 from lrbtl.errors import SamplingError
@@ -132,6 +132,7 @@ def diagnose(
     >>> diagnosis.verdict
     'efficient is safe'
     """
+    check_same_labels(battles, fit.battles)
     if targets is None:
         targets = [score(i) for i in range(battles.shape[0])]
     targets = [targets] if isinstance(targets, Target) else list(targets)

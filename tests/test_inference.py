@@ -280,7 +280,7 @@ def test_naive_moments_are_separate_fits(case):
     _, battles, _ = problem(case)
     rows = oracle_rows(battles)
     contexts = oracle.contexts(shape)
-    separate = [oracle.separate_btl(rows, shape[0], u) for u in contexts]
+    separate = [oracle.separate_btl(rows, shape[0], u, hc3=True) for u in contexts]
     targets = [lrbtl.gap(0, 2), lrbtl.score(1)]
     found = lrbtl.infer(battles, targets, method="naive")
     weights = np.zeros((2, shape[0]))

@@ -87,8 +87,8 @@ def leaderboard(
     Battles without contexts give the plain Bradley-Terry board. With contexts, the scores of all contexts are
     estimated together at low rank, and the overall score is their mean.
 
-    A model that won (or lost) everything gets a one-sided interval on boards of contexts in all of which it played, none
-    on others, and does not touch the others'. Models that no chain of battles links with the rest come as boards of
+    A model that won (or lost) everything gets a one-sided interval, or none on a board with a context in which it never
+    played, and does not touch the others'. Models that no chain of battles links with the rest come as boards of
     their own in `islands`.
 
     Parameters

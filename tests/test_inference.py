@@ -556,6 +556,12 @@ def test_targets_that_run_to_infinity_are_nan_and_named():
     assert np.isnan(est.estimate).all() and np.isnan(est.se).all()
 
 
+def test_the_summary_names_the_law():
+    battles = simulated(*SMALL_CASES[1], 500)[1]
+    est = lrbtl.infer(battles, lrbtl.score(0), rank=1, n_folds=2, sampling=lrbtl.UniformSampling())
+    assert est.info.sampling == "UniformSampling()" and "UniformSampling()" in est.summary()
+
+
 def test_sampling_that_is_no_law():
     battles = simulated(*SMALL_CASES[1], 500)[1]
     with pytest.raises(SamplingError, match="UniformSampling"):

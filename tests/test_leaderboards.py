@@ -2,6 +2,7 @@
 
 import math
 import os
+import pickle
 import warnings
 from pathlib import Path
 
@@ -189,6 +190,14 @@ def test_win_matrices(boards):
     assert set(boards.win) == {None, "0", "1", "2", "3"}
     with pytest.raises(KeyError):
         boards.win["nowhere"]
+
+
+def test_boards_survive_pickling(boards):
+    copy = pickle.loads(pickle.dumps(boards))
+    assert repr(copy) == repr(boards) and list(copy) == list(boards)
+    for name in (None, *boards):
+        np.testing.assert_array_equal(copy.win_upper[name], boards.win_upper[name])
+    np.testing.assert_array_equal(copy.fit.scores, boards.fit.scores)
 
 
 def test_sharing_between_contexts_gains(boards, arena):

@@ -6,6 +6,7 @@ working scale, and its gradient there as a few weighted entries or a dense array
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -86,14 +87,13 @@ def score(model: Any, context: Any = None) -> Target:
     >>> lrbtl.score("gpt-x", "math")
     Target(score(gpt-x, math))
     """
+    return Target(partial(_resolve_score, model, context), _name("score", model, context=context))
 
-    def resolve(battles: Battles) -> Resolved:
-        i = battles.model_index(model)
-        label = _label(battles, "score", [i], context)
-        return Resolved(label, "identity", _mean_terms([i], [1.0], _contexts(battles, context)))
 
-    name = _name("score", model, context=context)
-    return Target(resolve, name)
+def _resolve_score(model: Any, context: Any, battles: Battles) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "score", [i], context)
+    return Resolved(label, "identity", _mean_terms([i], [1.0], _contexts(battles, context)))
 
 
 def gap(a: Any, b: Any, context: Any = None) -> Target:
@@ -105,14 +105,13 @@ def gap(a: Any, b: Any, context: Any = None) -> Target:
     >>> lrbtl.gap("gpt-x", "llama-y")
     Target(gap(gpt-x, llama-y))
     """
+    return Target(partial(_resolve_gap, a, b, context), _name("gap", a, b, context=context))
 
-    def resolve(battles: Battles) -> Resolved:
-        pair = _pair(battles, a, b)
-        label = _label(battles, "gap", pair, context)
-        return Resolved(label, "identity", _mean_terms(pair, [1.0, -1.0], _contexts(battles, context)))
 
-    name = _name("gap", a, b, context=context)
-    return Target(resolve, name)
+def _resolve_gap(a: Any, b: Any, context: Any, battles: Battles) -> Resolved:
+    pair = _pair(battles, a, b)
+    label = _label(battles, "gap", pair, context)
+    return Resolved(label, "identity", _mean_terms(pair, [1.0, -1.0], _contexts(battles, context)))
 
 
 def win_probability(a: Any, b: Any, context: Any = None) -> Target:
@@ -124,19 +123,17 @@ def win_probability(a: Any, b: Any, context: Any = None) -> Target:
     >>> lrbtl.win_probability("gpt-x", "llama-y", "code")
     Target(win_probability(gpt-x, llama-y, code))
     """
+    return Target(partial(_resolve_win_probability, a, b, context), _name("win_probability", a, b, context=context))
 
-    def resolve(battles: Battles) -> Resolved:
-        i, j = _pair(battles, a, b)
-        contexts = _contexts(battles, context)
-        label = _label(battles, "win_probability", [i, j], context)
-        if len(contexts) == 1:
-            return Resolved(label, "logit", _mean_terms([i, j], [1.0, -1.0], contexts))
-        return Resolved(
-            label, "logit", evaluate=_mean_win(np.full(len(contexts), i), np.full(len(contexts), j), contexts)
-        )
 
-    name = _name("win_probability", a, b, context=context)
-    return Target(resolve, name)
+def _resolve_win_probability(a: Any, b: Any, context: Any, battles: Battles) -> Resolved:
+    i, j = _pair(battles, a, b)
+    contexts = _contexts(battles, context)
+    label = _label(battles, "win_probability", [i, j], context)
+    if len(contexts) == 1:
+        return Resolved(label, "logit", _mean_terms([i, j], [1.0, -1.0], contexts))
+    pairs = np.full(len(contexts), i), np.full(len(contexts), j)
+    return Resolved(label, "logit", evaluate=partial(_mean_win, *pairs, contexts))
 
 
 def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None) -> Target:
@@ -148,21 +145,19 @@ def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None)
     >>> lrbtl.win_rate("gpt-x")
     Target(win_rate(gpt-x))
     """
+    return Target(partial(_resolve_win_rate, model, pool, context), _name("win_rate", model, context=context))
 
-    def resolve(battles: Battles) -> Resolved:
-        i = battles.model_index(model)
-        members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
-        others = np.array([j for j in members if j != i])
-        if not len(others):
-            raise TargetError(f"the pool of {name} holds no other model: name at least one model to play against.")
-        contexts = _contexts(battles, context)
-        pairs = np.repeat(others, len(contexts)), np.tile(contexts, len(others))
-        return Resolved(
-            _label(battles, "win_rate", [i], context), "logit", evaluate=_mean_win(np.full(len(pairs[0]), i), *pairs)
-        )
 
-    name = _name("win_rate", model, context=context)
-    return Target(resolve, name)
+def _resolve_win_rate(model: Any, pool: Sequence[Any] | None, context: Any, battles: Battles) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "win_rate", [i], context)
+    members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
+    others = np.array([j for j in members if j != i])
+    if not len(others):
+        raise TargetError(f"the pool of {label} holds no other model: name at least one model to play against.")
+    contexts = _contexts(battles, context)
+    pairs = np.repeat(others, len(contexts)), np.tile(contexts, len(others))
+    return Resolved(label, "logit", evaluate=partial(_mean_win, np.full(len(pairs[0]), i), *pairs))
 
 
 def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Target:
@@ -179,26 +174,22 @@ def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Targ
     >>> lrbtl.weighted_score("gpt-x", {"math": 0.7, "code": 0.3})
     Target(weighted_score(gpt-x))
     """
+    return Target(partial(_resolve_weighted_score, model, weights), _name("weighted_score", model))
 
-    def resolve(battles: Battles) -> Resolved:
-        i = battles.model_index(model)
-        if isinstance(weights, Mapping):
-            contexts = np.array([battles.context_index(context) for context in weights])
-            values = np.array(list(weights.values()), dtype=float)
-        else:
-            values = np.asarray(weights, dtype=float).reshape(-1)
-            contexts = np.arange(battles.n_contexts)
-            if len(values) != len(contexts):
-                raise TargetError(
-                    f"{name} has {len(values)} weights for {len(contexts)} contexts: give one per context."
-                )
-        _check_finite(values, name)
-        return Resolved(
-            _label(battles, "weighted_score", [i], None), "identity", Terms(np.full(len(contexts), i), contexts, values)
-        )
 
-    name = _name("weighted_score", model)
-    return Target(resolve, name)
+def _resolve_weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike, battles: Battles) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "weighted_score", [i], None)
+    if isinstance(weights, Mapping):
+        contexts = np.array([battles.context_index(context) for context in weights])
+        values = np.array(list(weights.values()), dtype=float)
+    else:
+        values = np.asarray(weights, dtype=float).reshape(-1)
+        contexts = np.arange(battles.n_contexts)
+        if len(values) != len(contexts):
+            raise TargetError(f"{label} has {len(values)} weights for {len(contexts)} contexts: give one per context.")
+    _check_finite(values, label)
+    return Resolved(label, "identity", Terms(np.full(len(contexts), i), contexts, values))
 
 
 def linear(gamma: ArrayLike, label: str | None = None) -> Target:
@@ -210,19 +201,17 @@ def linear(gamma: ArrayLike, label: str | None = None) -> Target:
     >>> lrbtl.linear(np.eye(3)[:, :2], label="my contrast")
     Target(my contrast)
     """
-    array = np.asarray(gamma, dtype=float)
-
-    def resolve(battles: Battles) -> Resolved:
-        if array.shape != battles.shape:
-            raise TargetError(f"{name} has shape {array.shape} but the scores have shape {battles.shape}.")
-        _check_finite(array, name)
-        models, contexts = np.nonzero(array.reshape(battles.shape[0], -1))
-        return Resolved(
-            name, "identity", Terms(models, contexts, array.reshape(battles.shape[0], -1)[models, contexts])
-        )
-
     name = label or "linear"
-    return Target(resolve, name)
+    return Target(partial(_resolve_linear, np.asarray(gamma, dtype=float), name), name)
+
+
+def _resolve_linear(array: Floats, name: str, battles: Battles) -> Resolved:
+    if array.shape != battles.shape:
+        raise TargetError(f"{name} has shape {array.shape} but the scores have shape {battles.shape}.")
+    _check_finite(array, name)
+    flat = array.reshape(battles.shape[0], -1)
+    models, contexts = np.nonzero(flat)
+    return Resolved(name, "identity", Terms(models, contexts, flat[models, contexts]))
 
 
 def tail_score(model: Any, sharpness: float = 4.0) -> Target:
@@ -234,24 +223,16 @@ def tail_score(model: Any, sharpness: float = 4.0) -> Target:
     >>> lrbtl.tail_score("gpt-x")
     Target(tail_score(gpt-x))
     """
+    return Target(partial(_resolve_tail_score, model, sharpness), _name("tail_score", model))
 
-    def resolve(battles: Battles) -> Resolved:
-        if not sharpness > 0:
-            raise TargetError(f"{name} has sharpness {sharpness}: give a positive number.")
-        i = battles.model_index(model)
-        contexts = np.arange(battles.n_contexts)
-        models = np.full(len(contexts), i)
 
-        def evaluate(view: View) -> tuple[float, Terms]:
-            exponents = -sharpness * view.entries(models, contexts)
-            total = logsumexp(exponents)
-            value = -(total - np.log(len(contexts))) / sharpness
-            return float(value), Terms(models, contexts, np.exp(exponents - total))
-
-        return Resolved(_label(battles, "tail_score", [i], None), "identity", evaluate=evaluate)
-
-    name = _name("tail_score", model)
-    return Target(resolve, name)
+def _resolve_tail_score(model: Any, sharpness: float, battles: Battles) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "tail_score", [i], None)
+    if not sharpness > 0:
+        raise TargetError(f"{label} has sharpness {sharpness}: give a positive number.")
+    contexts = np.arange(battles.n_contexts)
+    return Resolved(label, "identity", evaluate=partial(_soft_minimum, np.full(len(contexts), i), contexts, sharpness))
 
 
 def functional(
@@ -267,25 +248,39 @@ def functional(
     >>> lrbtl.functional(lambda scores: float((scores**2).sum()), lambda scores: 2 * scores, label="energy")
     Target(energy)
     """
-    checked: list[bool] = []
+    name = label or "functional"
+    return Target(partial(_resolve_functional, value, gradient, name), name)
 
-    def evaluate(view: View) -> tuple[float, Floats]:
+
+def _resolve_functional(
+    value: Callable[[Floats], float], gradient: Callable[[Floats], ArrayLike], name: str, battles: Battles
+) -> Resolved:
+    return Resolved(name, "identity", evaluate=_Functional(value, gradient, name))
+
+
+@dataclass
+class _Functional:
+    """Value and gradient of a user's function, the gradient checked at the first scores."""
+
+    value: Callable[[Floats], float]
+    gradient: Callable[[Floats], ArrayLike]
+    name: str
+    checked: bool = False
+
+    def __call__(self, view: View) -> tuple[float, Floats]:
         scores = view.dense()
-        at = float(value(scores))
-        slope = np.asarray(gradient(scores), dtype=float)
+        at = float(self.value(scores))
+        slope = np.asarray(self.gradient(scores), dtype=float)
         if slope.shape != scores.shape:
             raise GradientError(
-                f"the gradient of {name} has shape {slope.shape}; it must be that of the scores, {scores.shape}."
+                f"the gradient of {self.name} has shape {slope.shape}; it must be that of the scores, {scores.shape}."
             )
         if not (np.isfinite(at) and np.all(np.isfinite(slope))):
-            raise GradientError(f"{name} or its gradient is not finite at the fitted scores: check its domain.")
-        if not checked:
-            _check_gradient(value, scores, slope, name)
-            checked.append(True)
+            raise GradientError(f"{self.name} or its gradient is not finite at the fitted scores: check its domain.")
+        if not self.checked:
+            _check_gradient(self.value, scores, slope, self.name)
+            self.checked = True
         return at, slope
-
-    name = label or "functional"
-    return Target(lambda battles: Resolved(name, "identity", evaluate=evaluate), name)
 
 
 @dataclass(frozen=True)
@@ -374,17 +369,21 @@ def _mean_terms(models: Sequence[int], signs: Sequence[float], contexts: Longs) 
     return Terms(np.repeat(np.asarray(models), len(contexts)), np.tile(contexts, len(models)), weights)
 
 
-def _mean_win(a: Longs, b: Longs, contexts: Longs) -> Callable[[View], tuple[float, Terms]]:
+def _mean_win(a: Longs, b: Longs, contexts: Longs, view: View) -> tuple[float, Terms]:
     """Return the logit of the mean of sigmoid(scores[a, u] - scores[b, u]) over a list of (a, b, u)."""
+    p = expit(view.entries(a, contexts) - view.entries(b, contexts))
+    mean = float(p.mean())
+    slope = p * (1 - p) / len(p) / (mean * (1 - mean))
     models, both = np.concatenate([a, b]), np.concatenate([contexts, contexts])
+    return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]))
 
-    def evaluate(view: View) -> tuple[float, Terms]:
-        p = expit(view.entries(a, contexts) - view.entries(b, contexts))
-        mean = float(p.mean())
-        slope = p * (1 - p) / len(p) / (mean * (1 - mean))
-        return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]))
 
-    return evaluate
+def _soft_minimum(models: Longs, contexts: Longs, sharpness: float, view: View) -> tuple[float, Terms]:
+    """Return -log(mean(exp(-sharpness * scores))) / sharpness over some entries."""
+    exponents = -sharpness * view.entries(models, contexts)
+    total = logsumexp(exponents)
+    value = -(total - np.log(len(contexts))) / sharpness
+    return float(value), Terms(models, contexts, np.exp(exponents - total))
 
 
 def _check_gradient(value: Callable[[Floats], float], scores: Floats, slope: Floats, name: str) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from lrbtl.arrowhead import Arrowhead
+from lrbtl.btl import HC3_FLOOR
 from lrbtl.covariance import leverages
 from lrbtl.design import CompleteDesign, Design
 from lrbtl.information import accumulate
@@ -129,7 +130,7 @@ def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -
     _, score, fisher = logistic_terms(design.eta(space), design.y)
     h = fisher * eta_variances(design, space, ridge)
     n = float(design.count.sum())
-    meat = accumulate(design, space, design.count * (score / (1 - h)) ** 2 / n)
+    meat = accumulate(design, space, design.count * (score / np.maximum(1.0 - h, HC3_FLOOR)) ** 2 / n)
     bread = information_solver(design, space, design.count * fisher / n, solver)
     return Step(space, n, np.zeros(space.size), meat, bread)
 

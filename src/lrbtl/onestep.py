@@ -6,7 +6,8 @@ At the fit T_k from the other folds, with J the Jacobian of the tangent coordina
     delta_k = K_k^-1 g_k,   Gam_k = J^T Q1 grad psi(T_k),   Theta_k = K_k^-1 Gam_k,
     psi = sum_k n_k / N [psi(T_k) + Gam_k . delta_k],   Cov = sum_k n_k / N^2 Theta_k^T B_k Theta_k.
 
-The efficient score is y - E[sigmoid(eta)] for eta normal round its fit with the variance that the fit leaves: plain
+The efficient score is y - E[sigmoid(eta)] for eta normal round its fit with the variance that the fit leaves (times the
+dispersion of the votes, below one with ties and soft votes): plain
 y - sigmoid(eta_k) has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same
 to first order.
 The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling; its I is
@@ -36,6 +37,7 @@ from lrbtl.tucker import Tucker
 Floats = np.typing.NDArray[np.float64]
 Longs = np.typing.NDArray[np.int64]
 
+SMALLEST_DISPERSION = 1e-3
 PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
 
 
@@ -133,6 +135,17 @@ def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -
     meat = accumulate(design, space, design.count * (score / np.maximum(1.0 - h, HC3_FLOOR)) ** 2 / n)
     bread = information_solver(design, space, design.count * fisher / n, solver)
     return Step(space, n, np.zeros(space.size), meat, bread)
+
+
+def dispersion(design: Design, space: TangentSpace) -> float:
+    """Return 1 - sum of n y (1 - y) / sum of n I: how much votes vary, over wins and losses of the same probability.
+
+    For a vote y in [0, 1] with mean p the variance is p (1 - p) - E[y (1 - y)]. Residuals would fall short of I also
+    near separation, where the model is to be believed.
+    """
+    fisher = logistic_terms(design.eta(space), design.y)[2]
+    soft = float(design.count @ (design.y * (1 - design.y)))
+    return float(np.clip(1.0 - soft / float(design.count @ fisher), SMALLEST_DISPERSION, 1.0))
 
 
 def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:

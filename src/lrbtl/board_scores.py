@@ -236,7 +236,8 @@ def candidate_ranks(
     found = select_rank(core, n_threads=options["n_threads"], rng=options["rng"], progress=progress)
     if found.asks_for_more:
         return []
-    as_good = [r for r, ok in zip(found.ranks, found.deficit <= found.deficit_se, strict=True) if ok and r <= found.best]
+    within = found.determined & (found.deficit <= found.deficit_se)
+    as_good = [r for r, ok in zip(found.ranks, within, strict=True) if ok and r <= found.best]
     return list(dict.fromkeys(max(r) for r in reversed(as_good)))
 
 

@@ -214,3 +214,7 @@ class FileReadError(LrbtlError, OSError):
 
 class UsageError(LrbtlError, ValueError):
     """Options of the command line that do not go together."""
+
+
+class UndeterminedRankWarning(LrbtlWarning):
+    """A rank that predicts better than the chosen one but that the battles do not determine."""

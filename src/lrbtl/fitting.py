@@ -14,6 +14,7 @@ from lrbtl.design import Design
 from lrbtl.errors import (
     ConvergenceWarning,
     RankCollapseWarning,
+    UndeterminedRankWarning,
     UninformedError,
 )
 from lrbtl.links import logistic_terms
@@ -125,7 +126,7 @@ def fit(
     ----------
     battles : Battles
     rank : int, tuple or "auto"
-        Tucker rank; an int r means (r, ..., r) under the caps. "auto" asks `select_rank`.
+        Tucker rank; an int r means (r, ..., r) under the caps. "auto" takes the best rank of `select_rank`.
     ridge : float, sequence or "auto"
         Penalty 1/2 sum_k ridge_k ||T_(k)||_* in nats; one number serves every mode. "auto"
         minimises an estimate of the held-out loss.
@@ -153,7 +154,16 @@ def fit(
         check_rank_kind(rank)
         from lrbtl.rank_selection import select_rank
 
-        rank = select_rank(battles, rng=rng, n_threads=n_threads).rank
+        selection = select_rank(battles, rng=rng, n_threads=n_threads)
+        if selection.asks_for_more:
+            warnings.warn(
+                f"rank {selection.ranks[-1]} predicts better than rank {selection.best}, but the battles do not "
+                "determine it: intervals may cover less than they say. Drop thin models or contexts, or use "
+                "method='naive'.",
+                UndeterminedRankWarning,
+                stacklevel=2,
+            )
+        rank = selection.best
     full_rank = check_rank(rank, battles.shape)
     check_informed(battles)
     if isinstance(ridge, str) and ridge == "auto":

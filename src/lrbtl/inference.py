@@ -49,7 +49,7 @@ def infer(
     battles : Battles
     targets : Target, list of Target, `all_scores()` or `all_gaps()`
     rank : int, tuple or "auto"
-        Tucker rank of the scores; "auto" asks `select_rank`.
+        Tucker rank of the scores; "auto" takes the best rank of `select_rank`. Intervals are conditional on the rank.
     method : "efficient", "whitened", "mle" or "naive"
         Efficient: smallest variance, any sampling. Whitened: simpler direction, weighted by the sampling law. Mle: the
         penalised estimate with HC3 errors, one fit. Naive: one Bradley-Terry fit per context.

@@ -31,6 +31,10 @@ all_cases = pytest.mark.parametrize(
     "case", [*SMALL_CASES, ((4, 2, 3, 2), (2, 2, 2, 2))], ids=["order1", "order2", "order3", "order4"]
 )
 FOLDS = 3
+pytestmark = [  # formulas are checked on battles few enough for dense matrices
+    pytest.mark.filterwarnings("ignore::lrbtl.errors.WeakSignalWarning"),
+    pytest.mark.filterwarnings("ignore::lrbtl.errors.ThinContextWarning"),
+]
 
 
 def uneven_law(shape):
@@ -128,7 +132,7 @@ def plain_run(whole, method, sampling, *, seed=4, se="crossfit"):
     weights, law = _weights_and_law(battles, design, method, sampling)
     options = {"method": method, "weights": weights, "law": law}
     folds = fold_counts(battles.cells, FOLDS, seed).astype(float)
-    steps = [fold_step(design, refit(whole, design.count - held_out), held_out, **options) for held_out in folds]
+    steps = [fold_step(design, refit(whole, design.count - held_out).point, held_out, **options) for held_out in folds]
     return CrossFit(
         whole, method, steps, fold_step(design, whole.point, design.count, **options) if se == "full" else None
     )

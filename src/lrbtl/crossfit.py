@@ -16,6 +16,7 @@ from lrbtl.links import logistic_terms
 from lrbtl.onestep import Law, Step, dispersion, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
 from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
 from lrbtl.solvers import Solver, SolverName, information_solver, needs_krylov, touched
+from lrbtl.strength import warn_thin_contexts, warn_unconverged, warn_weak_signal
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved
 from lrbtl.tucker import Tucker
@@ -197,12 +198,15 @@ def cross_fit(
         )
     design = Design.of(battles, fit.n_threads)
     ridge = RIDGE_SHARE[method] * fit.ridge
+    warn_weak_signal(fit.point, battles.n_battles)
     if method == "mle":
-        point = refit(fit, design.count, ridge=ridge, tol=1e-6)
-        return CrossFit(fit, method, [mle_step(design, point, ridge, solver)], None)
+        warn_thin_contexts(battles)
+        newton = refit(fit, design.count, ridge=ridge, tol=1e-6)
+        warn_unconverged(int(not newton.converged), 1)
+        return CrossFit(fit, method, [mle_step(design, newton.point, ridge, solver)], None)
     weights, law = _weights_and_law(battles, design, method, sampling)
     check_folds(battles, n_folds)
-    start = refit(fit, design.count, ridge=ridge)
+    start = refit(fit, design.count, ridge=ridge).point
     space = TangentSpace(start)
     spread = None  # beyond what can be factored, scores are plain: the same for either solver
     if not needs_krylov(space, "auto"):
@@ -213,11 +217,15 @@ def cross_fit(
         return fold_step(design, point, held_out, method=method, weights=weights, law=law, spread=scaled, solver=solver)
 
     steps = []
+    failed = 0
     for k, held_out in enumerate(fold_counts(battles.cells, n_folds, rng).astype(float)):
         train = design.count - held_out
-        steps.append(step(refit(fit, train, ridge=ridge, start=start), held_out, float(train.sum())))
+        newton = refit(fit, train, ridge=ridge, start=start)
+        failed += not newton.converged
+        steps.append(step(newton.point, held_out, float(train.sum())))
         if progress is not None:
             progress(f"fold {k + 1} of {n_folds}")
+    warn_unconverged(failed, n_folds)
     full = step(start, design.count, battles.n_battles) if se == "full" else None
     reference = None
     if method == "whitened":

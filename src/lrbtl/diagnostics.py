@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
 
 from lrbtl.battles import Battles, check_same_labels
 from lrbtl.design import Design
-from lrbtl.diagnosis_text import THIN_CONTEXT, Level, sentences, verdict
+from lrbtl.diagnosis_text import Level, sentences, verdict
 from lrbtl.errors import SamplingError
 from lrbtl.fitting import Fit
 from lrbtl.graph import component_members, weak_components
@@ -17,6 +17,7 @@ from lrbtl.links import logistic_terms
 from lrbtl.onestep import ScoreView, evaluate_targets
 from lrbtl.sampling import ProductSampling, Sampling, reference_probability
 from lrbtl.solvers import Solver, information_solver
+from lrbtl.strength import signal_ratio, thin_contexts
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved, Target, Terms, score
 from lrbtl.tucker import Tucker
@@ -149,16 +150,14 @@ def diagnose(
     singular = np.concatenate(space.point.singular_values)
     cells, contexts = battles.cells, battles.context_counts
     groups = component_members(weak_components(cells.a, cells.b, battles.shape[0])[0])
-    thin = np.flatnonzero((contexts > 0) & (contexts < THIN_CONTEXT))
-    signal = signal_ratio(fit.point, battles)
-    thin_labels = tuple(battles.context_label(int(u)) for u in thin)
-    conclusion, reason = verdict(len(groups), signal, bernstein, thin_labels)
+    signal, thin = signal_ratio(fit.point, battles.n_battles), thin_contexts(battles)
+    conclusion, reason = verdict(len(groups), signal, bernstein, thin)
     return Diagnosis(
         n_battles=battles.n_battles,
         n_cells=battles.n_cells,
         groups=tuple(tuple(battles.models[i] for i in group) for group in groups),
         split_contexts=_split_contexts(battles),
-        thin_contexts=thin_labels,
+        thin_contexts=thin,
         battles_per_model=_spread(battles.model_counts),
         battles_per_context=_spread(contexts),
         signal=signal,
@@ -178,19 +177,6 @@ def diagnose(
         berry_esseen=float(np.sqrt(max(battles.shape) / battles.n_battles)),
         verdict=conclusion,
         reason=reason,
-    )
-
-
-def signal_ratio(point: Tucker, battles: Battles) -> float:
-    """Return min_k sigma_min(T_(k)) / [sqrt(4 d_eff / n) (sqrt(d_k) + sqrt(prod r / r_k))]: signal over noise."""
-    rank = point.rank
-    d_eff = battles.n_contexts * (battles.shape[0] - 1) / 2
-    noise = np.sqrt(4 * d_eff / battles.n_battles)
-    return float(
-        min(
-            values.min() / (noise * (np.sqrt(d) + np.sqrt(prod(rank) / r)))
-            for values, d, r in zip(point.singular_values, point.shape, rank, strict=True)
-        )
     )
 
 

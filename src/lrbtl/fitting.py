@@ -185,11 +185,11 @@ def fit_with_chosen_ridge(
 
 def refit(
     fit: Fit, counts: Floats, *, ridge: Floats | None = None, start: Tucker | None = None, tol: float = FOLD_TOL
-) -> Tucker:
-    """Return the penalised fit to the same cells with other multiplicities (and ridge), started from a fit."""
+) -> Newton:
+    """Return the Newton fit to the same cells with other multiplicities (and ridge), started from a fit."""
     design = replace(Design.of(fit.battles, fit.n_threads), count=counts)
     penalties = fit.ridge if ridge is None else ridge
-    return minimise(design, fit.point if start is None else start, penalties, tol=tol, damping=1e-4).point
+    return minimise(design, fit.point if start is None else start, penalties, tol=tol, damping=1e-4)
 
 
 def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:

@@ -160,7 +160,7 @@ def _held_out(whole: Fit, folds: Floats) -> tuple[Floats, bool]:
     determined = True
     for k, held_out in enumerate(folds):
         train = design.count - held_out
-        space = TangentSpace(refit(whole, train))
+        space = TangentSpace(refit(whole, train).point)
         loss, _, fisher = logistic_terms(design.eta(space), design.y)
         losses[k] = loss * held_out
         determined = determined and information_solver(design, space, train * fisher).null is None

@@ -326,6 +326,16 @@ def test_a_newcomer_with_two_battles_breaks_nothing(arena):
     assert np.isfinite(boards.win_lower[None]).all()
 
 
+def test_placed_models_meet_one_step_scores(arena):
+    """Full-ridge scores of the opponents would pull the placed model towards zero."""
+    extra = lrbtl.Battles.from_arrays(["new", "new"], ["model_0", "model_1"], [1, 0], [0, 1], n_levels=4)
+    boards = lrbtl.leaderboard(arena + extra, context="all", rank=2, scale="logit")
+    board = boards.overall
+    score = board.score[board.models.index("new")]
+    rivals = [boards[u].score[boards[u].models.index(rival)] for u, rival in ((0, "model_0"), (1, "model_1"))]
+    assert expit(score - rivals[0]) + expit(score - rivals[1]) == pytest.approx(1.0, abs=1e-9)
+
+
 def test_thick_core_drops_until_all_have_enough():
     battles = lrbtl.Battles.from_arrays(
         [0, 0, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 0, 0, 0, 0], [1, 0] * 4, counts=[9, 9, 9, 9, 9, 9, 2, 2]

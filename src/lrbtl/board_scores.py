@@ -104,8 +104,8 @@ class LowRankEngine:
 
     @cached_property
     def by_context(self) -> Floats:
-        """Fitted scores (k, D)."""
-        return self.steps.fit.scores.reshape(len(self.inside), -1)
+        """One-step scores (k, D): the fitted ones are biased towards zero by the ridge."""
+        return self.steps.one_step_scores()
 
     def scores(self, weights: Floats, win_rates: bool) -> BoardScores:
         """Return the scores of a board, computed when first asked for."""

@@ -34,6 +34,8 @@ from lrbtl.targets import (
     win_rate,
 )
 
+__version__: str
+
 __all__ = [
     "Battles",
     "Comparison",

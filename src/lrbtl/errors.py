@@ -218,6 +218,8 @@ class UsageError(LrbtlError, ValueError):
 
 class UndeterminedRankWarning(LrbtlWarning):
     """A rank that predicts better than the chosen one but that the battles do not determine."""
+
+
 class ThinContextWarning(LrbtlWarning):
     """Contexts with too few battles for the intervals of the method."""
 

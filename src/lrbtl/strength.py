@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lrbtl.errors import ConvergenceWarning, ThinContextWarning, WeakSignalWarning
-from lrbtl.tucker import Tucker
+from lrbtl.tucker import Tucker, rank_caps
 
 if TYPE_CHECKING:
     from lrbtl.battles import Battles
@@ -43,8 +43,8 @@ def thin_contexts(battles: "Battles") -> tuple[object, ...]:
 
 
 def warn_weak_signal(point: Tucker, n_battles: int) -> None:
-    """Warn where the weakest singular value of a fit hardly exceeds the noise; order 1 has no rank to choose."""
-    if len(point.shape) == 1:
+    """Warn where the weakest singular value of a fit hardly exceeds the noise, unless the rank restricts nothing."""
+    if point.rank == rank_caps(point.shape):
         return
     signal = signal_ratio(point, n_battles)
     if signal < SIGNAL_FLOOR:

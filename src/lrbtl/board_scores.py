@@ -22,7 +22,7 @@ from lrbtl.errors import SeparationError, SeparationWarning
 from lrbtl.fitting import Fit, fit
 from lrbtl.graph import component_members, strong_components
 from lrbtl.naive import naive_errors
-from lrbtl.rank_selection import select_rank
+from lrbtl.rank_selection import MAX_DEFAULT_RANK, select_rank
 from lrbtl.runinfo import RunInfo
 from lrbtl.separate import fit_separate
 from lrbtl.targets import Resolved, Terms, View
@@ -232,7 +232,8 @@ def candidate_ranks(
     """
     if not isinstance(rank, str):
         return [rank]
-    core = select_models(battles, pooled_core(battles))
+    thick = thick_core(battles, pooled_core(battles), THIN * MAX_DEFAULT_RANK)  # others are placed, whatever the rank
+    core = select_models(battles, thick)
     found = select_rank(core, n_threads=options["n_threads"], rng=options["rng"], progress=progress)
     if found.asks_for_more:
         return []

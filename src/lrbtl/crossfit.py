@@ -2,21 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
-from lrbtl.battles import Battles
+from lrbtl.completion import Data
 from lrbtl.covariance import Blocks, context_blocks, context_covariance, sandwich_blocks, score_variances
 from lrbtl.design import Design
-from lrbtl.errors import SingularInformationError
+from lrbtl.errors import MethodError, SingularInformationError
 from lrbtl.fitting import Fit, refit
 from lrbtl.folds import check_folds, fold_counts
+from lrbtl.newton import Newton
 from lrbtl.onestep import Law, Step, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
 from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
 from lrbtl.solvers import SolverName, needs_krylov, touched
-from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved
-from lrbtl.tucker import Tucker
 
 Floats = np.typing.NDArray[np.float64]
 
@@ -74,7 +74,7 @@ class CrossFit:
         model = np.zeros(len(targets))
         shape = self.fit.battles.shape
         for step in self.steps:
-            at, gradients = evaluate_targets(step.space, targets, shape)
+            at, gradients = evaluate_targets(step.space, targets, shape, step.link)
             _check_touched(step, gradients, targets, self.fit.battles)
             share = step.n / self.n
             values += share * (at + gradients.T @ step.delta)
@@ -83,7 +83,7 @@ class CrossFit:
                 cov += share * covariance
                 model += share * bound
         if self.full is not None:
-            _, gradients = evaluate_targets(self.full.space, targets, shape)
+            _, gradients = evaluate_targets(self.full.space, targets, shape, self.full.link)
             cov, model = self._fold_moments(self.full, gradients)
         return Moments(values, cov / self.n, np.sqrt(model / self.n))
 
@@ -142,21 +142,22 @@ def cross_fit(
             "all fitted scores are zero, round which a low-rank model has no tangent space: the votes favour no model. "
             "Add battles, give a smaller ridge, or use method='naive'."
         )
-    design = Design.of(battles, fit.n_threads)
+    design = fit.design
     ridge = RIDGE_SHARE[method] * fit.ridge
     if method == "mle":
-        point = refit(fit, design.count, ridge=ridge, tol=1e-6)
-        return CrossFit(fit, method, [mle_step(design, point, ridge, solver)], None)
+        best = refit(fit, design.count, ridge=ridge, tol=1e-6)
+        return CrossFit(fit, method, [mle_step(design.with_link(best.link), best.point, ridge, solver)], None)
     weights, law = _weights_and_law(battles, design, method, sampling)
     check_folds(battles, n_folds)
     start = refit(fit, design.count, ridge=ridge)
-    space = TangentSpace(start)
+    space = design.space(start.point)
     corrected = method == "efficient" and not needs_krylov(space, "auto")  # the same estimate from either solver
-    spread = eta_variances(design, space, ridge) if corrected else None
+    spread = eta_variances(design.with_link(start.link), space, ridge) if corrected else None
 
-    def step(point: Tucker, held_out: Floats, trained_on: float) -> Step:
+    def step(at: Newton, held_out: Floats, trained_on: float) -> Step:
         scaled = None if spread is None else spread * (battles.n_battles / trained_on)
-        return fold_step(design, point, held_out, method=method, weights=weights, law=law, spread=scaled, solver=solver)
+        options = {"method": method, "weights": weights, "law": law, "spread": scaled, "solver": solver}
+        return fold_step(design.with_link(at.link), at.point, held_out, **options)
 
     steps = []
     for k, held_out in enumerate(fold_counts(battles.cells, n_folds, rng).astype(float)):
@@ -169,14 +170,25 @@ def cross_fit(
 
 
 def _weights_and_law(
-    battles: Battles, design: Design, method: str, sampling: Sampling | None
+    battles: Data, design: Design, method: str, sampling: Sampling | None
 ) -> tuple[Floats | None, Law | None]:
     """Return inverse-probability weights (whitened) or the law of the information (efficient)."""
     if method == "efficient":
         if sampling is None:
             return None, None
         sampling.probability(battles.cells, battles.shape)  # raises where an observed battle is impossible
-        return None, Law.of(sampling, battles.shape, design.n_threads)
+        variance = design.variance
+        if variance is not None and np.ptp(variance) > 0:
+            raise MethodError(
+                "the information under a sampling law needs the variance of every entry, but only those of the observed "
+                "ones are known: leave `sampling` out, which uses the observed entries."
+            )
+        everywhere = None if variance is None else np.full(prod(battles.shape), variance[0])
+        return None, Law.of(
+            sampling, battles.shape, design.n_threads, entries=not design.centred, variance=everywhere
+        )
+    if design.link.n_extra:
+        raise MethodError(f"the whitened estimator has no tie parameter: use method='efficient' with {design.link}.")
     law = ProductSampling.estimate(battles) if sampling is None else sampling
     return (None if isinstance(law, UniformSampling) else inverse_weights(law, design)), None
 
@@ -191,7 +203,7 @@ def _step_blocks(step: Step) -> Blocks:
     return sandwich_blocks(step.solver.inverse(), step.meat)
 
 
-def _check_touched(step: Step, gradients: Floats, targets: Sequence[Resolved], battles: Battles) -> None:
+def _check_touched(step: Step, gradients: Floats, targets: Sequence[Resolved], battles: Data) -> None:
     """Raise where a target touches a direction without information."""
     hit = np.flatnonzero(touched(step.solver, gradients))
     if step.solver.null is not None and len(hit):
@@ -200,13 +212,13 @@ def _check_touched(step: Step, gradients: Floats, targets: Sequence[Resolved], b
         raise _undetermined(step, int(np.argmax(overlap)), targets[hit[0]].label + more, battles)
 
 
-def _check_determined(step: Step, what: str, battles: Battles) -> None:
+def _check_determined(step: Step, what: str, battles: Data) -> None:
     """Raise where any direction is without information: a family of all scores or gaps touches it."""
     if step.solver.null is not None:
         raise _undetermined(step, 0, f"all {what}", battles)
 
 
-def _undetermined(step: Step, column: int, what: str, battles: Battles) -> SingularInformationError:
+def _undetermined(step: Step, column: int, what: str, battles: Data) -> SingularInformationError:
     """Return the error that names what a direction without information involves."""
     assert step.solver.null is not None
     dU, dV = step.space.push(step.solver.null[:, column])

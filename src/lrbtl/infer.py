@@ -6,18 +6,17 @@ from typing import Literal
 import numpy as np
 
 from lrbtl.battles import Battles
+from lrbtl.completion import Data, Observations
 from lrbtl.crossfit import CrossFit, Moments, cross_fit
-from lrbtl.design import Design
 from lrbtl.errors import MethodError, TargetError
 from lrbtl.estimate import Estimate, RunInfo
 from lrbtl.fitting import Fit, fit
-from lrbtl.links import logistic_terms
+from lrbtl.links import Link
 from lrbtl.naive import naive_errors, naive_family, naive_moments
 from lrbtl.onestep import ScoreView, evaluate_targets
 from lrbtl.sampling import Sampling
 from lrbtl.separate import fit_separate
 from lrbtl.solvers import SolverName, information_solver
-from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Family, Resolved, Target, Terms
 
 Floats = np.typing.NDArray[np.float64]
@@ -27,7 +26,7 @@ SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the san
 
 
 def infer(
-    battles: Battles,
+    battles: Data,
     targets: Target | Family | Iterable[Target],
     *,
     rank: int | Sequence[int] | Literal["auto"] = "auto",
@@ -36,6 +35,7 @@ def infer(
     n_folds: int = 10,
     se: Literal["crossfit", "full"] = "crossfit",
     ridge: float | Sequence[float] | Literal["auto"] = "auto",
+    link: str | Link | None = None,
     solver: SolverName = "auto",
     n_repeats: int = 1,
     n_threads: int = 1,
@@ -46,7 +46,7 @@ def infer(
 
     Parameters
     ----------
-    battles : Battles
+    battles : Battles or Observations
     targets : Target, list of Target, `all_scores()` or `all_gaps()`
     rank : int, tuple or "auto"
         Tucker rank of the scores; "auto" asks `select_rank`.
@@ -61,6 +61,8 @@ def infer(
         Errors from out-of-fold influence values, or (as in the paper's simulations; covers less) from the full sample.
     ridge : float, sequence or "auto"
         Penalty of the fits; see `fit`.
+    link : str or Link, optional
+        Law of the responses; see `fit`.
     solver : "auto", "direct" or "cg"
     n_repeats : int
         Random partitions; estimates are combined by the median, errors allow for their spread.
@@ -90,8 +92,10 @@ def infer(
     if isinstance(targets, Target):
         targets = [targets]
     if method == "naive":
+        if isinstance(battles, Observations) or (link is not None and str(link) != "logistic"):
+            raise MethodError("the naive method fits Bradley-Terry: it takes battles and link='logistic' only.")
         return _naive(battles, targets)
-    whole = fit(battles, rank, ridge=ridge, n_threads=n_threads, rng=rng)
+    whole = fit(battles, rank, ridge=ridge, link=link, n_threads=n_threads, rng=rng)
     generator = np.random.default_rng(rng)
     seeds: list[int | np.random.Generator | None] = [rng] if n_repeats == 1 else list(generator.spawn(n_repeats))
     runs = [
@@ -124,18 +128,20 @@ def estimate_targets(runs: Sequence[CrossFit], targets: Iterable[Target] | Famil
     resolved = resolve_targets(battles, targets)
     moments = _combine([run.moments(resolved) for run in runs])
     whitened = runs[0].method == "whitened"
+    believed = moments.cov if whitened or not whole.link.separable else trust_model_near_separation(moments)
+    paired = isinstance(battles, Battles)
     return Estimate(
         [target.label for target in resolved],
         moments.values,
-        moments.cov if whitened else trust_model_near_separation(moments),
+        believed,
         links=[target.link for target in resolved],
         info=info,
         bound_se=(lambda: efficient_errors(whole, resolved)) if whitened else moments.bound,
-        naive_se=lambda: naive_errors(whole, resolved, _gradients(whole, resolved)),
+        naive_se=(lambda: naive_errors(whole, resolved, _gradients(whole, resolved))) if paired else None,
     )
 
 
-def resolve_targets(battles: Battles, targets: Iterable[Target]) -> list[Resolved]:
+def resolve_targets(battles: Data, targets: Iterable[Target]) -> list[Resolved]:
     """Return targets with their indices; raise where one is no target."""
     resolved = []
     for target in targets:
@@ -160,16 +166,16 @@ def trust_model_near_separation(moments: Moments) -> Floats:
 
 def efficient_errors(whole: Fit, targets: Sequence[Resolved]) -> Floats:
     """Return the smallest standard errors that any estimator can have if the scores are those of the fit."""
-    design = Design.of(whole.battles, whole.n_threads)
-    space = TangentSpace(whole.point)
-    fisher = logistic_terms(design.eta(space), design.y)[2]
-    solver = information_solver(design, space, design.count * fisher)
-    _, gradients = evaluate_targets(space, targets, whole.battles.shape)
+    design = whole.design
+    space = design.space(whole.point)
+    weight, tie = design.terms(design.eta(space)).information(design.count)
+    solver = information_solver(design, space, weight, tie=tie)
+    _, gradients = evaluate_targets(space, targets, whole.battles.shape, whole.link)
     return np.asarray(np.sqrt(np.einsum("im,im->m", gradients, solver.solve(gradients))))
 
 
 def _gradients(whole: Fit, targets: Sequence[Resolved]) -> list[Terms | Floats]:
-    view = ScoreView(TangentSpace(whole.point), whole.battles.shape)
+    view = ScoreView(whole.design.space(whole.point), whole.battles.shape, whole.link)
     return [target.at(view)[1] for target in targets]
 
 

@@ -6,14 +6,14 @@ At the fit T_k from the other folds, with J the Jacobian of the tangent coordina
     delta_k = K_k^-1 g_k,   Gam_k = J^T Q1 grad psi(T_k),   Theta_k = K_k^-1 Gam_k,
     psi = sum_k n_k / N [psi(T_k) + Gam_k . delta_k],   Cov = sum_k n_k / N^2 Theta_k^T B_k Theta_k.
 
-The efficient score is y - E[sigmoid(eta)] for eta normal round its fit with the variance that the fit leaves: plain
-y - sigmoid(eta_k) has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same
+The efficient score is y - E[mean(eta)] for eta normal round its fit with the variance that the fit leaves: plain
+y - mean(eta_k) has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same
 to first order.
 The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,9 +21,10 @@ from scipy import sparse
 
 from lrbtl.arrowhead import Arrowhead
 from lrbtl.covariance import leverages
-from lrbtl.design import CompleteDesign, Design
+from lrbtl.design import CompleteDesign, Design, every_entry
 from lrbtl.information import accumulate, fix_gauge
-from lrbtl.links import logistic_terms, mean_sigmoid
+from lrbtl.links import Link, Logistic
+from lrbtl.links import Terms as VoteTerms
 from lrbtl.newton import add_penalty, penalty_terms
 from lrbtl.sampling import Sampling, reference_probability
 from lrbtl.solvers import IsotropicSolver, Solver, SolverName, information_solver, robust_factor
@@ -53,6 +54,8 @@ class Step:
         B_k, the mean squared score of the fold.
     solver : Solver
         Solves with K_k.
+    link : Link
+        With its parameters from the other folds.
     """
 
     space: TangentSpace
@@ -60,6 +63,7 @@ class Step:
     gradient: Floats
     meat: Arrowhead
     solver: Solver
+    link: Link = Logistic()
 
     @cached_property
     def delta(self) -> Floats:
@@ -73,6 +77,7 @@ class ScoreView:
 
     space: TangentSpace
     shape: tuple[int, ...]
+    link: Link = Logistic()
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return scores[models, contexts]."""
@@ -100,47 +105,52 @@ def fold_step(
     multiply whitened scores. `law` replaces the empirical information of the efficient method by its expectation.
     Where the fold holds all battles the information is theirs too: the step of the full sample.
     """
-    space = TangentSpace(point, centred=design.centred)
+    space = design.space(point)
     eta = design.eta(space)
-    _, score, fisher = logistic_terms(eta, design.y)
-    if spread is not None:
-        score = design.y - mean_sigmoid(eta, spread)
+    terms = design.terms(eta)
     chosen: Solver
     if method == "whitened":
-        score = score / fisher if weights is None else weights * score / fisher
+        whitened = terms.score / terms.fisher
+        terms = replace(terms, score=whitened if weights is None else weights * whitened)
         chosen = IsotropicSolver(space, design.d_eff)
     elif law is not None:
-        chosen = law.solver(space, solver)
+        chosen = law.solver(space, solver, design.link)
     else:
         train = design.count - held_out if held_out.sum() < design.count.sum() else design.count
-        chosen = information_solver(design, space, train * fisher / train.sum(), solver)
+        weight, tie = terms.information(train / train.sum())
+        chosen = information_solver(design, space, weight, solver, tie=tie)
+    if spread is not None:
+        terms = design.link.spread(terms, eta, design.y, spread)
     n = float(held_out.sum())
-    gradient = design.gradient(space, held_out * score) / n
+    gradient = design.score_sum(space, terms, held_out / n)
     inside = held_out > 0
-    meat = accumulate(design.restricted(inside), space, (held_out * score**2)[inside] / n)
-    return Step(space, n, gradient, meat, chosen)
+    weight, tie = terms.meat(held_out / n)
+    part = design.restricted(inside)
+    meat = accumulate(part, space, weight[inside], None if tie is None else (tie[0][inside], tie[1]))
+    return Step(space, n, gradient, meat, chosen, design.link)
 
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> Step:
     """Return the step of the penalised estimate with HC3 errors: meat n s^2 / (1 - h)^2, bread without ridge."""
-    space = TangentSpace(point, centred=design.centred)
-    _, score, fisher = logistic_terms(design.eta(space), design.y)
-    h = fisher * eta_variances(design, space, ridge)
+    space = design.space(point)
+    terms = design.terms(design.eta(space))
+    h = terms.fisher * eta_variances(design, space, ridge)
     n = float(design.count.sum())
-    meat = accumulate(design, space, design.count * (score / (1 - h)) ** 2 / n)
-    bread = information_solver(design, space, design.count * fisher / n, solver)
-    return Step(space, n, np.zeros(space.size), meat, bread)
+    meat = accumulate(design, space, *replace(terms, score=terms.score / (1 - h)).meat(design.count / n))
+    weight, tie = terms.information(design.count / n)
+    bread = information_solver(design, space, weight, solver, tie=tie)
+    return Step(space, n, np.zeros(space.size), meat, bread, design.link)
 
 
 def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:
     """Return j^T (N K + R)^-1 j of each cell: the variance of its eta, with R the Hessian of the penalty."""
-    fisher = logistic_terms(design.eta(space), design.y)[2]
+    terms = design.terms(design.eta(space))
     _, hessians, core_diagonal = penalty_terms(space, ridge)
-    information = accumulate(design, space, design.count * fisher)
+    information = accumulate(design, space, *terms.information(design.count))
     penalised = add_penalty(information, space, hessians, core_diagonal)
     if len(space.factors) > 2 or not np.all(ridge > 0):  # the ridge of a matrix leaves no gauge to fix
         penalised = fix_gauge(penalised, space)
-    return leverages(design, space, np.ones(len(fisher)), robust_factor(penalised)[0].inverse())
+    return leverages(design, space, np.ones(len(terms.fisher)), robust_factor(penalised)[0].inverse())
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,7 @@ class Law:
     Attributes
     ----------
     atoms : Design
-        Every pair in every context once.
+        Every pair in every context once, or every entry.
     probability : array
         Of each atom.
     """
@@ -159,29 +169,39 @@ class Law:
     probability: Floats
 
     @classmethod
-    def of(cls, sampling: Sampling, shape: tuple[int, ...], n_threads: int = 1) -> "Law":
-        """Return the law that a sampling gives to a shape."""
-        atoms = CompleteDesign.of_shape(shape, n_threads)
-        table = sampling.table(shape).reshape(shape[0], shape[0], -1)
-        return cls(atoms, table[atoms.a, atoms.b, atoms.context])
+    def of(
+        cls,
+        sampling: Sampling,
+        shape: tuple[int, ...],
+        n_threads: int = 1,
+        *,
+        entries: bool = False,
+        variance: Floats | None = None,
+    ) -> "Law":
+        """Return the law that a sampling gives to the pairs or entries of a shape; `variance` is that of each entry."""
+        atoms = every_entry(shape, n_threads) if entries else CompleteDesign.of_shape(shape, n_threads)
+        return cls(replace(atoms, variance=variance), sampling.weights(atoms, shape))
 
-    def fisher(self, space: TangentSpace) -> Floats:
-        """Return the Fisher information of a vote on each atom."""
-        return logistic_terms(self.atoms.eta(space), self.atoms.y)[2]
+    def terms(self, space: TangentSpace, link: Link) -> VoteTerms:
+        """Return the terms of a response on each atom."""
+        return self.atoms.with_link(link).terms(self.atoms.eta(space))
 
-    def solver(self, space: TangentSpace, solver: SolverName) -> Solver:
+    def solver(self, space: TangentSpace, solver: SolverName, link: Link = Logistic()) -> Solver:
         """Return a solver for the expected information sum of p I X X^T [Li26, sec. info-operator]."""
-        return information_solver(self.atoms, space, self.probability * self.fisher(space), solver)
+        weight, tie = self.terms(space, link).information(self.probability)
+        return information_solver(self.atoms, space, weight, solver, tie=tie)
 
 
 def inverse_weights(law: Sampling, design: Design) -> Floats:
     """Return w = q / p of each cell, q the uniform probability of an atom [Li26, sec. unknown-sampling, corrected]."""
-    return reference_probability(design.shape) / law.probability(design, design.shape)
+    return reference_probability(design.shape, entries=not design.centred) / law.probability(design, design.shape)
 
 
-def evaluate_targets(space: TangentSpace, targets: Sequence[Resolved], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+def evaluate_targets(
+    space: TangentSpace, targets: Sequence[Resolved], shape: tuple[int, ...], link: Link = Logistic()
+) -> tuple[Floats, Floats]:
     """Return psi(T_k) of each target (M,) and its gradient in coordinates (size, M)."""
-    view = ScoreView(space, shape)
+    view = ScoreView(space, shape, link)
     values, gradients = np.empty(len(targets)), np.empty((space.size, len(targets)))
     sparse_terms: list[tuple[int, Terms]] = []
     for i, target in enumerate(targets):
@@ -209,4 +229,6 @@ def pull_terms(space: TangentSpace, terms: Sequence[Terms]) -> Floats:
     gU = (by_model @ space.V).reshape(count, d1, -1)
     if space.centred:
         gU = gU - gU.mean(axis=1, keepdims=True)
-    return space.pull(gU, (by_context @ space.U).reshape(count, D, -1))
+    out = space.pull(gU, (by_context @ space.U).reshape(count, D, -1))
+    out[space.extra] = [t.tie for t in terms]
+    return out

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lrbtl.battles import Battles
-from lrbtl.design import Design
+from lrbtl.completion import Data, Observations
 from lrbtl.errors import RankCollapseWarning, RankError
 from lrbtl.fitting import fit, refit
 from lrbtl.folds import fold_counts
-from lrbtl.links import logistic_terms
-from lrbtl.tangent import TangentSpace
+from lrbtl.links import Link
 from lrbtl.tucker import check_rank, rank_caps
 
 Floats = np.typing.NDArray[np.float64]
@@ -61,10 +59,11 @@ class RankSelection:
 
 
 def select_rank(
-    battles: Battles,
+    battles: Data,
     ranks: Iterable[int | Sequence[int]] | None = None,
     *,
     n_folds: int = 5,
+    link: str | Link | None = None,
     n_threads: int = 1,
     progress: Callable[[str], None] | None = None,
     rng: int | np.random.Generator | None = 0,
@@ -76,10 +75,12 @@ def select_rank(
 
     Parameters
     ----------
-    battles : Battles
+    battles : Battles or Observations
     ranks : iterable of int or tuple, optional
         Candidates; by default 1, 2, ... until three in a row have not improved, at most 8.
     n_folds : int
+    link : str or Link, optional
+        See `fit`.
     n_threads : int
     progress : callable, optional
         Called with one line per rank.
@@ -95,16 +96,18 @@ def select_rank(
     """
     shape = battles.shape
     given = ranks is not None
-    candidates = list(ranks) if ranks is not None else list(range(1, min(MAX_DEFAULT_RANK, max(rank_caps(shape))) + 1))
+    centred = not isinstance(battles, Observations)
+    largest = min(MAX_DEFAULT_RANK, max(rank_caps(shape, centred=centred)))
+    candidates = list(ranks) if ranks is not None else list(range(1, largest + 1))
     if not candidates:
         raise RankError("ranks is empty: give at least one candidate.")
-    full = sorted(dict.fromkeys(check_rank(rank, shape) for rank in candidates))
+    full = sorted(dict.fromkeys(check_rank(rank, shape, centred=centred) for rank in candidates))
     if len(full) == 1:
         return RankSelection(full, np.full(1, np.nan), np.zeros(1), np.zeros(1), full[0])
     folds = fold_counts(battles.cells, n_folds, rng).astype(float)
     losses: list[Floats] = []
     for rank in full:
-        losses.append(_held_out_loss(battles, rank, folds, n_threads))
+        losses.append(_held_out_loss(battles, rank, folds, link, n_threads))
         if progress is not None:
             progress(f"rank {rank}: {-1e3 * losses[-1].sum() / battles.n_battles:.2f} mnats per battle held out")
         totals = [loss.sum() for loss in losses]
@@ -114,16 +117,18 @@ def select_rank(
     return _select(full, np.array(losses), folds)
 
 
-def _held_out_loss(battles: Battles, rank: tuple[int, ...], folds: Floats, n_threads: int) -> Floats:
+def _held_out_loss(
+    battles: Data, rank: tuple[int, ...], folds: Floats, link: str | Link | None, n_threads: int
+) -> Floats:
     """Return the loss of each (fold, cell) under the fit to the other folds, times its multiplicity."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankCollapseWarning)  # a rank too many is what the comparison is there to see
-        whole = fit(battles, rank, n_threads=n_threads)
-    design = Design.of(battles, n_threads)
+        whole = fit(battles, rank, link=link, n_threads=n_threads)
+    design = whole.design
     losses = np.empty_like(folds)
     for k, held_out in enumerate(folds):
-        point = refit(whole, design.count - held_out)
-        losses[k] = logistic_terms(design.eta(TangentSpace(point)), design.y)[0] * held_out
+        fold = refit(whole, design.count - held_out)
+        losses[k] = design.with_link(fold.link).terms(design.eta(design.space(fold.point))).loss * held_out
     return losses
 
 

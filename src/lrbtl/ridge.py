@@ -8,15 +8,15 @@ import numpy as np
 from lrbtl.arrowhead import NotPositiveDefinite
 from lrbtl.design import Design
 from lrbtl.information import accumulate, fix_gauge
-from lrbtl.links import logistic_terms
+from lrbtl.links import Identity
 from lrbtl.newton import Newton, add_penalty, minimise, penalty_terms
-from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import Tucker
 
 Floats = np.typing.NDArray[np.float64]
 
 EXACT_TRACE = 300  # coordinates up to which traces are exact
 PROBES = 8
+VARIANCE_PASSES = 8
 SEARCH_TOL = 1e-2  # Newton decrement, in nats, of the fits that the search compares
 
 
@@ -46,11 +46,11 @@ class Complexity:
 
 def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
     """Return loss, effective parameters and optimism of a penalised fit; traces by a fixed set of random signs."""
-    space = TangentSpace(point, centred=design.centred)
-    loss, score, fisher = logistic_terms(design.eta(space), design.y)
+    space = design.space(point)
+    terms = design.terms(design.eta(space))
     _, hessians, core_diagonal = penalty_terms(space, ridge)
-    information = accumulate(design, space, design.count * fisher)
-    meat = accumulate(design, space, design.count * score**2)
+    information = accumulate(design, space, *terms.information(design.count))
+    meat = accumulate(design, space, *terms.meat(design.count))
     penalised = fix_gauge(add_penalty(information, space, hessians, core_diagonal), space)
     factor = penalised.plus_diagonal(1e-10 * penalised.diagonal()).factor()
     if space.size <= EXACT_TRACE:
@@ -61,7 +61,7 @@ def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
     parameters = float(np.sum(solved * (information @ probes)))
     n = float(design.count.sum())
     shrink = 1.0 - min(parameters / n, 0.9)
-    return Complexity(float(design.count @ loss), parameters, float(np.sum(solved * (meat @ probes))) / shrink**2)
+    return Complexity(float(design.count @ terms.loss), parameters, float(np.sum(solved * (meat @ probes))) / shrink**2)
 
 
 def choose_ridge(design: Design, start: Tucker) -> tuple[Floats, Newton]:
@@ -71,8 +71,8 @@ def choose_ridge(design: Design, start: Tucker) -> tuple[Floats, Newton]:
     or halving from 1.5 until the criterion turns, then by a parabola in log t.
     """
     pilot = minimise(design, start, noise_ridge(design, start.rank), tol=SEARCH_TOL)
-    space = TangentSpace(pilot.point, centred=design.centred)
-    parameters = complexity(design, pilot.point, noise_ridge(design, start.rank)).parameters
+    space = design.space(pilot.point)
+    parameters = complexity(design.with_link(pilot.link), pilot.point, noise_ridge(design, start.rank)).parameters
     totals = np.array([max(float(s.sum()), 1e-6) for s in space.point.singular_values])
     base = np.maximum(parameters, 1.0) / (len(totals) * totals)
     values: dict[int, float] = {}
@@ -82,10 +82,10 @@ def choose_ridge(design: Design, start: Tucker) -> tuple[Floats, Newton]:
         if k not in values:
             near = min(fits, key=lambda j: abs(j - k), default=None)
             ridge = 1.5 * 2.0**k * base
-            warm = pilot.point if near is None else fits[near].point
-            fits[k] = minimise(design, warm, ridge, tol=SEARCH_TOL, damping=1e-4)
+            warm = pilot if near is None else fits[near]
+            fits[k] = minimise(design.with_link(warm.link), warm.point, ridge, tol=SEARCH_TOL, damping=1e-4)
             try:
-                values[k] = complexity(design, fits[k].point, ridge).criterion
+                values[k] = complexity(design.with_link(fits[k].link), fits[k].point, ridge).criterion
             except NotPositiveDefinite:
                 values[k] = np.inf
         return values[k]
@@ -98,15 +98,31 @@ def choose_ridge(design: Design, start: Tucker) -> tuple[Floats, Newton]:
     curvature = low - 2 * mid + high
     shift = 0.5 * (low - high) / curvature if np.isfinite(curvature) and curvature > 0 else 0.0
     ridge = 1.5 * 2.0 ** (best + float(np.clip(shift, -0.5, 0.5))) * base
-    return ridge, minimise(design, fits[best].point, ridge, damping=1e-4)
+    return ridge, minimise(design.with_link(fits[best].link), fits[best].point, ridge, damping=1e-4)
 
 
 def noise_ridge(design: Design, rank: tuple[int, ...]) -> Floats:
     """Return a quarter of the size of pure noise in each unfolding of the gradient: the pilot's ridge."""
     shape = design.shape
-    n = float(design.count.sum())
     ridge = [
-        0.25 * np.sqrt(n / (4 * design.d_eff)) * (np.sqrt(d) + np.sqrt(prod(rank) / r))
+        0.25 * np.sqrt(design.information_at_zero / design.d_eff) * (np.sqrt(d) + np.sqrt(prod(rank) / r))
         for d, r in zip(shape, rank, strict=True)
     ]
     return np.array(ridge if len(ridge) > 1 else ridge * 2)
+
+
+def residual_variance(design: Design, start: Tucker) -> float:
+    """Return the variance of the noise round a pilot fit under the identity link, with its degrees of freedom."""
+    n = float(design.count.sum())
+    mean = float(design.count @ design.y) / n
+    whole = variance = max(float(design.count @ (design.y - mean) ** 2) / n, 1e-300)
+    for _ in range(VARIANCE_PASSES):
+        scaled = design.with_link(Identity(variance))
+        ridge = noise_ridge(scaled, start.rank)
+        start = minimise(scaled, start, ridge, tol=SEARCH_TOL).point
+        residual = float(design.count @ (design.y - design.eta(design.space(start))) ** 2)
+        freedom = max(n - complexity(scaled, start, ridge).parameters, 0.1 * n)
+        last, variance = variance, max(residual / freedom, 1e-12 * whole)
+        if abs(variance - last) < 0.01 * last:
+            break
+    return variance

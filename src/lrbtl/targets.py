@@ -10,27 +10,34 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, logit, logsumexp
+from scipy.special import logit, logsumexp
 
-from lrbtl.battles import Battles
+from lrbtl.completion import Data
 from lrbtl.errors import GradientError, TargetError
+from lrbtl.links import Link
+from lrbtl.ties import TieLink
 
 Floats = np.typing.NDArray[np.float64]
 Longs = np.typing.NDArray[np.int64]
-Link = Literal["identity", "logit"]
+Scale = Literal["identity", "logit"]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """A sparse gradient: weight at (model, context), one row of three arrays."""
+    """A sparse gradient: weight at (model, context), one row of three arrays, and the slope in the tie parameter."""
 
     models: Longs
     contexts: Longs
     weights: Floats
+    tie: float = 0.0
 
 
 class View(Protocol):
-    """Scores at a point, read entry by entry or whole."""
+    """Scores at a point, read entry by entry or whole, and the link there."""
+
+    @property
+    def link(self) -> Link:
+        """Law of a response given its eta."""
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return scores[models, contexts]."""
@@ -54,7 +61,7 @@ class Resolved:
     """
 
     label: str
-    link: Link
+    link: Scale
     terms: Terms | None = None
     evaluate: Callable[[View], tuple[float, Terms | Floats]] | None = None
 
@@ -70,7 +77,7 @@ class Resolved:
 class Target:
     """Something to estimate; build one with `score`, `gap`, `win_probability`, ..."""
 
-    resolve: Callable[[Battles], Resolved]
+    resolve: Callable[[Data], Resolved]
     name: str
 
     def __repr__(self) -> str:
@@ -87,7 +94,7 @@ def score(model: Any, context: Any = None) -> Target:
     Target(score(gpt-x, math))
     """
 
-    def resolve(battles: Battles) -> Resolved:
+    def resolve(battles: Data) -> Resolved:
         i = battles.model_index(model)
         contexts = _contexts(battles, context)
         return Resolved(name, "identity", _mean_terms([i], [1.0], contexts))
@@ -106,7 +113,7 @@ def gap(a: Any, b: Any, context: Any = None) -> Target:
     Target(gap(gpt-x, llama-y))
     """
 
-    def resolve(battles: Battles) -> Resolved:
+    def resolve(battles: Data) -> Resolved:
         return Resolved(name, "identity", _mean_terms(_pair(battles, a, b), [1.0, -1.0], _contexts(battles, context)))
 
     name = _name("gap", a, b, context=context)
@@ -123,16 +130,51 @@ def win_probability(a: Any, b: Any, context: Any = None) -> Target:
     Target(win_probability(gpt-x, llama-y, code))
     """
 
-    def resolve(battles: Battles) -> Resolved:
+    def resolve(battles: Data) -> Resolved:
         i, j = _pair(battles, a, b)
         contexts = _contexts(battles, context)
-        if len(contexts) == 1:
-            return Resolved(name, "logit", _mean_terms([i, j], [1.0, -1.0], contexts))
-        return Resolved(
-            name, "logit", evaluate=_mean_win(np.full(len(contexts), i), np.full(len(contexts), j), contexts)
-        )
+        pairs = np.full(len(contexts), i), np.full(len(contexts), j), contexts
+        return Resolved(name, "logit", evaluate=_one_win(*pairs) if len(contexts) == 1 else _mean_win(*pairs))
 
     name = _name("win_probability", a, b, context=context)
+    return Target(resolve, name)
+
+
+def tie_parameter() -> Target:
+    """Return the tie parameter of a Davidson or Rao-Kupper link.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.tie_parameter()
+    Target(tie_parameter)
+    """
+    nowhere = np.empty(0, dtype=np.int64)
+
+    def evaluate(view: View) -> tuple[float, Terms]:
+        if not isinstance(view.link, TieLink):
+            raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
+        return view.link.tie, Terms(nowhere, nowhere, np.empty(0), 1.0)
+
+    return Target(lambda battles: Resolved("tie_parameter", "identity", evaluate=evaluate), "tie_parameter")
+
+
+def entry(*index: Any) -> Target:
+    """Return one entry of a completed tensor, by its position along each mode.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.entry(3, 7)
+    Target(entry(3, 7))
+    """
+    rest = index[1] if len(index) == 2 else index[1:] or None
+    name = _name("entry", *index)
+
+    def resolve(battles: Data) -> Resolved:
+        contexts = np.array([battles.context_index(rest)])
+        return Resolved(name, "identity", _mean_terms([battles.model_index(index[0])], [1.0], contexts))
+
     return Target(resolve, name)
 
 
@@ -146,7 +188,7 @@ def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None)
     Target(win_rate(gpt-x))
     """
 
-    def resolve(battles: Battles) -> Resolved:
+    def resolve(battles: Data) -> Resolved:
         i = battles.model_index(model)
         members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
         others = np.array([j for j in members if j != i])
@@ -175,7 +217,7 @@ def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Targ
     Target(weighted_score(gpt-x))
     """
 
-    def resolve(battles: Battles) -> Resolved:
+    def resolve(battles: Data) -> Resolved:
         i = battles.model_index(model)
         if isinstance(weights, Mapping):
             contexts = np.array([battles.context_index(context) for context in weights])
@@ -205,7 +247,7 @@ def linear(gamma: ArrayLike, label: str | None = None) -> Target:
     """
     array = np.asarray(gamma, dtype=float)
 
-    def resolve(battles: Battles) -> Resolved:
+    def resolve(battles: Data) -> Resolved:
         if array.shape != battles.shape:
             raise TargetError(f"{name} has shape {array.shape} but the scores have shape {battles.shape}.")
         _check_finite(array, name)
@@ -228,7 +270,7 @@ def tail_score(model: Any, sharpness: float = 4.0) -> Target:
     Target(tail_score(gpt-x))
     """
 
-    def resolve(battles: Battles) -> Resolved:
+    def resolve(battles: Data) -> Resolved:
         if not sharpness > 0:
             raise TargetError(f"{name} has sharpness {sharpness}: give a positive number.")
         i = battles.model_index(model)
@@ -287,7 +329,7 @@ class Family:
 
     kind: Literal["scores", "gaps"]
 
-    def labels(self, battles: Battles) -> "FamilyLabels":
+    def labels(self, battles: Data) -> "FamilyLabels":
         """Return the labels, made when they are read."""
         return FamilyLabels(battles, self.kind)
 
@@ -320,7 +362,7 @@ def all_gaps() -> Family:
 class FamilyLabels(Sequence[str]):
     """Labels of a family, made one by one on demand: there can be millions."""
 
-    battles: Battles
+    battles: Data
     kind: str
 
     def __len__(self) -> int:
@@ -348,13 +390,13 @@ def pair_of(index: int, d1: int) -> tuple[int, int]:
     return a, int(index + a + 1 - (d1 * (d1 - 1) - (d1 - a) * (d1 - a - 1)) // 2)
 
 
-def _contexts(battles: Battles, context: Any) -> Longs:
+def _contexts(battles: Data, context: Any) -> Longs:
     if context is None:
         return np.arange(battles.n_contexts)
     return np.array([battles.context_index(context)])
 
 
-def _pair(battles: Battles, a: Any, b: Any) -> list[int]:
+def _pair(battles: Data, a: Any, b: Any) -> list[int]:
     i, j = battles.model_index(a), battles.model_index(b)
     if i == j:
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
@@ -367,15 +409,29 @@ def _mean_terms(models: Sequence[int], signs: Sequence[float], contexts: Longs) 
     return Terms(np.repeat(np.asarray(models), len(contexts)), np.tile(contexts, len(models)), weights)
 
 
+def _one_win(a: Longs, b: Longs, contexts: Longs) -> Callable[[View], tuple[float, Terms]]:
+    """Return the log odds of a win in one context, without leaving the logit scale."""
+
+    def evaluate(view: View) -> tuple[float, Terms]:
+        value, by_eta, by_tie = view.link.log_odds(view.entries(a, contexts) - view.entries(b, contexts))
+        weights = np.concatenate([by_eta, -by_eta])
+        return float(value[0]), Terms(np.concatenate([a, b]), np.repeat(contexts, 2), weights, float(by_tie[0]))
+
+    return evaluate
+
+
 def _mean_win(a: Longs, b: Longs, contexts: Longs) -> Callable[[View], tuple[float, Terms]]:
-    """Return the logit of the mean of sigmoid(scores[a, u] - scores[b, u]) over a list of (a, b, u)."""
+    """Return the logit of the mean response to scores[a, u] - scores[b, u] over a list of (a, b, u)."""
     models, both = np.concatenate([a, b]), np.concatenate([contexts, contexts])
 
     def evaluate(view: View) -> tuple[float, Terms]:
-        p = expit(view.entries(a, contexts) - view.entries(b, contexts))
+        eta = view.entries(a, contexts) - view.entries(b, contexts)
+        p = view.link.mean(eta)
+        _, by_eta, by_tie = view.link.log_odds(eta)
         mean = float(p.mean())
-        slope = p * (1 - p) / len(p) / (mean * (1 - mean))
-        return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]))
+        each = p * (1 - p) / len(p) / (mean * (1 - mean))
+        slope = each * by_eta
+        return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]), float(each @ by_tie))
 
     return evaluate
 

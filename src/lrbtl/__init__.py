@@ -2,6 +2,7 @@
 
 from lrbtl.battles import Battles
 from lrbtl.board import Leaderboard, Leaderboards
+from lrbtl.completion import Observations
 from lrbtl.bounds import efficiency_bound
 from lrbtl.comparison import Comparison, WinMatrix, compare, win_matrix
 from lrbtl.diagnostics import Diagnosis, diagnose
@@ -9,6 +10,7 @@ from lrbtl.estimate import Estimate
 from lrbtl.fitting import Fit, fit
 from lrbtl.infer import infer
 from lrbtl.leaderboard import leaderboard
+from lrbtl.links import CustomLink, Identity, Link, Logistic, Probit
 from lrbtl.plotting import (
     plot_heatmap,
     plot_leaderboard,
@@ -22,30 +24,41 @@ from lrbtl.rank_selection import RankSelection, select_rank
 from lrbtl.report import report_html, write_report
 from lrbtl.sampling import ProductSampling, TableSampling, UniformSampling
 from lrbtl.separate import SeparateFit, fit_separate
-from lrbtl.simulate import simulate_battles, simulate_scores
+from lrbtl.simulate import simulate_battles, simulate_observations, simulate_scores
 from lrbtl.targets import (
     all_gaps,
     all_scores,
+    entry,
     functional,
     gap,
     linear,
     score,
     tail_score,
+    tie_parameter,
     weighted_score,
     win_probability,
     win_rate,
 )
+from lrbtl.ties import Davidson, RaoKupper
 
 __all__ = [
     "Battles",
     "Comparison",
+    "CustomLink",
+    "Davidson",
     "Diagnosis",
     "Estimate",
     "Fit",
+    "Identity",
     "Leaderboard",
     "Leaderboards",
+    "Link",
+    "Logistic",
+    "Observations",
+    "Probit",
     "ProductSampling",
     "RankSelection",
+    "RaoKupper",
     "SeparateFit",
     "TableSampling",
     "UniformSampling",
@@ -55,6 +68,7 @@ __all__ = [
     "compare",
     "diagnose",
     "efficiency_bound",
+    "entry",
     "fit",
     "fit_separate",
     "functional",
@@ -73,8 +87,10 @@ __all__ = [
     "score",
     "select_rank",
     "simulate_battles",
+    "simulate_observations",
     "simulate_scores",
     "tail_score",
+    "tie_parameter",
     "weighted_score",
     "win_matrix",
     "win_probability",

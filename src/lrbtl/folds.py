@@ -10,7 +10,7 @@ from lrbtl.cells import Cells, IntArray
 from lrbtl.errors import FoldError
 
 if TYPE_CHECKING:
-    from lrbtl.battles import Battles
+    from lrbtl.labelled import Labelled
 
 _EXPAND = 16  # battles per cell up to which they are listed one by one
 
@@ -107,7 +107,7 @@ def _fold_sizes(cells: Cells, n_folds: int) -> IntArray:
     return np.asarray(np.diff(dealt, axis=1))
 
 
-def check_folds(battles: Battles, n_folds: int) -> None:
+def check_folds(battles: Labelled, n_folds: int) -> None:
     """Raise `FoldError` unless every fold gets a battle and no training fold loses a context.
 
     Examples
@@ -119,8 +119,9 @@ def check_folds(battles: Battles, n_folds: int) -> None:
         raise FoldError(f"n_folds is {n_folds!r}; cross-fitting needs a whole number of at least 2.")
     if battles.n_battles < n_folds:
         raise FoldError(f"{battles.n_battles} battles cannot fill {n_folds} folds; use fewer folds.")
+    sparse = len(battles.shape) > 2 and battles.cells.b[0] < 0  # entries of a tensor: fibres may be empty
     lone = np.flatnonzero(battles.context_counts == 1)
-    if len(lone) and len(battles.shape) > 1:
+    if len(lone) and len(battles.shape) > 1 and not sparse:
         shown = ", ".join(repr(battles.context_label(int(u))) for u in lone[:5])
         raise FoldError(
             f"{len(lone)} context{'s' * (len(lone) > 1)} with a single battle ({shown}) would be absent from one "

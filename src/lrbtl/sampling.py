@@ -228,7 +228,9 @@ class TableSampling:
     ----------
     table : (d1, d1, d2, ..., dm) array_like
         table[a, b, u] = table[b, a, u] = p(u, {a, b}): symmetric in the models, zero where a = b, and the entries with
-        a < b sum to one.
+        a < b sum to one. For observed entries: (d1, ..., dm), summing to one.
+    entries : bool
+        Whether the law is one of observed entries rather than of pairs.
 
     Examples
     --------
@@ -239,8 +241,12 @@ class TableSampling:
     TableSampling(3 models, contexts: none)
     """
 
-    def __init__(self, table: ArrayLike) -> None:
+    def __init__(self, table: ArrayLike, *, entries: bool = False) -> None:
         values = np.array(table, dtype=np.float64)
+        self.entries = entries
+        if entries:
+            self._table = _law(values, "table")
+            return
         if values.ndim < 2 or values.shape[0] != values.shape[1] or values.shape[0] < 2:
             raise SamplingError(f"A table of shape {values.shape} is not (d1, d1, d2, ..., dm), d1 >= 2.")
         diagonal = np.arange(values.shape[0])
@@ -251,6 +257,8 @@ class TableSampling:
         self._table.setflags(write=False)
 
     def __repr__(self) -> str:
+        if self.entries:
+            return f"TableSampling({' x '.join(map(str, self._table.shape))} entries)"
         levels = " x ".join(map(str, self._table.shape[2:])) or "none"
         return f"TableSampling({self._table.shape[0]} models, contexts: {levels})"
 
@@ -266,6 +274,11 @@ class TableSampling:
 
     def weights(self, cells: Atoms, shape: Shape) -> Floats:
         """Return the same where atoms may have probability zero."""
+        if of_entries(cells) != self.entries:
+            kind = "observed entries" if self.entries else "pairs"
+            raise SamplingError(f"the sampling table is one of {kind}; give TableSampling(..., entries=...) that fits.")
+        if self.entries:
+            return np.asarray(self.table(shape).reshape(shape[0], -1)[cells.a, cells.context])
         flat = self.table(shape).reshape(shape[0], shape[0], -1)
         return np.asarray(flat[cells.a, cells.b, cells.context])
 
@@ -277,10 +290,9 @@ class TableSampling:
 
     def table(self, shape: Shape) -> Floats:
         """Return the dense (d1, d1, d2, ..., dm) table, symmetric in the models."""
-        if self._table.shape[1:] != tuple(shape):
-            raise SamplingError(
-                f"The sampling table is for shape {self._table.shape[1:]}, the battles have shape {tuple(shape)}."
-            )
+        fits = self._table.shape if self.entries else self._table.shape[1:]
+        if fits != tuple(shape):
+            raise SamplingError(f"The sampling table is for shape {fits}, the battles have shape {tuple(shape)}.")
         return self._table
 
 

@@ -14,14 +14,16 @@ from pathlib import Path
 import numpy as np
 
 import lrbtl
-from lrbtl.board_scores import LowRankEngine, SeparateEngine
+from lrbtl.board_scores import SeparateEngine
 from lrbtl.compat import ELO, arena_rank
 from lrbtl.errors import SeparationError
+from lrbtl.islands import make_engine
 from lrbtl.newcomers import place_outside
 
 SPREAD = 0.8  # standard deviation of the true scores: about 140 Elo points
 LEVEL, Z = 0.95, 1.959963984540054
 CONTEXTS = {"models": 60, "contexts": 5, "battles": 300_000, "rank": 3}
+RUN = {"rank": CONTEXTS["rank"], "method": "efficient", "n_folds": 10, "ridge": "auto", "n_threads": 1, "rng": 0}
 
 
 def plain_arena(rng, n_models, n_battles, n_new):
@@ -104,8 +106,7 @@ def context_row(n_new, reps, seed):
     overall, within, width = [], [], []
     for _ in range(reps):
         truth, battles = context_arena(rng, CONTEXTS, n_new)
-        options = {"ridge": "auto", "n_threads": 1, "rng": 0, "progress": None}
-        engine = LowRankEngine(battles, rank=CONTEXTS["rank"], method="efficient", n_folds=10, **options)
+        engine = make_engine(battles, np.full(D, 1.0 / D), RUN, None)
         for k, weights in enumerate([np.full(D, 1.0 / D), *np.eye(D)]):
             lower, upper, inside = interval(engine, battles, weights, d1 - 1)
             target = (truth[-1] - truth[inside].mean(axis=0)) @ weights

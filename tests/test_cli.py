@@ -15,7 +15,7 @@ from lrbtl.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
 
 HEADER = "model_a,model_b,winner,category"
 ROWS = [f"{a},{b},{winner},{category}" for category in ("code", "math") for a, b, winner in [
-    ("x", "y", "model_a"), ("x", "y", "model_b"), ("y", "z", "model_a"), ("y", "z", "tie"), ("z", "x", "model_a"),
+    ("x", "y", "model_a"), ("x", "y", "model_b"), ("y", "z", "model_a"), ("y", "z", "tie"), ("z", "x", "model_b"),
     ("z", "x", "model_b"), ("x", "y", "model_a"), ("z", "y", "both_bad"),
 ]] * 5  # fmt: skip
 
@@ -208,21 +208,9 @@ def test_formats_agree(kind, log, monkeypatch, capsys):
 
 
 def test_options_reach_the_board(log, capsys):
-    options = [
-        "--rank",
-        "1",
-        "--board",
-        "code",
-        "--scale",
-        "logit",
-        "--weights",
-        "traffic",
-        "--level",
-        "0.9",
-        "--top",
-        "2",
-    ]
-    assert main(["leaderboard", str(log), *options, "--progress"]) == EXIT_OK
+    board = ["--board", "code", "--scale", "logit", "--top", "2"]
+    analysis = ["--rank", "1", "--weights", "traffic", "--level", "0.9", "--progress"]
+    assert main(["leaderboard", str(log), *board, *analysis]) == EXIT_OK
     captured = capsys.readouterr()
     assert "Leaderboard, code" in captured.out
     assert "log odds; 0.9 intervals" in captured.out
@@ -246,6 +234,15 @@ def test_other_column_names(tmp_path, capsys):
     assert "model_a from column Player_A" in captured.err
 
 
+def test_thin_categories_can_be_left_out(log, capsys):
+    with log.open("a") as file:
+        file.write("x,y,model_a,poems\n")
+    assert main(["leaderboard", str(log), "--rank", "1", "--min-battles", "5"]) == EXIT_OK
+    captured = capsys.readouterr()
+    assert "left out 1 of 3 levels of category with fewer than 5 battles: poems" in captured.err
+    assert "80 battles" in captured.out
+
+
 def test_compare(log, tmp_path, capsys):
     out = tmp_path / "pair.json"
     assert main(["compare", str(log), "x", "y", "--rank", "1", "--out", str(out)]) == EXIT_OK
@@ -262,6 +259,16 @@ def test_report(log, tmp_path):
     out = tmp_path / "report.html"
     assert main(["report", str(log), "-o", str(out), "--rank", "1", "--title", "<Spring>"]) == EXIT_OK
     assert "&lt;Spring&gt;" in out.read_text()
+
+
+def test_diagnose(tmp_path, capsys):
+    out = tmp_path / "votes.csv"
+    assert main(["simulate", "--models", "8", "--battles", "6000", "--out", str(out)]) == EXIT_OK
+    with out.open("a") as file:
+        file.write("newcomer,model_0,model_a,0\n")
+    assert main(["diagnose", str(out), "--rank", "2"]) == EXIT_OK
+    text = capsys.readouterr().out
+    assert "Battles: 6,001 battles" in text and "1 model(s) that only won" in text and "efficient" in text
 
 
 def test_simulate_feeds_leaderboard(tmp_path, capsys):

@@ -155,7 +155,7 @@ def test_refit_is_the_fit_of_other_counts():
     whole = fit(battles, 2, ridge=1.0)
     counts = battles.cells.count * np.random.default_rng(0).integers(1, 3, battles.n_cells)
     expected = fit(rebuilt(battles, counts=counts), 2, ridge=2.0)
-    found = refit(whole, counts.astype(float), ridge=np.full(2, 2.0), tol=1e-8)
+    found = refit(whole, counts.astype(float), ridge=np.full(2, 2.0), tol=1e-8).point
     assert_same(found.dense(), expected.scores)
 
 
@@ -182,7 +182,7 @@ def test_a_rank_that_the_penalty_removed_is_reported():
 
 def test_a_fit_that_did_not_converge_is_reported(monkeypatch):
     def stopped(design, point, ridge, **options):
-        return Newton(point, 1.0, 1.0, 7, False, "stopped after 7 iterations")
+        return Newton(point, 1.0, 1.0, 7, False, "stopped after 7 iterations", design.link)
 
     monkeypatch.setattr(fitting, "minimise", stopped)
     with pytest.warns(ConvergenceWarning, match="stopped after 7 iterations"):

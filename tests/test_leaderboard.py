@@ -21,8 +21,10 @@ from lrbtl.errors import (
     LrbtlError,
     MethodError,
     NoDecisionError,
+    RankCollapseWarning,
     ScaleError,
     SeparationError,
+    SingularInformationError,
     UnknownContextError,
     UnknownModelError,
     WeightError,
@@ -234,8 +236,31 @@ def test_two_models_and_one_way_wins():
     board = lrbtl.leaderboard(lrbtl.Battles.from_arrays(["x"], ["y"], [1], counts=[10]))
     assert board.models == ("x", "y")
     assert not np.isfinite(board.upper - board.lower).any()
-    with pytest.raises(SeparationError, match="pooled"):
-        lrbtl.leaderboard(lrbtl.Battles.from_arrays(["x"], ["y"], [1], ["code"], counts=[10]))
+    one_way = lrbtl.Battles.from_arrays(["x"], ["y"], [1], ["code"], counts=[10])
+    pooled = lrbtl.leaderboard(one_way)
+    np.testing.assert_allclose(pooled.lower, board.lower)
+    assert "contexts are put together" in str(pooled)
+    with pytest.raises(NoDecisionError, match="no two models both won and lost"):
+        lrbtl.leaderboard(one_way, context="code")
+
+
+def test_a_chosen_rank_gives_way_where_battles_do_not_determine_it(arena, monkeypatch):
+    monkeypatch.setattr(lrbtl.islands, "candidate_ranks", lambda *_, **__: [4, 3, 2, 1])
+    names = ["model_0", "model_1", "model_1"], ["model_1", "model_0", "model_2"]
+    thin = lrbtl.Battles.from_arrays(*names, [1, 1, 1], [9, 9, 9])
+    board = lrbtl.leaderboard(arena + thin)
+    assert "asks for more than these battles tell" in str(board) and board.info.rank[0] < 4
+    with pytest.raises(SingularInformationError):
+        monkeypatch.undo()
+        lrbtl.leaderboard(arena + thin, rank=4)
+
+
+def test_a_tiny_island_does_not_stop_the_rest(arena):
+    apart = lrbtl.Battles.from_arrays(["p", "p"], ["q", "q"], [1, 0], [0, 1], n_levels=4)
+    one_way = lrbtl.Battles.from_arrays(["s"], ["t"], [1], [0], n_levels=4)
+    with pytest.warns(IslandWarning, match="3 groups"):
+        boards = lrbtl.leaderboard(arena + apart + one_way, context="all", rank=2)
+    assert len(boards) == 4 and [len(part.overall) for part in boards.islands] == [2, 2]
 
 
 @pytest.mark.parametrize("scale", ["elo", "probability"])
@@ -319,6 +344,15 @@ def test_naive_overall_where_a_context_is_separated():
     k = boards.overall.models.index("2")
     assert "only 36 battles: taken to stand at one place" in boards.overall.notes[k]
     assert "lost all 9 battles" in boards["v"].notes[2]
+
+
+def test_too_little_evidence_falls_back_to_separate_fits():
+    rows = np.array([(a, b, y, u) for u in (0, 1) for a, b in ((0, 1), (1, 2), (2, 0)) for y in (0, 1)])
+    battles = lrbtl.Battles.from_arrays(rows[:, 0], rows[:, 1], rows[:, 2], [rows[:, 3]], counts=[3, 3, 4, 3, 3, 3] * 2)
+    with pytest.warns(RankCollapseWarning):
+        board = lrbtl.leaderboard(battles, rank=1)
+    assert board.method == "naive" and "too little evidence" in str(board)
+    assert (board.upper - board.lower > 100).all()
 
 
 def test_only_ties_rank_nobody():

@@ -31,7 +31,7 @@ def test_held_out_likelihood_is_the_definition():
         whole = fit(battles, rank)
         total = 0.0
         for held_out in folds:
-            T = refit(whole, (battles.cells.count - held_out).astype(float)).dense()
+            T = refit(whole, (battles.cells.count - held_out).astype(float)).point.dense()
             for (u, a, b, y, _), n in zip(rows, held_out, strict=True):
                 eta = T[a, u[0]] - T[b, u[0]]
                 total += n * (y * eta - np.logaddexp(0.0, eta))

@@ -2,11 +2,12 @@
 
 from lrbtl.battles import Battles
 from lrbtl.board import Leaderboard, Leaderboards
-from lrbtl.completion import Observations
 from lrbtl.bounds import efficiency_bound
 from lrbtl.comparison import Comparison, WinMatrix, compare, win_matrix
+from lrbtl.completion import Observations
 from lrbtl.diagnostics import Diagnosis, diagnose
 from lrbtl.estimate import Estimate
+from lrbtl.families import all_gaps, all_scores
 from lrbtl.fitting import Fit, fit
 from lrbtl.infer import infer
 from lrbtl.leaderboard import leaderboard
@@ -26,8 +27,6 @@ from lrbtl.sampling import ProductSampling, TableSampling, UniformSampling
 from lrbtl.separate import SeparateFit, fit_separate
 from lrbtl.simulate import simulate_battles, simulate_observations, simulate_scores
 from lrbtl.targets import (
-    all_gaps,
-    all_scores,
     entry,
     functional,
     gap,

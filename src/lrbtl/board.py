@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl.errors import UnknownContextError
+from lrbtl.fitting import Fit
 from lrbtl.frames import to_frame
 from lrbtl.labels import find_label
 from lrbtl.runinfo import RunInfo
@@ -187,7 +188,7 @@ def board_rows(board: Leaderboard, limit: int) -> list[list[str]]:
     head, tail = shown_rows(len(board), limit)
     decimals = decimals_for(board.se, 2, 4)
     if board.scale == "elo":
-        decimals = int(decimals > 1)
+        decimals = int(decimals > 1 and np.isfinite(board.se).any())
     score, lower, upper = (format_numbers(x, decimals) for x in (board.score, board.lower, board.upper))
 
     def row(k: int) -> list[str]:
@@ -253,6 +254,8 @@ class Leaderboards(Mapping[str, Leaderboard]):
         a beats b and the limits of its interval. Overall, it is the probability at the mean gap.
     islands : tuple of Leaderboards
         Boards of models that no chain of battles links with these.
+    fit : Fit or None
+        The low-rank fit behind the boards, for `diagnose` and `plot_scree`.
 
     Examples
     --------
@@ -269,6 +272,7 @@ class Leaderboards(Mapping[str, Leaderboard]):
     win_lower: Mapping[Any, Floats] = field(default_factory=dict)
     win_upper: Mapping[Any, Floats] = field(default_factory=dict)
     islands: tuple[Leaderboards, ...] = ()
+    fit: Fit | None = None
 
     @property
     def models(self) -> tuple[str, ...]:

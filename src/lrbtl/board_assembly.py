@@ -112,7 +112,7 @@ def build_board(
         level=options.level,
         scale=options.scale,
         method=engine.info.method,
-        info=replace(engine.info, level=options.level, notes=(*options.notes, *_board_notes(part, limits, weights))),
+        info=replace(engine.info, level=options.level, notes=_board_notes(part, engine, options, limits, weights)),
         gain=found.gain if len(part.levels) else None,
     )
     plain_score, plain_cov, plain_lower, plain_upper = (x[order] for x in plain)
@@ -206,16 +206,18 @@ def _note(k: int, found: BoardScores, limits: dict[int, Placement], fought: Ints
     return ""
 
 
-def _board_notes(part: Battles, limits: dict[int, Placement], weights: Floats) -> list[str]:
+def _board_notes(
+    part: Battles, engine: Engine, options: Options, limits: dict[int, Placement], weights: Floats
+) -> tuple[str, ...]:
     cells = part.cells
     count = np.where(weights[cells.context] > 0, cells.count, 0)
-    notes = []
+    notes = [*options.notes, *engine.info.notes]
     ties = int(count[cells.y == 0.5].sum())
     if ties:
         notes.append(f"{ties:,} ties ({ties / count.sum():.1%}) count as half a win for both")
     if limits:
         notes.append(f"{len(limits)} model(s) with a note are placed against the others and not part of the mean score")
-    return notes
+    return tuple(notes)
 
 
 def collect_boards(results: dict[str | None, tuple[Leaderboard, Duels]]) -> Leaderboards:

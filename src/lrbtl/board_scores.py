@@ -19,7 +19,7 @@ from lrbtl.battles import Battles
 from lrbtl.btl import centred_inverse, laplacian
 from lrbtl.crossfit import CrossFit, Moments, cross_fit
 from lrbtl.errors import SeparationWarning
-from lrbtl.fitting import fit
+from lrbtl.fitting import Fit, fit
 from lrbtl.graph import component_members, strong_components
 from lrbtl.links import logistic_terms
 from lrbtl.naive import naive_errors
@@ -27,10 +27,12 @@ from lrbtl.rank_selection import select_rank
 from lrbtl.runinfo import RunInfo
 from lrbtl.separate import fit_separate
 from lrbtl.targets import Resolved, Terms, View
-from lrbtl.tucker import check_rank
+from lrbtl.tucker import rank_caps
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+Rank = int | Sequence[int] | Literal["auto"]
 
 THIN = 5  # battles per component of a model's row below which the row is not estimated
 SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
@@ -82,28 +84,25 @@ class LowRankEngine:
 
     def __init__(
         self,
-        battles: Battles,
+        inside: Ints,
+        whole: Fit,
         *,
-        rank: int | Sequence[int] | Literal["auto"],
         method: str,
         n_folds: int,
-        progress: Callable[[str], None] | None,
-        **options: Any,
+        rng: int | np.random.Generator | None,
+        progress: Callable[[str], None] | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
-        core = pooled_core(battles)
-        chosen = _choose_rank(select_models(battles, core), rank, options, progress)
-        self.inside = thick_core(battles, core, THIN * chosen[0])
-        self.battles = select_models(battles, self.inside)
-        whole = fit(
-            self.battles, check_rank(max(chosen), self.battles.shape) if isinstance(rank, str) else rank, **options
-        )
-        self.steps: CrossFit = cross_fit(whole, method=method, n_folds=n_folds, rng=options["rng"], progress=progress)
+        self.inside = inside
+        self._known: dict[tuple[bytes, bool], BoardScores] = {}
+        self.steps: CrossFit = cross_fit(whole, method=method, n_folds=n_folds, rng=rng, progress=progress)
         self.info = RunInfo(
             method=method,
             rank=whole.rank,
-            n_battles=battles.n_battles,
+            n_battles=whole.battles.n_battles,
             n_folds=None if method == "mle" else n_folds,
             ridge=tuple(float(x) for x in whole.ridge),
+            notes=notes,
         )
 
     @cached_property
@@ -112,7 +111,13 @@ class LowRankEngine:
         return self.steps.fit.scores.reshape(len(self.inside), -1)
 
     def scores(self, weights: Floats, win_rates: bool) -> BoardScores:
-        """Return the scores of a board."""
+        """Return the scores of a board, computed when first asked for."""
+        key = (weights.tobytes(), win_rates)
+        if key not in self._known:
+            self._known[key] = self._compute(weights, win_rates)
+        return self._known[key]
+
+    def _compute(self, weights: Floats, win_rates: bool) -> BoardScores:
         targets = linear_targets(len(self.inside), weights)
         found = self.steps.moments(targets)
         rates = self.steps.moments(win_rate_targets(len(self.inside), weights)) if win_rates else None
@@ -136,9 +141,9 @@ class LowRankEngine:
 class SeparateEngine:
     """One Bradley-Terry fit per context; with a single context, the plain Bradley-Terry board."""
 
-    def __init__(self, battles: Battles, method: str) -> None:
+    def __init__(self, battles: Battles, method: str, *notes: str) -> None:
         self.battles = battles
-        self.info = RunInfo(method=method, n_battles=battles.n_battles)
+        self.info = RunInfo(method=method, n_battles=battles.n_battles, notes=notes)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SeparationWarning)  # each board tells of its own models
             self.fit = fit_separate(battles)
@@ -227,6 +232,28 @@ def pooled_core(battles: Battles) -> Ints:
     return core_members(labels, battles.model_counts)
 
 
+def candidate_ranks(
+    battles: Battles, rank: Rank, *, progress: Callable[[str], None] | None = None, **options: Any
+) -> list[int | Sequence[int]]:
+    """Return the ranks to try in turn: the one asked for, or those from the selected one downwards."""
+    if not isinstance(rank, str):
+        return [rank]
+    core = select_models(battles, pooled_core(battles))
+    selected = select_rank(core, n_threads=options["n_threads"], rng=options["rng"], progress=progress).rank
+    return list(range(max(selected), 0, -1))
+
+
+def fit_core(battles: Battles, rank: int | Sequence[int], **options: Any) -> tuple[Ints, Fit]:
+    """Return the core of some battles, without models too thin for the rank, and the low-rank fit to it."""
+    core = pooled_core(battles)
+    r1 = rank if isinstance(rank, int) else rank[0]
+    inside = thick_core(battles, core, THIN * r1)
+    kept = select_models(battles, inside)
+    if isinstance(rank, int) and kept.shape[0] < battles.shape[0]:
+        rank = min(rank, max(rank_caps(kept.shape)))
+    return inside, fit(kept, rank, **options)
+
+
 def thick_core(battles: Battles, core: Ints, fewest: int) -> Ints:
     """Return the core without models of fewer battles inside it, as far as any remain."""
     while True:
@@ -240,14 +267,6 @@ def thick_core(battles: Battles, core: Ints, fewest: int) -> Ints:
 def select_models(battles: Battles, models: Ints) -> Battles:
     """Return the battles among some models, given by position."""
     return battles.select(models=[battles.models[k] for k in models])
-
-
-def _choose_rank(
-    battles: Battles, rank: Any, options: dict[str, Any], progress: Callable[[str], None] | None
-) -> tuple[int, ...]:
-    if not isinstance(rank, str):
-        return check_rank(rank, battles.shape)
-    return select_rank(battles, n_threads=options["n_threads"], rng=options["rng"], progress=progress).rank
 
 
 def linear_targets(d1: int, weights: Floats) -> list[Resolved]:

@@ -78,9 +78,7 @@ def efficiency_bound(
     full_rank = check_rank(rank, truth.shape, centred=not entries)
     noise = None if variance is None else np.broadcast_to(np.asarray(variance, dtype=float), truth.shape)
     noise = None if noise is None else np.ascontiguousarray(noise.reshape(truth.shape[0], -1).T).reshape(-1)
-    law = Law.of(
-        UniformSampling() if sampling is None else sampling, truth.shape, entries=entries, variance=noise
-    )
+    law = Law.of(UniformSampling() if sampling is None else sampling, truth.shape, entries=entries, variance=noise)
     point = _point(truth, full_rank, centred=not entries)
     space = TangentSpace(point, centred=not entries, n_extra=law_of_response.n_extra)
     targets = [target] if isinstance(target, Target) else list(target)

@@ -135,6 +135,9 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--context", metavar="COLUMN", action="append", help="category column; give it again for more")
     group.add_argument("--no-context", action="store_true", help="use no category column")
     group.add_argument("--count", metavar="COLUMN", help="how often a row happened")
+    group.add_argument(
+        "--min-battles", type=int, default=1, metavar="N", help="leave out categories with fewer battles than N"
+    )
     group = parser.add_argument_group("votes")
     group.add_argument(
         "--outcome", metavar="WORD=NUMBER", action="append", default=[], help="meaning of a word: 0 to 1, or 'drop'"

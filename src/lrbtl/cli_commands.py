@@ -7,7 +7,6 @@ import io
 import sys
 from argparse import Namespace
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,12 @@ import numpy as np
 
 from lrbtl.battles import Battles
 from lrbtl.board import Leaderboard, Leaderboards
+from lrbtl.board_scores import candidate_ranks, fit_core
 from lrbtl.columns import Columns
 from lrbtl.comparison import compare
-from lrbtl.errors import MissingExtraError, OutputPathError, UsageError
-from lrbtl.fitting import fit
+from lrbtl.describe import battle_warnings
+from lrbtl.diagnostics import diagnose
+from lrbtl.errors import OutputPathError, UsageError
 from lrbtl.leaderboard import leaderboard
 from lrbtl.reading import read_battles
 from lrbtl.report import write_report
@@ -63,10 +64,15 @@ def run_compare(options: Namespace) -> None:
 def run_diagnose(options: Namespace) -> None:
     """Print what the battles of a file can and cannot tell."""
     analysis = analysis_options(options)
-    diagnose = find_diagnose()
     battles = load(options)
-    print(battles.summary())
-    print(diagnose(battles, fit(battles, analysis["rank"], n_threads=options.threads, rng=options.seed)))
+    print(battles.summary(), "\n")
+    run = {"n_threads": options.threads, "rng": options.seed}
+    rank = candidate_ranks(battles, analysis["rank"], progress=analysis["progress"], **run)[0]
+    inside, fitted = fit_core(battles, rank, **run)
+    if inside.size < len(battles.models):
+        left = len(battles.models) - inside.size
+        print(f"{left} model(s) that only won, only lost, have too few battles or never met the others are left out.")
+    print(diagnose(fitted.battles, fitted))
 
 
 def run_report(options: Namespace) -> None:
@@ -76,7 +82,7 @@ def run_report(options: Namespace) -> None:
     anchor = read_anchor(options.anchor)
     battles = load(options)
     boards = leaderboard(battles, context="all", scale=options.scale, anchor=anchor, **analysis)
-    write_report(path, boards, diagnostics=[("ok", line.strip()) for line in _facts(battles)], title=options.title)
+    write_report(path, boards, diagnostics=diagnostics_of(boards, battles), title=options.title)
     say(f"wrote {path}")
 
 
@@ -98,7 +104,8 @@ def run_demo(options: Namespace) -> None:
     if folder is not None:
         write_result(folder / "board.csv", boards, "Demo")
         write_picture(folder / "board.png", boards.overall)
-        write_report(folder / "report.html", boards, title="Demo: a simulated arena")
+        diagnostics = diagnostics_of(boards, battles)
+        write_report(folder / "report.html", boards, diagnostics=diagnostics, title="Demo: a simulated arena")
         say(f"wrote board.csv, board.png and report.html into {folder}")
 
 
@@ -167,7 +174,22 @@ def load(options: Namespace) -> Battles:
     )
     for sentence in found.said:
         say(sentence)
-    return found.battles
+    return drop_thin_levels(found.battles, options.min_battles)
+
+
+def drop_thin_levels(battles: Battles, fewest: int) -> Battles:
+    """Return the battles without context levels that have fewer battles than asked for, and say which."""
+    counts = battles.context_counts.reshape(battles.shape[1:])
+    kept = {}
+    for mode, (name, levels) in enumerate(zip(battles.names, battles.levels, strict=True)):
+        others = tuple(k for k in range(counts.ndim) if k != mode)
+        enough = counts.sum(axis=others) >= fewest
+        kept[name] = [level for level, is_kept in zip(levels, enough, strict=True) if is_kept]
+        dropped = [str(level) for level, is_kept in zip(levels, enough, strict=True) if not is_kept]
+        if dropped:
+            shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
+            say(f"left out {len(dropped)} of {len(levels)} levels of {name} with fewer than {fewest} battles: {shown}")
+    return battles.select(contexts=kept) if kept else battles
 
 
 def analysis_options(options: Namespace) -> dict[str, Any]:
@@ -266,14 +288,6 @@ def read_board(text: str, battles: Battles) -> Any:
     return tuple(part.strip() for part in text.split("/"))
 
 
-def find_diagnose() -> Callable[..., Any]:
-    """Return `lrbtl.diagnose`."""
-    found = getattr(import_module("lrbtl"), "diagnose", None)
-    if found is None:
-        raise MissingExtraError("this version of lrbtl has no diagnostics; `print(battles)` tells the basics.")
-    return found  # type: ignore[no-any-return]
-
-
 def progress_of(options: Namespace) -> Callable[[str], None] | None:
     """Return a function that says progress on stderr, or None."""
     return say if options.progress else None
@@ -284,8 +298,11 @@ def say(text: str) -> None:
     print(f"lrbtl: {text}", file=sys.stderr)
 
 
-def _facts(battles: Battles) -> list[str]:
-    return battles.summary().splitlines()
+def diagnostics_of(boards: Leaderboards, battles: Battles) -> list[tuple[str, str]]:
+    """Return what a report says of the battles: the diagnosis of the fit, or warnings on plain battles."""
+    if boards.fit is not None:
+        return list(diagnose(boards.fit.battles, boards.fit).sentences)
+    return [("warn", text) for text in battle_warnings(battles)]
 
 
 def _rank_of(board: Leaderboard) -> Any:

@@ -140,7 +140,8 @@ def _index_columns(indices: Any, shape: tuple[int, ...], n: int) -> tuple[NDArra
     for k, (column, size) in enumerate(zip(table, shape, strict=True)):
         outside = np.flatnonzero((column < 0) | (column >= size))
         if outside.size:
+            i = outside[0]
             raise ObservationError(
-                f"observation {outside[0]} has index {column[outside[0]]} in mode {k + 1}, which runs from 0 to {size - 1}."
+                f"observation {i} has index {column[i]} in mode {k + 1}, which runs from 0 to {size - 1}."
             )
     return tuple(table.astype(np.int64))

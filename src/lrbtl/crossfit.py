@@ -9,13 +9,14 @@ import numpy as np
 from lrbtl.completion import Data
 from lrbtl.covariance import Blocks, context_blocks, context_covariance, sandwich_blocks, score_variances
 from lrbtl.design import Design
-from lrbtl.errors import MethodError, SingularInformationError
+from lrbtl.errors import MethodError, SamplingError, SingularInformationError
 from lrbtl.fitting import Fit, refit
 from lrbtl.folds import check_folds, fold_counts
 from lrbtl.newton import Newton
 from lrbtl.onestep import Law, Step, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
 from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
-from lrbtl.solvers import SolverName, needs_krylov, touched
+from lrbtl.solvers import Solver, SolverName, information_solver, needs_krylov, touched
+from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved
 
 Floats = np.typing.NDArray[np.float64]
@@ -44,6 +45,14 @@ class Moments:
 
 
 @dataclass(frozen=True)
+class Bread:
+    """The information at a point, ready to solve with."""
+
+    space: TangentSpace
+    solver: Solver
+
+
+@dataclass(frozen=True)
 class CrossFit:
     """Steps that turn any target into an estimate with a covariance.
 
@@ -55,12 +64,15 @@ class CrossFit:
         One per fold; one in all for `mle`.
     full : Step or None
         The step of the full sample, where standard errors come from it.
+    reference : Bread or None
+        The efficient information, where the steps do not use it: what it cannot tell, they cannot either.
     """
 
     fit: Fit
     method: str
     steps: list[Step]
     full: Step | None
+    reference: Bread | None = None
 
     @property
     def n(self) -> float:
@@ -85,6 +97,10 @@ class CrossFit:
         if self.full is not None:
             _, gradients = evaluate_targets(self.full.space, targets, shape, self.full.link)
             cov, model = self._fold_moments(self.full, gradients)
+        if self.reference is not None:
+            _, gradients = evaluate_targets(self.reference.space, targets, shape, self.fit.link)
+            _check_touched(self.reference, gradients, targets, self.fit.battles)
+            model = np.einsum("im,im->m", gradients, self.reference.solver.solve(gradients))
         return Moments(values, cov / self.n, np.sqrt(model / self.n))
 
     def _fold_moments(self, step: Step, gradients: Floats) -> tuple[Floats, Floats]:
@@ -96,8 +112,9 @@ class CrossFit:
         """Return estimates and standard errors of all scores, (d1, D) each."""
         values = np.zeros((self.fit.battles.shape[0], self.fit.battles.n_contexts))
         variances = np.zeros_like(values)
+        for bread in (*self.steps, self.reference):
+            _check_determined(bread, "scores", self.fit.battles)
         for step in self.steps:
-            _check_determined(step, "scores", self.fit.battles)
             values += step.n / self.n * _one_step_scores(step)
         for step in self._error_steps():
             variances += step.n / self.n * score_variances(step.space, _step_blocks(step))
@@ -106,8 +123,9 @@ class CrossFit:
     def all_gaps(self) -> tuple[Floats, Floats]:
         """Return estimates and standard errors of all gaps a - b, a < b, (pairs, D) each."""
         scores = np.zeros((self.fit.battles.shape[0], self.fit.battles.n_contexts))
+        for bread in (*self.steps, self.reference):
+            _check_determined(bread, "gaps", self.fit.battles)
         for step in self.steps:
-            _check_determined(step, "gaps", self.fit.battles)
             scores += step.n / self.n * _one_step_scores(step)
         a, b = np.triu_indices(len(scores), 1)
         variances = np.zeros((len(a), scores.shape[1]))
@@ -156,8 +174,8 @@ def cross_fit(
 
     def step(at: Newton, held_out: Floats, trained_on: float) -> Step:
         scaled = None if spread is None else spread * (battles.n_battles / trained_on)
-        options = {"method": method, "weights": weights, "law": law, "spread": scaled, "solver": solver}
-        return fold_step(design.with_link(at.link), at.point, held_out, **options)
+        held = design.with_link(at.link), at.point, held_out
+        return fold_step(*held, method=method, weights=weights, law=law, spread=scaled, solver=solver)
 
     steps = []
     for k, held_out in enumerate(fold_counts(battles.cells, n_folds, rng).astype(float)):
@@ -166,13 +184,21 @@ def cross_fit(
         if progress is not None:
             progress(f"fold {k + 1} of {n_folds}")
     full = step(start, design.count, battles.n_battles) if se == "full" else None
-    return CrossFit(fit, method, steps, full)
+    reference = None
+    if method == "whitened":
+        weight, _ = design.terms(design.eta(space)).information(design.count / battles.n_battles)
+        reference = Bread(space, information_solver(design, space, weight, solver))
+    return CrossFit(fit, method, steps, full, reference)
 
 
 def _weights_and_law(
     battles: Data, design: Design, method: str, sampling: Sampling | None
 ) -> tuple[Floats | None, Law | None]:
     """Return inverse-probability weights (whitened) or the law of the information (efficient)."""
+    if sampling is not None and not hasattr(sampling, "probability"):
+        raise SamplingError(
+            f"sampling={sampling!r} is no law: give lrbtl.UniformSampling(), ProductSampling or TableSampling."
+        )
     if method == "efficient":
         if sampling is None:
             return None, None
@@ -180,13 +206,11 @@ def _weights_and_law(
         variance = design.variance
         if variance is not None and np.ptp(variance) > 0:
             raise MethodError(
-                "the information under a sampling law needs the variance of every entry, but only those of the observed "
-                "ones are known: leave `sampling` out, which uses the observed entries."
+                "the information under a sampling law needs the variance of every entry, but only those of the "
+                "observed ones are known: leave `sampling` out, which uses the observed entries."
             )
         everywhere = None if variance is None else np.full(prod(battles.shape), variance[0])
-        return None, Law.of(
-            sampling, battles.shape, design.n_threads, entries=not design.centred, variance=everywhere
-        )
+        return None, Law.of(sampling, battles.shape, design.n_threads, entries=not design.centred, variance=everywhere)
     if design.link.n_extra:
         raise MethodError(f"the whitened estimator has no tie parameter: use method='efficient' with {design.link}.")
     law = ProductSampling.estimate(battles) if sampling is None else sampling
@@ -203,7 +227,7 @@ def _step_blocks(step: Step) -> Blocks:
     return sandwich_blocks(step.solver.inverse(), step.meat)
 
 
-def _check_touched(step: Step, gradients: Floats, targets: Sequence[Resolved], battles: Data) -> None:
+def _check_touched(step: Step | Bread, gradients: Floats, targets: Sequence[Resolved], battles: Data) -> None:
     """Raise where a target touches a direction without information."""
     hit = np.flatnonzero(touched(step.solver, gradients))
     if step.solver.null is not None and len(hit):
@@ -212,13 +236,13 @@ def _check_touched(step: Step, gradients: Floats, targets: Sequence[Resolved], b
         raise _undetermined(step, int(np.argmax(overlap)), targets[hit[0]].label + more, battles)
 
 
-def _check_determined(step: Step, what: str, battles: Data) -> None:
+def _check_determined(step: Step | Bread | None, what: str, battles: Data) -> None:
     """Raise where any direction is without information: a family of all scores or gaps touches it."""
-    if step.solver.null is not None:
+    if step is not None and step.solver.null is not None:
         raise _undetermined(step, 0, f"all {what}", battles)
 
 
-def _undetermined(step: Step, column: int, what: str, battles: Data) -> SingularInformationError:
+def _undetermined(step: Step | Bread, column: int, what: str, battles: Data) -> SingularInformationError:
     """Return the error that names what a direction without information involves."""
     assert step.solver.null is not None
     dU, dV = step.space.push(step.solver.null[:, column])

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from lrbtl._kernels import _cells
 from lrbtl.completion import Data, Observations
-from lrbtl.links import Link, Logistic, Terms
+from lrbtl.links import LOGISTIC, Link, Terms
 from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import Tucker
 
@@ -18,7 +18,7 @@ Floats = np.typing.NDArray[np.float64]
 Ints = np.typing.NDArray[np.int32]
 Longs = np.typing.NDArray[np.int64]
 
-FULL = 2  # slots per cell up to which arrays over all slots are cheaper than lists of those touched
+FULL = 4  # slots per cell up to which arrays over all slots are cheaper than lists of those touched
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Design:
     count: Floats
     centred: bool = True
     n_threads: int = field(default=1, compare=False)
-    link: Link = Logistic()
+    link: Link = LOGISTIC
     variance: Floats | None = None
 
     @classmethod
@@ -60,11 +60,9 @@ class Design:
         """Return the design of battles or of observed entries."""
         cells, count = data.cells, data.cells.count.astype(float)
         entries = isinstance(data, Observations)
-        chosen = link or Logistic()
+        chosen = link or LOGISTIC
         variance = data.variance if isinstance(data, Observations) else None
-        return cls(
-            data.shape, cells.start, cells.a, cells.b, cells.y, count, not entries, n_threads, chosen, variance
-        )
+        return cls(data.shape, cells.start, cells.a, cells.b, cells.y, count, not entries, n_threads, chosen, variance)
 
     def with_link(self, link: Link) -> "Design":
         """Return the same cells under another link."""

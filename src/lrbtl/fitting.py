@@ -18,7 +18,7 @@ from lrbtl.errors import (
     RidgeError,
     UninformedError,
 )
-from lrbtl.links import Identity, Link, Logistic
+from lrbtl.links import LOGISTIC, Identity, Link
 from lrbtl.newton import Newton, minimise
 from lrbtl.ridge import choose_ridge, residual_variance
 from lrbtl.ties import as_link
@@ -57,7 +57,7 @@ class Fit:
     stop_reason: str
     objective: float
     n_threads: int = field(default=1, repr=False)
-    link: Link = Logistic()
+    link: Link = LOGISTIC
 
     @property
     def core(self) -> Floats:

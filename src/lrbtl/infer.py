@@ -1,5 +1,6 @@
 """`infer`: estimates of any targets, by any method, with their joint covariance."""
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
@@ -8,20 +9,22 @@ import numpy as np
 from lrbtl.battles import Battles
 from lrbtl.completion import Data, Observations
 from lrbtl.crossfit import CrossFit, Moments, cross_fit
-from lrbtl.errors import MethodError, TargetError
+from lrbtl.errors import MethodError, SeparationWarning, TargetError
 from lrbtl.estimate import Estimate, RunInfo
+from lrbtl.families import Family
 from lrbtl.fitting import Fit, fit
 from lrbtl.links import Link
 from lrbtl.naive import naive_errors, naive_family, naive_moments
-from lrbtl.onestep import ScoreView, evaluate_targets
+from lrbtl.onestep import ScoreView
 from lrbtl.sampling import Sampling
 from lrbtl.separate import fit_separate
-from lrbtl.solvers import SolverName, information_solver
-from lrbtl.targets import Family, Resolved, Target, Terms
+from lrbtl.solvers import SolverName
+from lrbtl.targets import Resolved, Target, Terms
 
 Floats = np.typing.NDArray[np.float64]
 Method = Literal["efficient", "whitened", "mle", "naive"]
 
+LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score or gap from infinity
 SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
 
 
@@ -127,16 +130,18 @@ def estimate_targets(runs: Sequence[CrossFit], targets: Iterable[Target] | Famil
         return Estimate(targets.labels(battles), values, None, se=errors, links="identity", info=info)
     resolved = resolve_targets(battles, targets)
     moments = _combine([run.moments(resolved) for run in runs])
-    whitened = runs[0].method == "whitened"
-    believed = moments.cov if whitened or not whole.link.separable else trust_model_near_separation(moments)
+    cov = moments.cov
+    if whole.link.separable:
+        moments = _without_separated(moments, resolved)
+        cov = trust_model_near_separation(moments)
     paired = isinstance(battles, Battles)
     return Estimate(
         [target.label for target in resolved],
         moments.values,
-        believed,
+        cov,
         links=[target.link for target in resolved],
         info=info,
-        bound_se=(lambda: efficient_errors(whole, resolved)) if whitened else moments.bound,
+        bound_se=moments.bound,
         naive_se=(lambda: naive_errors(whole, resolved, _gradients(whole, resolved))) if paired else None,
     )
 
@@ -164,14 +169,23 @@ def trust_model_near_separation(moments: Moments) -> Floats:
     return np.asarray(moments.cov * scale[:, None] * scale)
 
 
-def efficient_errors(whole: Fit, targets: Sequence[Resolved]) -> Floats:
-    """Return the smallest standard errors that any estimator can have if the scores are those of the fit."""
-    design = whole.design
-    space = design.space(whole.point)
-    weight, tie = design.terms(design.eta(space)).information(design.count)
-    solver = information_solver(design, space, weight, tie=tie)
-    _, gradients = evaluate_targets(space, targets, whole.battles.shape, whole.link)
-    return np.asarray(np.sqrt(np.einsum("im,im->m", gradients, solver.solve(gradients))))
+def _without_separated(moments: Moments, targets: Sequence[Resolved]) -> Moments:
+    """Return the moments with NaN for targets that run to infinity, and warn: no interval round them means anything."""
+    separated = ~(np.abs(moments.values) < LARGEST_SCORE)
+    if not separated.any():
+        return moments
+    names = [targets[i].label for i in np.flatnonzero(separated)]
+    warnings.warn(
+        f"{len(names)} targets ({', '.join(names[:3])}) run to infinity: some models win or lose all that bears on "
+        "them. They are NaN; lrbtl.leaderboard gives such models one-sided limits, and a smaller rank or a larger "
+        "ridge may help.",
+        SeparationWarning,
+        stacklevel=4,
+    )
+    values, cov, bound = moments.values.copy(), moments.cov.copy(), moments.bound.copy()
+    values[separated] = bound[separated] = np.nan
+    cov[separated] = cov[:, separated] = np.nan
+    return Moments(values, cov, bound)
 
 
 def _gradients(whole: Fit, targets: Sequence[Resolved]) -> list[Terms | Floats]:

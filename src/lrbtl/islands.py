@@ -11,12 +11,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lrbtl.battles import Battles
-from lrbtl.board_scores import Engine, LowRankEngine, SeparateEngine, pooled_core
-from lrbtl.errors import IslandWarning, LrbtlError, NoDecisionError, SeparationError, WeightError
+from lrbtl.board_scores import Engine, LowRankEngine, SeparateEngine, candidate_ranks, fit_core, pooled_core
+from lrbtl.errors import (
+    IslandWarning,
+    LrbtlError,
+    NoDecisionError,
+    SingularInformationError,
+    UninformedError,
+    WeightError,
+)
 from lrbtl.graph import component_members, weak_components
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+NO_SIGNAL = 1e-9  # largest singular value of scores that the penalty removed altogether
 Progress = Callable[[str], None]
 Weights = Literal["traffic"] | Mapping[Any, float] | ArrayLike | None
 
@@ -33,7 +41,9 @@ class Island:
         """Return the weights of a context's board, or of the overall board for None."""
         if context is None:
             return self.weights
-        return np.asarray(np.eye(self.battles.n_contexts)[self.battles.context_index(context)])
+        one = np.zeros(self.battles.n_contexts)
+        one[self.battles.context_index(context)] = 1.0
+        return one
 
     def contexts(self) -> Iterable[Any]:
         """Return the labels of all contexts; none for battles without context modes."""
@@ -63,22 +73,38 @@ def analyse_islands(
         islands = [island for island in islands if np.isin(wanted, island).any()]
     elif len(islands) > 1:
         _warn_islands(battles, islands)
-    return [_analyse(battles, members, overall, run, progress) for members in islands]
+    found = []
+    for members in islands:
+        part = battles.select(models=[battles.models[k] for k in members])
+        try:
+            found.append(_analyse(part, overall, run, progress))
+        except LrbtlError:
+            if not found or not part.levels:
+                raise
+            found.append(_pooled_island(part, run["method"], "too few battles for contexts: all of them together"))
+    return found
 
 
-def _analyse(
-    battles: Battles, members: Ints, overall: Floats, run: dict[str, Any], progress: Progress | None
-) -> Island:
-    part = battles.select(models=[battles.models[k] for k in members])
+def _analyse(part: Battles, overall: Floats, run: dict[str, Any], progress: Progress | None) -> Island:
+    """Return one island; `part` holds its models and all contexts."""
     core = pooled_core(part)
-    if battles.levels:
-        kept = informed_levels(part, core)
-        overall = overall.reshape(battles.shape[1:])[np.ix_(*kept)].ravel()
-        levels = zip(part.names, part.levels, kept, strict=True)
-        part = part.select(contexts={name: [labels[k] for k in keep] for name, labels, keep in levels})
-    if overall.sum() <= 0:
+    if not part.levels:
+        return Island(part, make_engine(part, overall, run, progress), overall)
+    if core.size < 2 and run["method"] != "naive":
+        return _pooled_island(part, run["method"], "no two models both won and lost: contexts are put together")
+    kept = informed_levels(part, core)
+    weights = overall.reshape(part.shape[1:])[np.ix_(*kept)].ravel()
+    if weights.sum() <= 0:
         raise WeightError("all contexts with a weight lack battles; give weights to other contexts.")
-    return Island(part, make_engine(part, core, run, progress), overall / overall.sum())
+    weights = weights / weights.sum()
+    levels = zip(part.names, part.levels, kept, strict=True)
+    part = part.select(contexts={name: [labels[k] for k in keep] for name, labels, keep in levels})
+    return Island(part, make_engine(part, weights, run, progress), weights)
+
+
+def _pooled_island(part: Battles, method: str, note: str) -> Island:
+    pooled = part.pooled()
+    return Island(pooled, SeparateEngine(pooled, method, note), np.ones(1))
 
 
 def context_weights(battles: Battles, weights: Weights) -> Floats:
@@ -117,16 +143,37 @@ def find_islands(battles: Battles) -> list[Ints]:
     return [group.astype(np.int64) for group in groups if battles.model_counts[group[0]] > 0]
 
 
-def make_engine(part: Battles, core: Ints, run: dict[str, Any], progress: Progress | None) -> Engine:
-    """Return what computes the scores: separate fits, or one low-rank analysis."""
-    if run["method"] == "naive" or (not part.levels and (run["method"] != "whitened" or core.size < 2)):
+def make_engine(part: Battles, weights: Floats, run: dict[str, Any], progress: Progress | None) -> Engine:
+    """Return what computes the scores: separate fits, or one low-rank analysis.
+
+    A rank chosen from the data may ask for more than every model's and context's battles determine: then smaller ones
+    are tried, and separate fits last.
+    """
+    if run["method"] == "naive" or (not part.levels and run["method"] != "whitened"):
         return SeparateEngine(part, run["method"])
-    if core.size < 2:
-        raise SeparationError(
-            "no two models have both won and lost against each other, directly or through others, so contexts share "
-            "nothing; use battles.pooled() for one-sided limits."
-        )
-    return LowRankEngine(part, progress=progress, **run)
+    options = {key: run[key] for key in ("ridge", "n_threads", "rng")}
+    ranks = candidate_ranks(part, run["rank"], progress=progress, **options)
+    for rank in ranks:
+        notes = () if rank == ranks[0] else (f"rank {ranks[0]} asks for more than these battles tell: rank {rank}",)
+        try:
+            inside, whole = fit_core(part, rank, **options)
+            if not whole.singular_values[0][0] > NO_SIGNAL:
+                return SeparateEngine(part, "naive", "too little evidence for a low-rank fit: each context by itself")
+            engine = LowRankEngine(
+                inside,
+                whole,
+                method=run["method"],
+                n_folds=run["n_folds"],
+                rng=run["rng"],
+                progress=progress,
+                notes=notes,
+            )
+            engine.scores(weights, win_rates=False)
+            return engine
+        except (SingularInformationError, UninformedError):
+            if run["rank"] != "auto":
+                raise
+    return SeparateEngine(part, "naive", "too few battles for a low-rank fit: each context by itself")
 
 
 def informed_levels(part: Battles, core: Ints) -> list[Ints]:

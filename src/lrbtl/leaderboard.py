@@ -11,8 +11,9 @@ import numpy as np
 from lrbtl.battles import Battles
 from lrbtl.board import Leaderboard, Leaderboards, Scale, context_name
 from lrbtl.board_assembly import Duels, Options, build_board, collect_boards
+from lrbtl.board_scores import LowRankEngine
 from lrbtl.compat_boards import compat_boards
-from lrbtl.errors import MethodError, NoDecisionError, ScaleError, UnknownContextError
+from lrbtl.errors import ContextModeError, MethodError, NoDecisionError, ScaleError, UnknownContextError
 from lrbtl.infer import Method
 from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice
 from lrbtl.joint import Seed, normal_quantile
@@ -148,7 +149,7 @@ def leaderboard(
     found = [_one_board(island, context, options) for island in islands if _has_context(island, context)]
     if not found:
         battles.context_index(context)  # raises where there is no such context
-        raise NoDecisionError(f"no battles in context {context!r}: nothing to rank.")
+        raise NoDecisionError(f"the battles of context {context!r} rank nobody: no two models both won and lost there.")
     return replace(found[0], islands=tuple(found[1:]))
 
 
@@ -165,13 +166,14 @@ def _all_boards(island: Island, options: Options, progress: Progress | None) -> 
         results[name] = build_board(island.battles, island.engine, options, name, island.weights_of(context))
         if progress is not None:
             progress(f"board of {name or 'all contexts'}")
-    return collect_boards(results)
+    fit = island.engine.steps.fit if isinstance(island.engine, LowRankEngine) else None
+    return replace(collect_boards(results), fit=fit)
 
 
 def _has_context(island: Island, context: Any) -> bool:
     try:
         return context is None or island.battles.context_counts[island.battles.context_index(context)] > 0
-    except UnknownContextError:
+    except (UnknownContextError, ContextModeError):
         return False
 
 

@@ -1,7 +1,7 @@
 """Links: the law of one vote, or of one observed entry, given its eta = <T, X>.
 
-A link gives for each cell the loss, the score s = -d loss / d eta and the Fisher information I(eta) = E[s^2]. Links that
-know ties as an outcome of their own have one more parameter, which is estimated jointly: `tie`.
+A link gives for each cell the loss, the score s = -d loss / d eta and the Fisher information I(eta) = E[s^2]. Links
+that know ties as an outcome of their own have one more parameter, which is estimated jointly: `tie`.
 """
 
 from abc import ABC, abstractmethod
@@ -173,6 +173,9 @@ class Logistic(BinaryLink):
         return replace(terms, score=y - mean_sigmoid(eta, variance))
 
 
+LOGISTIC = Logistic()
+
+
 @dataclass(frozen=True)
 class Probit(BinaryLink):
     """P(y = 1) = Phi(eta), the normal distribution function: Thurstone-Mosteller."""
@@ -205,7 +208,7 @@ class CustomLink(BinaryLink):
     Examples
     --------
     >>> import lrbtl, numpy as np
-    >>> cauchit = lrbtl.CustomLink(lambda x: 0.5 + np.arctan(x) / np.pi, lambda x: 1 / (np.pi * (1 + x**2)), name="cauchit")
+    >>> cauchit = lrbtl.CustomLink(lambda x: 0.5 + np.arctan(x) / np.pi, lambda x: 1 / (np.pi * (1 + x**2)))
     >>> float(cauchit.mean(np.array([1.0]))[0].round(2))
     0.75
     """

@@ -10,7 +10,7 @@ import numpy as np
 from lrbtl.btl import centred_inverse, laplacian
 from lrbtl.errors import SeparationWarning
 from lrbtl.fitting import Fit
-from lrbtl.links import Link, Logistic
+from lrbtl.links import LOGISTIC, Link
 from lrbtl.separate import SeparateFit
 from lrbtl.targets import Resolved, Terms
 
@@ -23,7 +23,7 @@ class NaiveView:
     """Scores of separate fits; in a separated context, those that sum to zero within each strong component."""
 
     fit: SeparateFit
-    link: Link = Logistic()
+    link: Link = LOGISTIC
 
     @cached_property
     def within(self) -> Floats:

@@ -88,10 +88,16 @@ def place_outside(
         note = f"{few}{total:,} battle{'s' * (total > 1)}: taken to stand at one place in all contexts"
     elif won > 0:
         middle, low = (one_sided_gap_bound(record.count, theta, 0.0, level=x) for x in (0.0, level))
-        high, note = np.inf, f"won all {total} battles: no upper limit"
+        high, note = (
+            np.inf,
+            f"won {battles_said(total)}: no upper limit",
+        )
     else:
         middle, high = (-one_sided_gap_bound(record.count, -theta, 0.0, level=x) for x in (0.0, level))
-        low, note = -np.inf, f"lost all {total} battles: no lower limit"
+        low, note = (
+            -np.inf,
+            f"lost {battles_said(total)}: no lower limit",
+        )
     fisher = record.count * expit(middle - theta) * expit(theta - middle)
     share = np.bincount(record.opponent, fisher, inside.size) / fisher.sum()
     borrowed = max(float(share @ cov @ share), 0.0)
@@ -104,6 +110,11 @@ def place_outside(
         1.0 / float(fisher.sum()) + borrowed if 0.0 < won < total else np.nan,
         share,
     )
+
+
+def battles_said(total: int) -> str:
+    """Return "all 12 battles", or what one says of one."""
+    return f"all {total:,} battles" if total > 1 else "its only battle"
 
 
 def score_interval(theta: Floats, y: Floats, count: Ints, level: float) -> tuple[float, float, float]:

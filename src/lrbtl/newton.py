@@ -98,6 +98,13 @@ def add_penalty(
     return matrix.plus_border(parts).plus_blocks(hessians[space.mode])
 
 
+def penalised(matrix: Arrowhead, space: TangentSpace, ridge: Floats) -> Arrowhead:
+    """Return an information matrix plus the penalty's Hessian; a matrix's ridge leaves no gauge to fix."""
+    _, hessians, core_diagonal = penalty_terms(space, ridge)
+    out = add_penalty(matrix, space, hessians, core_diagonal)
+    return out if len(space.factors) == 2 and np.all(ridge > 0) else fix_gauge(out, space)
+
+
 @dataclass(frozen=True)
 class _State:
     """A point with the objective there and the terms of each cell."""

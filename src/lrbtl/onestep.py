@@ -22,10 +22,10 @@ from scipy import sparse
 from lrbtl.arrowhead import Arrowhead
 from lrbtl.covariance import leverages
 from lrbtl.design import CompleteDesign, Design, every_entry
-from lrbtl.information import accumulate, fix_gauge
-from lrbtl.links import Link, Logistic
+from lrbtl.information import accumulate
+from lrbtl.links import LOGISTIC, Link
 from lrbtl.links import Terms as VoteTerms
-from lrbtl.newton import add_penalty, penalty_terms
+from lrbtl.newton import penalised
 from lrbtl.sampling import Sampling, reference_probability
 from lrbtl.solvers import IsotropicSolver, Solver, SolverName, information_solver, robust_factor
 from lrbtl.tangent import TangentSpace
@@ -63,7 +63,7 @@ class Step:
     gradient: Floats
     meat: Arrowhead
     solver: Solver
-    link: Link = Logistic()
+    link: Link = LOGISTIC
 
     @cached_property
     def delta(self) -> Floats:
@@ -77,7 +77,7 @@ class ScoreView:
 
     space: TangentSpace
     shape: tuple[int, ...]
-    link: Link = Logistic()
+    link: Link = LOGISTIC
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return scores[models, contexts]."""
@@ -143,14 +143,10 @@ def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -
 
 
 def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:
-    """Return j^T (N K + R)^-1 j of each cell: the variance of its eta, with R the Hessian of the penalty."""
+    """Return j^T (N K + R)^-1 j of each cell, the variance of its eta given the battles; R is the penalty's Hessian."""
     terms = design.terms(design.eta(space))
-    _, hessians, core_diagonal = penalty_terms(space, ridge)
-    information = accumulate(design, space, *terms.information(design.count))
-    penalised = add_penalty(information, space, hessians, core_diagonal)
-    if len(space.factors) > 2 or not np.all(ridge > 0):  # the ridge of a matrix leaves no gauge to fix
-        penalised = fix_gauge(penalised, space)
-    return leverages(design, space, np.ones(len(terms.fisher)), robust_factor(penalised)[0].inverse())
+    matrix = penalised(accumulate(design, space, *terms.information(design.count)), space, ridge)
+    return leverages(design, space, np.ones(len(terms.fisher)), robust_factor(matrix)[0].inverse())
 
 
 @dataclass(frozen=True)
@@ -186,7 +182,7 @@ class Law:
         """Return the terms of a response on each atom."""
         return self.atoms.with_link(link).terms(self.atoms.eta(space))
 
-    def solver(self, space: TangentSpace, solver: SolverName, link: Link = Logistic()) -> Solver:
+    def solver(self, space: TangentSpace, solver: SolverName, link: Link = LOGISTIC) -> Solver:
         """Return a solver for the expected information sum of p I X X^T [Li26, sec. info-operator]."""
         weight, tie = self.terms(space, link).information(self.probability)
         return information_solver(self.atoms, space, weight, solver, tie=tie)
@@ -198,7 +194,7 @@ def inverse_weights(law: Sampling, design: Design) -> Floats:
 
 
 def evaluate_targets(
-    space: TangentSpace, targets: Sequence[Resolved], shape: tuple[int, ...], link: Link = Logistic()
+    space: TangentSpace, targets: Sequence[Resolved], shape: tuple[int, ...], link: Link = LOGISTIC
 ) -> tuple[Floats, Floats]:
     """Return psi(T_k) of each target (M,) and its gradient in coordinates (size, M)."""
     view = ScoreView(space, shape, link)

@@ -7,9 +7,9 @@ import numpy as np
 
 from lrbtl.arrowhead import NotPositiveDefinite
 from lrbtl.design import Design
-from lrbtl.information import accumulate, fix_gauge
+from lrbtl.information import accumulate
 from lrbtl.links import Identity
-from lrbtl.newton import Newton, add_penalty, minimise, penalty_terms
+from lrbtl.newton import Newton, minimise, penalised
 from lrbtl.tucker import Tucker
 
 Floats = np.typing.NDArray[np.float64]
@@ -48,11 +48,10 @@ def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
     """Return loss, effective parameters and optimism of a penalised fit; traces by a fixed set of random signs."""
     space = design.space(point)
     terms = design.terms(design.eta(space))
-    _, hessians, core_diagonal = penalty_terms(space, ridge)
     information = accumulate(design, space, *terms.information(design.count))
     meat = accumulate(design, space, *terms.meat(design.count))
-    penalised = fix_gauge(add_penalty(information, space, hessians, core_diagonal), space)
-    factor = penalised.plus_diagonal(1e-10 * penalised.diagonal()).factor()
+    matrix = penalised(information, space, ridge)
+    factor = matrix.plus_diagonal(1e-10 * matrix.diagonal()).factor()
     if space.size <= EXACT_TRACE:
         probes = np.eye(space.size)
     else:

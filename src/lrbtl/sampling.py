@@ -156,7 +156,10 @@ class ProductSampling:
         array([0.6, 0.3, 0.1])
         """
         cells, shape = battles.cells, battles.shape
-        frequencies = battles.model_counts / battles.model_counts.sum()
+        appearances = np.bincount(cells.a, cells.count, shape[0])
+        if not of_entries(cells):
+            appearances = appearances + np.bincount(cells.b, cells.count, shape[0])
+        frequencies = appearances / appearances.sum()
         _check_frequencies(frequencies, battles.models, of_entries(cells))
         contexts = None
         if len(shape) > 1:

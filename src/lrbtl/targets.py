@@ -4,7 +4,7 @@ A target is resolved against battles (labels become indices) and then evaluated 
 working scale, and its gradient there as a few weighted entries or a dense array. Probabilities work on the logit scale.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -96,10 +96,10 @@ def score(model: Any, context: Any = None) -> Target:
 
     def resolve(battles: Data) -> Resolved:
         i = battles.model_index(model)
-        contexts = _contexts(battles, context)
-        return Resolved(name, "identity", _mean_terms([i], [1.0], contexts))
+        label = _label(battles, "score", [i], context)
+        return Resolved(label, "identity", _mean_terms([i], [1.0], _contexts(battles, context)))
 
-    name = _name("score", model, context=context)
+    name = target_name("score", model, context=context)
     return Target(resolve, name)
 
 
@@ -114,9 +114,11 @@ def gap(a: Any, b: Any, context: Any = None) -> Target:
     """
 
     def resolve(battles: Data) -> Resolved:
-        return Resolved(name, "identity", _mean_terms(_pair(battles, a, b), [1.0, -1.0], _contexts(battles, context)))
+        pair = _pair(battles, a, b)
+        label = _label(battles, "gap", pair, context)
+        return Resolved(label, "identity", _mean_terms(pair, [1.0, -1.0], _contexts(battles, context)))
 
-    name = _name("gap", a, b, context=context)
+    name = target_name("gap", a, b, context=context)
     return Target(resolve, name)
 
 
@@ -133,10 +135,11 @@ def win_probability(a: Any, b: Any, context: Any = None) -> Target:
     def resolve(battles: Data) -> Resolved:
         i, j = _pair(battles, a, b)
         contexts = _contexts(battles, context)
+        label = _label(battles, "win_probability", [i, j], context)
         pairs = np.full(len(contexts), i), np.full(len(contexts), j), contexts
-        return Resolved(name, "logit", evaluate=_one_win(*pairs) if len(contexts) == 1 else _mean_win(*pairs))
+        return Resolved(label, "logit", evaluate=_one_win(*pairs) if len(contexts) == 1 else _mean_win(*pairs))
 
-    name = _name("win_probability", a, b, context=context)
+    name = target_name("win_probability", a, b, context=context)
     return Target(resolve, name)
 
 
@@ -169,7 +172,7 @@ def entry(*index: Any) -> Target:
     Target(entry(3, 7))
     """
     rest = index[1] if len(index) == 2 else index[1:] or None
-    name = _name("entry", *index)
+    name = target_name("entry", *index)
 
     def resolve(battles: Data) -> Resolved:
         contexts = np.array([battles.context_index(rest)])
@@ -196,9 +199,11 @@ def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None)
             raise TargetError(f"the pool of {name} holds no other model: name at least one model to play against.")
         contexts = _contexts(battles, context)
         pairs = np.repeat(others, len(contexts)), np.tile(contexts, len(others))
-        return Resolved(name, "logit", evaluate=_mean_win(np.full(len(pairs[0]), i), *pairs))
+        return Resolved(
+            _label(battles, "win_rate", [i], context), "logit", evaluate=_mean_win(np.full(len(pairs[0]), i), *pairs)
+        )
 
-    name = _name("win_rate", model, context=context)
+    name = target_name("win_rate", model, context=context)
     return Target(resolve, name)
 
 
@@ -230,9 +235,11 @@ def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Targ
                     f"{name} has {len(values)} weights for {len(contexts)} contexts: give one per context."
                 )
         _check_finite(values, name)
-        return Resolved(name, "identity", Terms(np.full(len(contexts), i), contexts, values))
+        return Resolved(
+            _label(battles, "weighted_score", [i], None), "identity", Terms(np.full(len(contexts), i), contexts, values)
+        )
 
-    name = _name("weighted_score", model)
+    name = target_name("weighted_score", model)
     return Target(resolve, name)
 
 
@@ -283,9 +290,9 @@ def tail_score(model: Any, sharpness: float = 4.0) -> Target:
             value = -(total - np.log(len(contexts))) / sharpness
             return float(value), Terms(models, contexts, np.exp(exponents - total))
 
-        return Resolved(name, "identity", evaluate=evaluate)
+        return Resolved(_label(battles, "tail_score", [i], None), "identity", evaluate=evaluate)
 
-    name = _name("tail_score", model)
+    name = target_name("tail_score", model)
     return Target(resolve, name)
 
 
@@ -321,73 +328,6 @@ def functional(
 
     name = label or "functional"
     return Target(lambda battles: Resolved(name, "identity", evaluate=evaluate), name)
-
-
-@dataclass(frozen=True)
-class Family:
-    """Every score, or every gap, at once; see `all_scores` and `all_gaps`."""
-
-    kind: Literal["scores", "gaps"]
-
-    def labels(self, battles: Data) -> "FamilyLabels":
-        """Return the labels, made when they are read."""
-        return FamilyLabels(battles, self.kind)
-
-
-def all_scores() -> Family:
-    """Return the family of all scores, model by model, contexts in order within a model.
-
-    Examples
-    --------
-    >>> import lrbtl
-    >>> lrbtl.all_scores()
-    Family(kind='scores')
-    """
-    return Family("scores")
-
-
-def all_gaps() -> Family:
-    """Return the family of all gaps: pairs (a, b), a before b, contexts in order within a pair.
-
-    Examples
-    --------
-    >>> import lrbtl
-    >>> lrbtl.all_gaps()
-    Family(kind='gaps')
-    """
-    return Family("gaps")
-
-
-@dataclass(frozen=True)
-class FamilyLabels(Sequence[str]):
-    """Labels of a family, made one by one on demand: there can be millions."""
-
-    battles: Data
-    kind: str
-
-    def __len__(self) -> int:
-        d1, contexts = self.battles.shape[0], self.battles.n_contexts
-        return contexts * (d1 if self.kind == "scores" else d1 * (d1 - 1) // 2)
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
-        i = range(len(self))[i]
-        battles, contexts = self.battles, self.battles.n_contexts
-        context = battles.context_label(i % contexts) if len(battles.shape) > 1 else None
-        if self.kind == "scores":
-            return _name("score", battles.models[i // contexts], context=context)
-        a, b = pair_of(i // contexts, battles.shape[0])
-        return _name("gap", battles.models[a], battles.models[b], context=context)
-
-    def __iter__(self) -> Iterator[str]:
-        return (self[i] for i in range(len(self)))
-
-
-def pair_of(index: int, d1: int) -> tuple[int, int]:
-    """Return the pair a < b at a position of the lexicographic list of pairs."""
-    a = int(d1 - 2 - np.floor((np.sqrt(4 * d1 * (d1 - 1) - 8 * index - 7) - 1) / 2))
-    return a, int(index + a + 1 - (d1 * (d1 - 1) - (d1 - a) * (d1 - a - 1)) // 2)
 
 
 def _contexts(battles: Data, context: Any) -> Longs:
@@ -458,7 +398,14 @@ def _check_finite(values: Floats, name: str) -> None:
         raise GradientError(f"the weights of {name} are not finite: check them for NaN and infinity.")
 
 
-def _name(kind: str, *models: Any, context: Any = None) -> str:
+def _label(battles: Data, kind: str, models: Sequence[int], context: Any) -> str:
+    """Return the name of a target with the battles' own labels."""
+    named = None if context is None else battles.context_label(battles.context_index(context))
+    return target_name(kind, *(battles.models[i] for i in models), context=named)
+
+
+def target_name(kind: str, *models: Any, context: Any = None) -> str:
+    """Return the text that names a target."""
     parts = [str(model) for model in models]
     if context is not None:
         parts.append(" / ".join(str(x) for x in context) if isinstance(context, tuple) else str(context))

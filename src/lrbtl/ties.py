@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit, log_expit, logsumexp
 
 from lrbtl.errors import LinkError
-from lrbtl.links import Identity, Link, Logistic, Probit, Terms, TieTerms, mean_over_spread
+from lrbtl.links import LOGISTIC, Identity, Link, Probit, Terms, TieTerms, mean_over_spread
 
 Floats = np.typing.NDArray[np.float64]
 
@@ -128,7 +128,7 @@ class RaoKupper(TieLink):
 
 
 LINKS: dict[str, Link] = {
-    "logistic": Logistic(),
+    "logistic": LOGISTIC,
     "probit": Probit(),
     "identity": Identity(),
     "davidson": Davidson(),
@@ -147,5 +147,7 @@ def as_link(link: str | Link) -> Link:
     if isinstance(link, Link):
         return link
     if link not in LINKS:
-        raise LinkError(f"link={link!r} is not known: choose one of {', '.join(map(repr, LINKS))}, or a lrbtl.CustomLink.")
+        raise LinkError(
+            f"link={link!r} is not known: choose one of {', '.join(map(repr, LINKS))}, or a lrbtl.CustomLink."
+        )
     return LINKS[link]

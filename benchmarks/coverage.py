@@ -2,10 +2,10 @@
 
     python benchmarks/coverage.py --reps 500 --jobs 2
 
-Finished replications are kept in results/replications, so that a stopped run goes on where it was.
-Every replication draws fresh battles from one truth (d1 = d2 = 200, rank 5, max |T*| = 5), fits once and cross-fits
-with K = 6. Targets are the paper's: the score of model 0 in context 0 and the probability that model 0 beats model 1
-there. Some replications also check all 40,000 scores, by size of the score. Results go to results/coverage.json and
+Finished replications are kept in results/replications, so that a stopped run goes on where it was. Every replication
+draws fresh battles from one truth (d1 = d2 = 200, rank 5, max |T*| = 5), fits once and cross-fits with K = 6. Targets
+are the paper's: the score of model 0 in context 0 and the probability that model 0 beats model 1 there. Some
+replications also check all 40,000 scores, by size of the score. Results go to results/coverage.json and
 results/coverage.md.
 """
 
@@ -31,6 +31,10 @@ CLASSES = ((0.0, 0.5), (0.5, 1.0), (1.0, 2.0), (2.0, np.inf))
 ALL_EVERY = 25  # one replication in so many checks all scores
 TARGETS = [lrbtl.score(0, 0), lrbtl.win_probability(0, 1, 0)]
 NAMES = ("entry", "win probability")
+METHODS = {
+    "uniform": {"efficient", "whitened"},
+    "Dirichlet": {f"{method}, {law} law" for method in ("efficient", "whitened") for law in ("known", "estimated")},
+}
 RESULTS = Path(__file__).parent / "results"
 PAPER = {
     ("uniform 60000", "entry", "efficient"): (0.942, 1.029),
@@ -69,19 +73,20 @@ def runs(design: str, battles: lrbtl.Battles) -> dict[str, dict[str, Any]]:
     return {
         "efficient, known law": {"method": "efficient", "sampling": known},
         "efficient, estimated law": {"method": "efficient", "sampling": estimated},
-        "efficient, observed battles": {"method": "efficient"},
         "whitened, known law": {"method": "whitened", "sampling": known},
         "whitened, estimated law": {"method": "whitened", "sampling": estimated},
     }
 
 
-def replicate(design: str, seed: int) -> dict[str, Any]:
-    """Return estimates, errors and intervals of every method in one replication."""
+def replicate(design: str, seed: int, known: dict[str, Any]) -> dict[str, Any]:
+    """Return estimates, errors and intervals of every method in one replication, given those that are known."""
     scores = truth()
     battles = lrbtl.simulate_battles(scores, int(design.split()[1]), sampling=law(design), rng=1_000_000 + seed)
     fit = lrbtl.fit(battles, RANK)
-    out: dict[str, Any] = {"seed": seed}
+    out: dict[str, Any] = {"seed": seed, **known}
     for name, options in runs(design, battles).items():
+        if name in known:
+            continue
         steps = cross_fit(fit, n_folds=FOLDS, rng=seed, **options)
         est = estimate_targets([steps], TARGETS)
         out[name] = {"estimate": est.estimate.tolist(), "se": est.se.tolist(), "interval": est.conf_int().tolist()}
@@ -211,18 +216,22 @@ def main() -> None:
     for design in options.designs:
         kept = RESULTS / "replications" / f"{design.replace(' ', '-')}.jsonl"
         kept.parent.mkdir(exist_ok=True)
-        replications = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-        replications = [r for r in replications if r["seed"] < options.reps]
-        missing = sorted(set(range(options.reps)) - {r["seed"] for r in replications})
+        lines = kept.read_text().splitlines() if kept.exists() else []
+        known = {r["seed"]: r for r in map(json.loads, lines)}
+        methods = METHODS[design.split()[0]]
+        missing = [seed for seed in range(options.reps) if not methods <= known.get(seed, {}).keys()]
         start = time.time()
         with ProcessPoolExecutor(options.jobs) as pool, kept.open("a") as log:
-            for future in as_completed([pool.submit(replicate, design, seed) for seed in missing]):
-                replications.append(future.result())
-                log.write(json.dumps(replications[-1]) + "\n")
+            jobs = [pool.submit(replicate, design, seed, known.get(seed, {})) for seed in missing]
+            for done, future in enumerate(as_completed(jobs), 1):
+                result = future.result()
+                known[result["seed"]] = result
+                log.write(json.dumps(result) + "\n")
                 log.flush()
-                left = len(missing) - (done := len(replications) - options.reps + len(missing))
+                left = len(missing) - done
                 minutes = (time.time() - start) / done * left / 60
                 print(f"\r{design}: {options.reps - left}/{options.reps}, {minutes:.0f} min left  ", end="", flush=True)
+        replications = [known[seed] for seed in range(options.reps)]
         print()
         rows = [row for row in rows if row["design"] != design] + summarise(design, replications)
         path.write_text(json.dumps(rows, indent=1))

@@ -2,8 +2,9 @@
 
     python benchmarks/coverage_tensor.py --jobs 2
 
-Every truth is fresh; coverage is averaged over all scores of all truths, and its error is that of the mean over truths. Joint coverage
-is the share of replications in which all 50 intervals (25 scores, 25 gaps) hold. Results go to results/coverage_tensor.json and .md.
+Every truth is fresh; coverage is averaged over all scores of all truths, and its error is that of the mean over
+truths. Joint coverage is the share of replications in which all 50 intervals (25 scores, 25 gaps) hold. Results go to
+results/coverage_tensor.json and .md.
 """
 
 import argparse
@@ -49,7 +50,9 @@ def all_scores(design: str, seed: int) -> dict[str, list[float]]:
     flat = truth.reshape(shape[0], -1)
     out = {}
     for method in METHODS:
-        values, errors = cross_fit(fit, method=method, sampling=lrbtl.UniformSampling() if method == "whitened" else None).all_scores()
+        values, errors = cross_fit(
+            fit, method=method, sampling=lrbtl.UniformSampling() if method == "whitened" else None
+        ).all_scores()
         inside = np.abs(values - flat) < 1.959964 * errors
         out[method] = [float(inside.mean()), float(np.sqrt(np.mean((values - flat) ** 2))), float(np.median(errors))]
     return out
@@ -79,23 +82,36 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor(options.jobs) as pool:
         for design, (*_, truths) in DESIGNS.items():
-            found = [f.result() for f in as_completed([pool.submit(all_scores, design, seed) for seed in range(truths)])]
+            found = [
+                f.result() for f in as_completed([pool.submit(all_scores, design, seed) for seed in range(truths)])
+            ]
             for method in METHODS:
                 values = np.array([r[method] for r in found])
                 error = float(values[:, 0].std(ddof=1) / np.sqrt(truths))
                 means = dict(zip(("coverage", "rmse", "median_se"), values.mean(axis=0).tolist(), strict=True))
                 rows.append({"design": design, "method": method, "truths": truths, "mc_error": error, **means})
                 print(rows[-1], flush=True)
-        held = np.array([f.result() for f in as_completed([pool.submit(joint, seed) for seed in range(options.joint_reps)])])
+        held = np.array(
+            [f.result() for f in as_completed([pool.submit(joint, seed) for seed in range(options.joint_reps)])]
+        )
     share = float(held[:, 0].mean())
     rows.append(
         {
-            "design": "joint, 50 targets, (30, 10, 4), 60,000", "method": "efficient", "reps": len(held), "coverage": share,
-            "mc_error": float(np.sqrt(share * (1 - share) / len(held))), "pointwise": float(held[:, 1].mean()),
+            "design": "joint, 50 targets, (30, 10, 4), 60,000",
+            "method": "efficient",
+            "reps": len(held),
+            "coverage": share,
+            "mc_error": float(np.sqrt(share * (1 - share) / len(held))),
+            "pointwise": float(held[:, 1].mean()),
         }
     )
     print(rows[-1])
-    lines = ["# Coverage of order-3 tensors, nominal 95%", "", "| design | method | coverage | RMSE | median SE |", "|---|---|---|---|---|"]
+    lines = [
+        "# Coverage of order-3 tensors, nominal 95%",
+        "",
+        "| design | method | coverage | RMSE | median SE |",
+        "|---|---|---|---|---|",
+    ]
     for row in rows:
         tail = f"{row['rmse']:.3f} | {row['median_se']:.3f}" if "rmse" in row else f"pointwise {row['pointwise']:.3f} |"
         lines.append(f"| {row['design']} | {row['method']} | {row['coverage']:.3f} ± {row['mc_error']:.3f} | {tail} |")

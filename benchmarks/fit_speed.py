@@ -2,9 +2,10 @@
 
     python benchmarks/fit_speed.py
 
-One thread each, one run. The rival minimises the same penalised likelihood with an analytic, vectorised gradient and stops as soon
-as it reaches our objective to a relative 1e-8. It comes in two writings, from factor rows (what one writes first) and through the
-dense score matrix with sparse products (what one writes after profiling), and from two starts. Results go to results/fit_speed.json.
+One thread each, one run. The rival minimises the same penalised likelihood with an analytic, vectorised gradient and
+stops as soon as it reaches our objective to a relative 1e-8. It comes in two writings, from factor rows (what one
+writes first) and through the dense score matrix with sparse products (what one writes after profiling), and from two
+starts. Results go to results/fit_speed.json.
 """
 
 import json
@@ -78,11 +79,19 @@ def race(name: str, shape: tuple[int, int], rank: int, n: int, ridge: float, sca
     random = (rng.normal(size=(shape[0], rank)), rng.normal(size=(shape[1], rank)))
     rivals = {
         "L-BFGS, factor rows, random start": lambda: first_writing(rows, rank, ridge, random, stop_at),
-        "L-BFGS, factor rows, spectral start": lambda: first_writing(rows, rank, ridge, numpy_start(rows, rank), stop_at),
+        "L-BFGS, factor rows, spectral start": lambda: first_writing(
+            rows, rank, ridge, numpy_start(rows, rank), stop_at
+        ),
         "L-BFGS, sparse products, random start": lambda: fit_lbfgs(rows, rank, ridge, random, stop_at=stop_at),
         "L-BFGS, sparse products, spectral start": lambda: fit_lbfgs(rows, rank, ridge, None, stop_at=stop_at),
     }
-    out: dict[str, Any] = {"design": name, "cells": battles.n_cells, "lrbtl_seconds": ours, "newton_steps": fit.n_iter, "ratios": {}}
+    out: dict[str, Any] = {
+        "design": name,
+        "cells": battles.n_cells,
+        "lrbtl_seconds": ours,
+        "newton_steps": fit.n_iter,
+        "ratios": {},
+    }
     print(f"{name}: {battles.n_cells:,} cells, lrbtl {1e3 * ours:.0f} ms in {fit.n_iter} Newton steps")
     for rival, run in rivals.items():
         seconds, _ = best_time(run, 2)

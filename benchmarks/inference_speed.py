@@ -2,10 +2,10 @@
 
     python benchmarks/inference_speed.py
 
-On the paper's design (200 x 200, rank 5, 60,000 battles): two targets against all 40,000 scores; a cross-fitted run with K = 10
-against one cold fit; against a vectorised NumPy version with a dense factor per fold, scaled from 400 to 40,000 targets; and against
-the plain re-derivation of the tests (dense operators, loops over battles) on a small design, scaled in battles only.
-Results go to results/inference_speed.json.
+On the paper's design (200 x 200, rank 5, 60,000 battles): two targets against all 40,000 scores; a cross-fitted run
+with K = 10 against one cold fit; against a vectorised NumPy version with a dense factor per fold, scaled from 400 to
+40,000 targets; and against the plain re-derivation of the tests (dense operators, loops over battles) on a small
+design, scaled in battles only. Results go to results/inference_speed.json.
 """
 
 import json
@@ -89,7 +89,9 @@ def main() -> None:
     }
     print(f"cold fit {cold:.2f} s; run with K = {FOLDS} for two targets {two:.2f} s, {two / cold:.1f} x the cold fit")
     print(f"all {SHAPE[0] * SHAPE[1]:,} scores {every:.2f} s, {every / two:.1f} x two targets")
-    print(f"NumPy: {few:.1f} s for {FEW} targets, {scaled:.0f} s scaled to all, {scaled / folded:.0f} x ours without the fit")
+    print(
+        f"NumPy: {few:.1f} s for {FEW} targets, {scaled:.0f} s scaled to all, {scaled / folded:.0f} x ours without the fit"
+    )
     print(f"plain re-derivation: {plain:.0f} s for two targets, scaled in battles only, {plain / two:.0f} x ours")
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "inference_speed.json").write_text(json.dumps(results, indent=1))

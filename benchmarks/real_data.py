@@ -2,9 +2,9 @@
 
     python benchmarks/real_data.py lmarena_140k_dev.csv.gz --reps 500 --jobs 2
 
-The 30 most frequent models, decisive votes, five categories, rank 3. Each replication draws a share of the battles without replacement
-and estimates two targets by three methods; the truth is one Bradley-Terry fit per category to all battles. Results go to
-results/real_data.json and results/real_data.md.
+The 30 most frequent models, decisive votes, five categories, rank 3. Each replication draws a share of the battles
+without replacement and estimates two targets by three methods; the truth is one Bradley-Terry fit per category to all
+battles. Results go to results/real_data.json and results/real_data.md.
 """
 
 import argparse
@@ -77,15 +77,24 @@ def summarise(path: str, share: float, replications: list[dict[str, Any]]) -> li
     for i, target in enumerate(NAMES):
         for method in METHODS:
             found = [r[method] for r in replications if r[method] is not None]
-            row = {"share": share, "target": target, "truth": float(goals[i]), "method": method, "reps": len(replications)}
+            row = {
+                "share": share,
+                "target": target,
+                "truth": float(goals[i]),
+                "method": method,
+                "reps": len(replications),
+            }
             row["estimated"] = len(found)
             if len(found) > 1:
                 estimate, se = (np.array([r[key][i] for r in found]) for key in ("estimate", "se"))
                 interval = np.array([r["interval"][i] for r in found])
                 covered = float(np.mean((interval[:, 0] <= goals[i]) & (goals[i] <= interval[:, 1])))
                 row |= {
-                    "empirical_std": float(estimate.std(ddof=1)), "median_se": float(np.median(se)), "coverage": covered,
-                    "mc_error": float(np.sqrt(covered * (1 - covered) / len(found))), "bias": float(estimate.mean() - goals[i]),
+                    "empirical_std": float(estimate.std(ddof=1)),
+                    "median_se": float(np.median(se)),
+                    "coverage": covered,
+                    "mc_error": float(np.sqrt(covered * (1 - covered) / len(found))),
+                    "bias": float(estimate.mean() - goals[i]),
                     "width": float(np.median(interval[:, 1] - interval[:, 0])),
                 }
             rows.append(row)
@@ -94,8 +103,10 @@ def summarise(path: str, share: float, replications: list[dict[str, Any]]) -> li
 
 def to_markdown(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "# Subsamples of LMArena battles against the full-data fit per category", "",
-        "30 models, 5 categories, rank 3. `estimated` counts replications in which the method has an estimate at all.", "",
+        "# Subsamples of LMArena battles against the full-data fit per category",
+        "",
+        "30 models, 5 categories, rank 3. `estimated` counts replications in which the method has an estimate at all.",
+        "",
         "| share | target | truth | method | estimated | emp. std | median SE | coverage | bias | median width |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -124,7 +135,9 @@ def main() -> None:
             for future in as_completed(jobs):
                 replications.append(future.result())
                 left = (time.time() - start) / len(replications) * (options.reps - len(replications))
-                print(f"\r{share:.0%}: {len(replications)}/{options.reps}, {left / 60:.0f} min left  ", end="", flush=True)
+                print(
+                    f"\r{share:.0%}: {len(replications)}/{options.reps}, {left / 60:.0f} min left  ", end="", flush=True
+                )
         print()
         rows += summarise(options.path, share, replications)
     RESULTS.mkdir(exist_ok=True)

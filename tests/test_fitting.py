@@ -8,6 +8,7 @@ from scipy.special import expit
 
 import lrbtl
 from lrbtl import fitting
+from lrbtl.crossfit import cross_fit
 from lrbtl.design import Design
 from lrbtl.errors import (
     ConvergenceWarning,
@@ -248,3 +249,15 @@ def test_auto_rank_asks_for_the_selection():
     found = fit(battles)
     assert found.rank == lrbtl.select_rank(battles).rank
     assert np.abs(found.scores - truth).mean() < 0.2
+
+
+def test_a_collapsed_component_is_dropped_and_inference_goes_on():
+    """A ridge between the first two singular values of the gradient at zero keeps one component."""
+    battles = simulated((12, 5), (1, 1), 2000, scale=1.0)[1]
+    design = Design.of(battles)
+    values = np.linalg.svd(np.asarray(design.tensor_sums(design.count * (design.y - 0.5))))[1]
+    with pytest.warns(RankCollapseWarning, match=r"left rank \(1, 1\)"):
+        collapsed = fit(battles, 3, ridge=float(np.sqrt(values[0] * values[1])))
+    assert collapsed.rank == (1, 1)
+    moments = cross_fit(collapsed, n_folds=3).moments([lrbtl.score(0, 0).resolve(battles)])
+    assert np.isfinite(moments.values).all() and moments.cov[0, 0] > 0

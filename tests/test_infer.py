@@ -22,7 +22,7 @@ from lrbtl.errors import (
 from lrbtl.fitting import fit, refit
 from lrbtl.folds import fold_counts
 from lrbtl.infer import estimate_targets, resolve_targets, trust_model_near_separation
-from lrbtl.links import mean_sigmoid
+from lrbtl.links import LOGISTIC, mean_over_spread
 from lrbtl.onestep import eta_variances, evaluate_targets, fold_step
 from problems import SMALL_CASES, law_dict, oracle_rows, rebuilt, simulated
 
@@ -149,15 +149,12 @@ def test_cross_fitted_moments_are_the_oracles(case, name):
     mine, theirs = both_targets(shape)
     folds = fold_counts(battles.cells, FOLDS, 4).astype(float)
     rows = oracle_rows(battles)
-    runs = [plain_run(whole, method, sampling)]
-    if method == "whitened":
-        runs.append(cross_fit(whole, method=method, sampling=sampling, n_folds=FOLDS, rng=4))
-    for run in runs:
-        moments = run.moments(resolve_targets(battles, mine))
-        options = oracle_options(method, sampling, battles, rows)
-        expected = oracle.one_step(fits_of(run), folds, rows, theirs, rank, **options)
-        assert_close(moments.values, expected.estimate)
-        assert_close(moments.cov, expected.cov)
+    run = plain_run(whole, method, sampling)
+    moments = run.moments(resolve_targets(battles, mine))
+    options = oracle_options(method, sampling, battles, rows)
+    expected = oracle.one_step(fits_of(run), folds, rows, theirs, rank, **options)
+    assert_close(moments.values, expected.estimate)
+    assert_close(moments.cov, expected.cov)
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -186,29 +183,35 @@ def dense_spread(T, rows, rank, ridge):
     )
 
 
-def one_step_with_spread(fits, folds, rows, targets, rank, spread):
-    """The oracle's efficient one step with score y - E[sigmoid(eta + spread Z)], the spread of all battles given."""
+def one_step_with_spread(fits, folds, rows, targets, rank, spread, method):
+    """The oracle's one step with the spread of eta allowed for: score y - E[p], whitened by E[p (1 - p)]."""
     N = folds.sum()
     estimate, cov = np.zeros(len(targets)), np.zeros((len(targets), len(targets)))
     for T, held_out in zip(fits, folds, strict=True):
         training = [(*row[:4], row[4] - n) for row, n in zip(rows, held_out, strict=True) if row[4] > n]
-        H = oracle.directions(T, training, targets, rank, "efficient")
+        H = oracle.directions(T, training, targets, rank, method)
         eta = np.array([oracle.eta_of(T, *row[:3]) for row in rows])
-        mean = mean_sigmoid(eta, spread * N / (N - held_out.sum()))
+        left = spread * N / (N - held_out.sum())
+        mean, information = mean_over_spread(LOGISTIC.mean, eta, left), LOGISTIC.mean_fisher(eta, left)
+        score = np.array([row[3] for row in rows]) - mean
+        if method == "whitened":
+            score = (np.array([row[3] for row in rows]) - expit(eta)) / information
         estimate += held_out.sum() / N * np.array([value(T) for value, _ in targets])
-        for (u, a, b, y, _), m, n in zip(rows, mean, held_out, strict=True):
-            phi = (y - m) * np.array([oracle.eta_of(h, u, a, b) for h in H])
+        for (u, a, b, *_), s, n in zip(rows, score, held_out, strict=True):
+            phi = s * np.array([oracle.eta_of(h, u, a, b) for h in H])
             estimate += n / N * phi
             cov += n / N**2 * np.outer(phi, phi)
     return estimate, cov
 
 
+@pytest.mark.parametrize("method", ["efficient", "whitened"])
 @cases
-def test_the_efficient_score_allows_for_the_spread_of_eta(case):
+def test_scores_allow_for_the_spread_of_eta(case, method):
     shape, rank = case
     _, battles, whole = problem(case)
-    run = cross_fit(whole, n_folds=FOLDS, rng=4, se="full")
-    ridge = RIDGE_SHARE["efficient"] * whole.ridge
+    options = {"method": method, "sampling": lrbtl.UniformSampling() if method == "whitened" else None}
+    run = cross_fit(whole, n_folds=FOLDS, rng=4, se="full", **options)
+    ridge = RIDGE_SHARE[method] * whole.ridge
     rows = oracle_rows(battles)
     spread = eta_variances(Design.of(battles), run.full.space, ridge)
     if len(shape) < 3:
@@ -216,8 +219,8 @@ def test_the_efficient_score_allows_for_the_spread_of_eta(case):
         np.testing.assert_allclose(spread, dense_spread(start, rows, rank, ridge[0]), rtol=1e-8)
     mine, theirs = both_targets(shape)
     folds = fold_counts(battles.cells, FOLDS, 4).astype(float)
-    estimate, cov = one_step_with_spread(fits_of(run), folds, rows, theirs, rank, spread)
-    moments = cross_fit(whole, n_folds=FOLDS, rng=4).moments(resolve_targets(battles, mine))
+    estimate, cov = one_step_with_spread(fits_of(run), folds, rows, theirs, rank, spread, method)
+    moments = cross_fit(whole, n_folds=FOLDS, rng=4, **options).moments(resolve_targets(battles, mine))
     assert_close(moments.values, estimate)
     assert_close(moments.cov, cov)
 
@@ -464,14 +467,17 @@ def test_model_based_errors_are_the_inverse_information():
     _, battles, whole = problem(case)
     mine, theirs = both_targets(case[0])
     rows = oracle_rows(battles)
-    G = battles.n_battles * oracle.gram_empirical(whole.scores, rows)
-    inverse = oracle.invert_on_tangent(G, oracle.tangent_projector(whole.scores, case[1]))
-    gradients = [gradient(whole.scores).ravel() for _, gradient in theirs]
-    expected = [np.sqrt(g @ inverse @ g) for g in gradients]
-    whitened = cross_fit(whole, method="whitened", sampling=lrbtl.UniformSampling(), n_folds=FOLDS)
-    np.testing.assert_allclose(whitened.moments(resolve_targets(battles, mine)).bound, expected, rtol=1e-2)
+
+    def expected(scores):
+        G = battles.n_battles * oracle.gram_empirical(scores, rows)
+        inverse = oracle.invert_on_tangent(G, oracle.tangent_projector(scores, case[1]))
+        return [np.sqrt(g @ inverse @ g) for g in (gradient(scores).ravel() for _, gradient in theirs)]
+
     full = plain_run(whole, "efficient", None, se="full").moments(resolve_targets(battles, mine))
-    np.testing.assert_allclose(full.bound, expected, rtol=1e-8)
+    np.testing.assert_allclose(full.bound, expected(whole.scores), rtol=1e-8)
+    whitened = cross_fit(whole, method="whitened", sampling=lrbtl.UniformSampling(), n_folds=FOLDS)
+    at = whitened.reference.space.point.dense()
+    np.testing.assert_allclose(whitened.moments(resolve_targets(battles, mine)).bound, expected(at), rtol=1e-8)
 
 
 def test_near_separation_the_model_is_trusted():

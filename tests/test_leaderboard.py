@@ -235,7 +235,7 @@ def test_winless_model_mirrors_the_unbeaten(plain):
 def test_two_models_and_one_way_wins():
     board = lrbtl.leaderboard(lrbtl.Battles.from_arrays(["x"], ["y"], [1], counts=[10]))
     assert board.models == ("x", "y")
-    assert not np.isfinite(board.upper - board.lower).any()
+    assert not np.isfinite(board.upper - board.lower).any() and np.isnan(board.se).all()
     one_way = lrbtl.Battles.from_arrays(["x"], ["y"], [1], ["code"], counts=[10])
     pooled = lrbtl.leaderboard(one_way)
     np.testing.assert_allclose(pooled.lower, board.lower)

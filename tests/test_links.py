@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import lrbtl
 from lrbtl.errors import LinkError
-from lrbtl.links import CustomLink, Identity, Logistic, Probit, logistic_terms, mean_sigmoid
+from lrbtl.links import LOGISTIC, CustomLink, Identity, Logistic, Probit, logistic_terms, mean_over_spread
 
 
 def exact_terms(eta, y):
@@ -64,7 +64,10 @@ def test_derivatives_and_symmetry(eta, y):
 def test_mean_over_a_normal_eta(eta, variance):
     sd = variance**0.5
     exact = quad(lambda z: expit(eta + sd * z) * norm.pdf(z), -10, 10, epsabs=1e-13)[0]
-    found = mean_sigmoid(np.array([eta, -eta]), np.full(2, variance))
+    at, spread = np.array([eta, -eta]), np.full(2, variance)
+    found, information = mean_over_spread(expit, at, spread), LOGISTIC.mean_fisher(at, spread)
+    variances = quad(lambda z: expit(eta + sd * z) * expit(-eta - sd * z) * norm.pdf(z), -10, 10, epsabs=1e-13)[0]
+    np.testing.assert_allclose(information, variances, atol=2e-5)
     assert found[0] == pytest.approx(exact, abs=2e-6)
     assert found.sum() == pytest.approx(1.0, abs=1e-14)
     assert abs(found[0] - 0.5) <= abs(expit(eta) - 0.5) + 1e-15

@@ -126,9 +126,9 @@ def _place(inside: Ints, d1: int, values: Floats, cov: Floats, z: float, limits:
     """Return scores, covariance and intervals of all models; NaN and infinities where there is none."""
     score, lower, upper = np.full(d1, np.nan), np.full(d1, -np.inf), np.full(d1, np.inf)
     wide = np.full((d1, d1), np.nan)
-    wide[np.ix_(inside, inside)] = cov
     score[inside] = values
     if inside.size > 1:
+        wide[np.ix_(inside, inside)] = cov
         half = z * np.sqrt(np.diag(cov))
         lower[inside], upper[inside] = values - half, values + half
     for k, limit in limits.items():

@@ -181,9 +181,7 @@ def fit(
     else:
         penalties = check_ridge(ridge, battles.shape)
         newton = minimise(design, start, penalties)
-    result = _as_fit(battles, newton, penalties, n_threads)
-    _warn(result)
-    return result
+    return _as_fit(battles, newton, penalties, n_threads)
 
 
 def make_design(data: Data, link: str | Link | None, n_threads: int = 1) -> Design:
@@ -252,22 +250,21 @@ def check_informed(battles: Data) -> None:
 
 
 def _as_fit(battles: Data, newton: Newton, ridge: Floats, n_threads: int) -> Fit:
-    ended = newton.converged, newton.n_iter, newton.reason, newton.objective
-    return Fit(battles, newton.point, ridge, *ended, n_threads, newton.link)
-
-
-def _warn(result: Fit) -> None:
-    if not result.converged:
+    """Return the fit at the rank that the penalty left; warn where it is less, or where the fit did not converge."""
+    if not newton.converged:
         warnings.warn(
-            f"the fit did not converge: {result.stop_reason}; try a smaller rank or a larger ridge.",
+            f"the fit did not converge: {newton.reason}; try a smaller rank or a larger ridge.",
             ConvergenceWarning,
             stacklevel=3,
         )
-    collapsed = [int(np.sum(s < 1e-6 * max(s[0], 1e-12))) for s in result.singular_values]
-    if any(collapsed):
-        kept = tuple(r - c for r, c in zip(result.rank, collapsed, strict=True))
+    kept = tuple(int(np.sum(s >= 1e-6 * max(s[0], 1e-12))) for s in newton.point.singular_values)
+    if kept != newton.point.rank:
         warnings.warn(
-            f"the penalty left rank {kept} of {result.rank}: the battles do not support more; use a smaller rank.",
+            f"the penalty left rank {kept} of {newton.point.rank}: the battles do not support more; "
+            "use a smaller rank.",
             RankCollapseWarning,
             stacklevel=3,
         )
+    point = newton.point.leading(kept) if min(kept) > 0 else newton.point
+    ended = newton.converged, newton.n_iter, newton.reason, newton.objective
+    return Fit(battles, point, ridge, *ended, n_threads, newton.link)

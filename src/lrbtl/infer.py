@@ -174,7 +174,7 @@ def _without_separated(moments: Moments, targets: Sequence[Resolved]) -> Moments
     separated = ~(np.abs(moments.values) < LARGEST_SCORE)
     if not separated.any():
         return moments
-    names = [targets[int(i)].label for i in np.flatnonzero(separated)]
+    names = [target.label for target, out in zip(targets, separated, strict=True) if out]
     warnings.warn(
         f"{len(names)} targets ({', '.join(names[:3])}) run to infinity: some models win or lose all that bears on "
         "them. They are NaN; lrbtl.leaderboard gives such models one-sided limits, and a smaller rank or a larger "

@@ -92,6 +92,11 @@ class Link(ABC):
         the bias of a one-step estimate.
         """
 
+    def mean_fisher(self, eta: Floats, spread: Floats, variance: Floats | None = None) -> Floats:
+        """Return the mean Fisher information of each cell for eta normal with the variance `spread`."""
+        y = np.zeros_like(eta)
+        return mean_over_spread(lambda x: self.terms(x, y, variance).fisher, eta, spread)
+
     @abstractmethod
     def check(self, y: Floats, pairs: bool) -> None:
         """Raise where responses are not of the link's kind."""
@@ -170,7 +175,7 @@ class Logistic(BinaryLink):
 
     def spread(self, terms: Terms, eta: Floats, y: Floats, variance: Floats) -> Terms:
         """Return the terms with the score y - E[sigmoid(eta)]."""
-        return replace(terms, score=y - mean_sigmoid(eta, variance))
+        return replace(terms, score=y - mean_over_spread(expit, eta, variance))
 
 
 LOGISTIC = Logistic()
@@ -301,8 +306,3 @@ def mean_over_spread(function: Callable[[Floats], Floats], eta: Floats, variance
     root = np.sqrt(np.maximum(variance, 0.0))
     parts = zip(nodes, weights / weights.sum(), strict=True)
     return np.asarray(sum(weight * function(eta + node * root) for node, weight in parts))
-
-
-def mean_sigmoid(eta: Floats, variance: Floats) -> Floats:
-    """Return E[sigmoid(eta + sqrt(variance) Z)] for standard normal Z."""
-    return mean_over_spread(expit, eta, variance)

@@ -9,7 +9,8 @@ At the fit T_k from the other folds, with J the Jacobian of the tangent coordina
 The efficient score is y - E[mean(eta)] for eta normal round its fit with the variance that the fit leaves: plain
 y - mean(eta_k) has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same
 to first order.
-The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling.
+The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling; its I is
+the mean information under the same spread of eta, because 1 / I at a noisy eta has heavy tails.
 """
 
 from collections.abc import Sequence
@@ -101,7 +102,7 @@ def fold_step(
 ) -> Step:
     """Return the step of a fold, given its multiplicities; `design` counts all battles.
 
-    `spread` is the variance of eta in each cell that the efficient score allows for, none by default. `weights`
+    `spread` is the variance of eta in each cell that the scores allow for, none by default. `weights`
     multiply whitened scores. `law` replaces the empirical information of the efficient method by its expectation.
     Where the fold holds all battles the information is theirs too: the step of the full sample.
     """
@@ -110,8 +111,8 @@ def fold_step(
     terms = design.terms(eta)
     chosen: Solver
     if method == "whitened":
-        whitened = terms.score / terms.fisher
-        terms = replace(terms, score=whitened if weights is None else weights * whitened)
+        fisher = terms.fisher if spread is None else design.link.mean_fisher(eta, spread, design.variance)
+        terms = replace(terms, score=(terms.score if weights is None else weights * terms.score) / fisher)
         chosen = IsotropicSolver(space, design.d_eff)
     elif law is not None:
         chosen = law.solver(space, solver, design.link)
@@ -119,7 +120,7 @@ def fold_step(
         train = design.count - held_out if held_out.sum() < design.count.sum() else design.count
         weight, tie = terms.information(train / train.sum())
         chosen = information_solver(design, space, weight, solver, tie=tie)
-    if spread is not None:
+    if method == "efficient" and spread is not None:
         terms = design.link.spread(terms, eta, design.y, spread)
     n = float(held_out.sum())
     gradient = design.score_sum(space, terms, held_out / n)

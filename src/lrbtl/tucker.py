@@ -124,6 +124,11 @@ class Tucker:
         core = _expand(core, [rotation.T for rotation in rotations])
         return Tucker(core, tuple(np.ascontiguousarray(q @ w) for q, w in zip(factors, rotations, strict=True)))
 
+    def leading(self, rank: Sequence[int]) -> "Tucker":
+        """Return the tensor of the leading components of each mode, for a point in HOSVD form."""
+        core = self.core[tuple(slice(r) for r in rank)]
+        return Tucker(core, tuple(factor[:, :r] for factor, r in zip(self.factors, rank, strict=True))).canonical()
+
     @cached_property
     def singular_values(self) -> tuple[Floats, ...]:
         """Singular values of each unfolding, for a point in HOSVD form."""

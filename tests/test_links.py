@@ -11,7 +11,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import lrbtl
-from lrbtl.errors import LinkError
+from lrbtl.errors import LinkError, MethodError
 from lrbtl.links import LOGISTIC, CustomLink, Identity, Logistic, Probit, logistic_terms, mean_over_spread
 
 
@@ -182,3 +182,26 @@ def test_probit_recovers_probit_battles():
         norm.cdf(truth[0, 0] - truth[1, 0]), abs=0.05
     )
     assert lrbtl.diagnose(battles, lrbtl.fit(battles, 2, link="probit")).verdict == "efficient is safe"
+
+
+@pytest.mark.parametrize("link", ["probit", "davidson"])
+def test_boards_of_other_links_agree_near_even_battles(link):
+    truth = lrbtl.simulate_scores((8, 3), 1, scale=0.6, rng=0)
+    rng = np.random.default_rng(1)
+    n = 30_000
+    a, u = rng.integers(0, 8, n), rng.integers(0, 3, n)
+    b = (a + 1 + rng.integers(0, 7, n)) % 8
+    y = (rng.random(n) < expit(truth[a, u] - truth[b, u])).astype(float)
+    y[rng.random(n) < 0.2] = 0.5
+    battles = lrbtl.Battles.from_arrays(a, b, y, [u])
+    for data in (battles, battles.pooled()):
+        one, two = (lrbtl.leaderboard(data, rank=1, link=name, n_folds=4) for name in ("logistic", link))
+        order = [two.models.index(model) for model in one.models]
+        np.testing.assert_allclose(two.score[order], one.score, atol=0.25 * one.se.max() + 1)
+        np.testing.assert_allclose(two.se[order], one.se, rtol=0.15)
+    rates = [
+        lrbtl.leaderboard(battles, rank=1, link=name, scale="probability", n_folds=4) for name in ("logistic", link)
+    ]
+    np.testing.assert_allclose(np.sort(rates[0].score), np.sort(rates[1].score), atol=0.01)
+    with pytest.raises(MethodError, match="naive"):
+        lrbtl.leaderboard(battles, link=link, method="naive")

@@ -26,7 +26,7 @@ from lrbtl.naive import naive_errors
 from lrbtl.rank_selection import select_rank
 from lrbtl.runinfo import RunInfo
 from lrbtl.separate import fit_separate
-from lrbtl.targets import Resolved, Terms, View
+from lrbtl.targets import Resolved, Terms, View, mean_win
 from lrbtl.tucker import rank_caps
 
 Floats = NDArray[np.float64]
@@ -79,7 +79,8 @@ class LowRankEngine:
     """One cross-fitted low-rank analysis that serves every board.
 
     It holds the core: models that can all be reached from each other by wins and have enough battles for the rank.
-    The others would have infinite or undetermined scores, and would take the core's mean along.
+    The others would have infinite or undetermined scores, and would take the core's mean along. Scores of other links
+    than the logistic are scaled to the log odds of a nearly even battle.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class LowRankEngine:
     ) -> None:
         self.inside = inside
         self._known: dict[tuple[bytes, bool], BoardScores] = {}
+        self.unit = float(whole.link.log_odds(np.zeros(1))[1][0])
         self.steps: CrossFit = cross_fit(whole, method=method, n_folds=n_folds, rng=rng, progress=progress)
         self.info = RunInfo(
             method=method,
@@ -108,7 +110,7 @@ class LowRankEngine:
     @cached_property
     def by_context(self) -> Floats:
         """Fitted scores (k, D)."""
-        return self.steps.fit.scores.reshape(len(self.inside), -1)
+        return self.unit * self.steps.fit.scores.reshape(len(self.inside), -1)
 
     def scores(self, weights: Floats, win_rates: bool) -> BoardScores:
         """Return the scores of a board, computed when first asked for."""
@@ -126,8 +128,8 @@ class LowRankEngine:
         naive_se = naive_errors(self.steps.fit, targets, gradients)
         return BoardScores(
             self.inside,
-            found.values,
-            self._believed(found),
+            self.unit * found.values,
+            self.unit**2 * self._believed(found),
             None if rates is None else rates.values,
             None if rates is None else self._believed(rates),
             self.by_context,
@@ -239,7 +241,8 @@ def candidate_ranks(
     if not isinstance(rank, str):
         return [rank]
     core = select_models(battles, pooled_core(battles))
-    selected = select_rank(core, n_threads=options["n_threads"], rng=options["rng"], progress=progress).rank
+    run = {key: options[key] for key in ("n_threads", "rng", "link")}
+    selected = select_rank(core, progress=progress, **run).rank
     return list(range(max(selected), 0, -1))
 
 
@@ -287,17 +290,7 @@ def win_rate_targets(d1: int, weights: Floats) -> list[Resolved]:
 def _win_rate(i: int, d1: int, contexts: Ints, weights: Floats) -> Callable[[View], tuple[float, Terms]]:
     others = np.delete(np.arange(d1), i)
     rivals, where = np.repeat(others, contexts.size), np.tile(contexts, others.size)
-    share = np.tile(weights, others.size) / others.size
-    own = np.full(rivals.size, i)
-    models, both = np.concatenate([own, rivals]), np.concatenate([where, where])
-
-    def evaluate(view: View) -> tuple[float, Terms]:
-        p = expit(view.entries(own, where) - view.entries(rivals, where))
-        mean = float(share @ p)
-        slope = share * p * (1 - p) / (mean * (1 - mean))
-        return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]))
-
-    return evaluate
+    return mean_win(np.full(rivals.size, i), rivals, where, np.tile(weights, others.size) / others.size)
 
 
 def win_rate_slopes(by_context: Floats, weights: Floats) -> tuple[Floats, Floats]:

@@ -17,6 +17,7 @@ from lrbtl.errors import ContextModeError, MethodError, NoDecisionError, ScaleEr
 from lrbtl.infer import Method
 from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice
 from lrbtl.joint import Seed, normal_quantile
+from lrbtl.links import Link
 
 Rank = int | Sequence[int] | Literal["auto"]
 Ridge = float | Sequence[float] | Literal["auto"]
@@ -41,6 +42,7 @@ def leaderboard(
     compat: Compat | None = None,
     n_folds: int = 10,
     ridge: Ridge = "auto",
+    link: str | Link = "logistic",
     n_threads: int = 1,
     rng: Seed = 0,
     progress: Progress | None = None,
@@ -59,6 +61,7 @@ def leaderboard(
     compat: Compat | None = None,
     n_folds: int = 10,
     ridge: Ridge = "auto",
+    link: str | Link = "logistic",
     n_threads: int = 1,
     rng: Seed = 0,
     progress: Progress | None = None,
@@ -76,6 +79,7 @@ def leaderboard(
     compat: Compat | None = None,
     n_folds: int = 10,
     ridge: Ridge = "auto",
+    link: str | Link = "logistic",
     n_threads: int = 1,
     rng: Seed = 0,
     progress: Progress | None = None,
@@ -110,6 +114,8 @@ def leaderboard(
         Reproduces the arithmetic of these packages instead: contexts are pooled, intervals are theirs (FastChat: none).
     n_folds, ridge, n_threads, rng
         See `infer`.
+    link : str or Link
+        See `fit`. Scores of other links than the logistic are scaled to the log odds of a nearly even battle.
     progress : callable, optional
         Called with a line of text now and then.
 
@@ -141,6 +147,7 @@ def leaderboard(
         return compat_boards(battles, context, compat, options)
     engine_options = {
         "rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "n_threads": n_threads, "rng": rng,
+        "link": link,
     }  # fmt: skip
     islands = analyse_islands(battles, weights, engine_options, progress=progress)
     if context == "all":

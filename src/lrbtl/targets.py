@@ -137,7 +137,7 @@ def win_probability(a: Any, b: Any, context: Any = None) -> Target:
         contexts = _contexts(battles, context)
         label = _label(battles, "win_probability", [i, j], context)
         pairs = np.full(len(contexts), i), np.full(len(contexts), j), contexts
-        return Resolved(label, "logit", evaluate=_one_win(*pairs) if len(contexts) == 1 else _mean_win(*pairs))
+        return Resolved(label, "logit", evaluate=_one_win(*pairs) if len(contexts) == 1 else mean_win(*pairs))
 
     name = target_name("win_probability", a, b, context=context)
     return Target(resolve, name)
@@ -200,7 +200,7 @@ def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None)
         contexts = _contexts(battles, context)
         pairs = np.repeat(others, len(contexts)), np.tile(contexts, len(others))
         return Resolved(
-            _label(battles, "win_rate", [i], context), "logit", evaluate=_mean_win(np.full(len(pairs[0]), i), *pairs)
+            _label(battles, "win_rate", [i], context), "logit", evaluate=mean_win(np.full(len(pairs[0]), i), *pairs)
         )
 
     name = target_name("win_rate", model, context=context)
@@ -360,16 +360,19 @@ def _one_win(a: Longs, b: Longs, contexts: Longs) -> Callable[[View], tuple[floa
     return evaluate
 
 
-def _mean_win(a: Longs, b: Longs, contexts: Longs) -> Callable[[View], tuple[float, Terms]]:
-    """Return the logit of the mean response to scores[a, u] - scores[b, u] over a list of (a, b, u)."""
+def mean_win(
+    a: Longs, b: Longs, contexts: Longs, weights: Floats | None = None
+) -> Callable[[View], tuple[float, Terms]]:
+    """Return the logit of the (weighted) mean response to scores[a, u] - scores[b, u] over a list of (a, b, u)."""
+    share = np.full(len(a), 1 / len(a)) if weights is None else weights
     models, both = np.concatenate([a, b]), np.concatenate([contexts, contexts])
 
     def evaluate(view: View) -> tuple[float, Terms]:
         eta = view.entries(a, contexts) - view.entries(b, contexts)
         p = view.link.mean(eta)
         _, by_eta, by_tie = view.link.log_odds(eta)
-        mean = float(p.mean())
-        each = p * (1 - p) / len(p) / (mean * (1 - mean))
+        mean = float(share @ p)
+        each = share * p * (1 - p) / (mean * (1 - mean))
         slope = each * by_eta
         return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]), float(each @ by_tie))
 

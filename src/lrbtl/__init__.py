@@ -38,6 +38,7 @@ from lrbtl.targets import (
     win_probability,
     win_rate,
 )
+from lrbtl.tie_comparison import TieComparison, compare_ties
 from lrbtl.ties import Davidson, RaoKupper
 
 __all__ = [
@@ -60,11 +61,13 @@ __all__ = [
     "RaoKupper",
     "SeparateFit",
     "TableSampling",
+    "TieComparison",
     "UniformSampling",
     "WinMatrix",
     "all_gaps",
     "all_scores",
     "compare",
+    "compare_ties",
     "diagnose",
     "efficiency_bound",
     "entry",

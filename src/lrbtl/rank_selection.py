@@ -133,6 +133,16 @@ def _held_out_loss(
 
 
 def _select(ranks: list[tuple[int, ...]], losses: Floats, folds: Floats) -> RankSelection:
+    held_out, deficit, deficit_se = compare_losses(losses, folds)
+    chosen = int(np.argmax(deficit <= deficit_se))
+    return RankSelection(ranks, held_out, deficit, deficit_se, ranks[chosen])
+
+
+def compare_losses(losses: Floats, folds: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return mean held-out log-likelihoods, how far each is below the best, and the paired errors of that.
+
+    `losses` (candidates, folds, cells) hold the loss of each cell times its multiplicity in `folds` (folds, cells).
+    """
     n = folds.sum()
     totals = losses.sum(axis=(1, 2))
     best = int(np.argmin(totals))
@@ -140,6 +150,4 @@ def _select(ranks: list[tuple[int, ...]], losses: Floats, folds: Floats) -> Rank
         per_vote = np.where(folds > 0, (losses - losses[best]) / folds, 0.0)
     deficit = (totals - totals[best]) / n
     variance = np.sum(folds * (per_vote - deficit[:, None, None]) ** 2, axis=(1, 2)) / n
-    deficit_se = np.sqrt(variance / n)
-    chosen = int(np.argmax(deficit <= deficit_se))
-    return RankSelection(ranks, -totals / n, deficit, deficit_se, ranks[chosen])
+    return -totals / n, deficit, np.sqrt(variance / n)

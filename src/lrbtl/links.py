@@ -19,7 +19,8 @@ Floats = np.typing.NDArray[np.float64]
 
 QUADRATURE = 9
 LOG_ROOT_TWO_PI = 0.5 * np.log(2 * np.pi)
-TINY = 1e-300  # keeps ratios of underflown numbers finite
+TINY = 1e-300  # keeps logarithms of underflown numbers finite
+FISHER_FLOOR = 1e-140  # keeps squares of whitened scores finite
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class BinaryLink(Link):
         """Return the terms of each cell."""
         log_p, log_q, log_slope = self.log_parts(eta)
         h1, h0 = np.exp(log_slope - log_p), np.exp(log_slope - log_q)
-        fisher = np.maximum(np.exp(2 * log_slope - log_p - log_q), TINY)
+        fisher = np.maximum(np.exp(2 * log_slope - log_p - log_q), FISHER_FLOOR)
         return Terms(-y * log_p - (1 - y) * log_q, y * h1 - (1 - y) * h0, fisher)
 
     def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:

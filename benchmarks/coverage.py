@@ -23,7 +23,7 @@ import numpy as np
 
 import lrbtl
 from lrbtl.crossfit import cross_fit
-from lrbtl.infer import estimate_targets
+from lrbtl.inference import estimate_targets
 
 SHAPE, RANK, SCALE, FOLDS = (200, 200), 5, 5.0, 6
 TRUTH_SEED = 0

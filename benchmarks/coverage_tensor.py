@@ -22,7 +22,7 @@ import numpy as np
 import lrbtl
 from lrbtl.crossfit import cross_fit
 from lrbtl.errors import LrbtlWarning
-from lrbtl.infer import estimate_targets
+from lrbtl.inference import estimate_targets
 
 RESULTS = Path(__file__).parent / "results"
 METHODS = ("efficient", "mle", "whitened")

@@ -90,7 +90,8 @@ def main() -> None:
     print(f"cold fit {cold:.2f} s; run with K = {FOLDS} for two targets {two:.2f} s, {two / cold:.1f} x the cold fit")
     print(f"all {SHAPE[0] * SHAPE[1]:,} scores {every:.2f} s, {every / two:.1f} x two targets")
     print(
-        f"NumPy: {few:.1f} s for {FEW} targets, {scaled:.0f} s scaled to all, {scaled / folded:.0f} x ours without the fit"
+        f"NumPy: {few:.1f} s for {FEW} targets, {scaled:.0f} s scaled to all, "
+        f"{scaled / folded:.0f} x ours without the fit"
     )
     print(f"plain re-derivation: {plain:.0f} s for two targets, scaled in battles only, {plain / two:.0f} x ours")
     RESULTS.mkdir(exist_ok=True)

@@ -25,7 +25,8 @@ import pandas as pd
 import lrbtl
 from lrbtl.crossfit import cross_fit
 from lrbtl.errors import LrbtlError, LrbtlWarning
-from lrbtl.infer import estimate_targets
+from lrbtl.inference import estimate_targets
+from lrbtl.targets import Target
 
 RESULTS = Path(__file__).parent / "results"
 SHARES = (0.2, 0.1, 0.05, 0.02)
@@ -34,7 +35,7 @@ METHODS = ("naive", "whitened", "efficient")
 NAMES = (f"score({MODEL}, {CATEGORY})", f"P({MODEL} beats {RIVAL} | {CATEGORY})")
 
 
-def targets() -> list[lrbtl.targets.Target]:
+def targets() -> list[Target]:
     return [lrbtl.score(MODEL, CATEGORY), lrbtl.win_probability(MODEL, RIVAL, CATEGORY)]
 
 
@@ -111,7 +112,8 @@ def to_markdown(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        start = f"| {row['share']:.0%} | {row['target']} | {row['truth']:+.3f} | {row['method']} | {row['estimated']}/{row['reps']} |"
+        start = f"| {row['share']:.0%} | {row['target']} | {row['truth']:+.3f} | {row['method']} "
+        start += f"| {row['estimated']}/{row['reps']} |"
         if "coverage" in row:
             start += (
                 f" {row['empirical_std']:.3f} | {row['median_se']:.3f} | {row['coverage']:.3f} ± {row['mc_error']:.3f} "

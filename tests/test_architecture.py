@@ -18,9 +18,9 @@ MODULES = {
     if path.name != "__init__.py"
 }
 LAZY = {("fitting", "rank_selection")}  # rank="auto" asks for the selection, which fits
-CORE = {"arrowhead", "bounds", "covariance", "crossfit", "design", "fitting", "infer", "information", "krylov", "links"}
-CORE |= {"naive", "newton", "onestep", "rank_selection", "ridge", "solvers", "tangent", "targets", "tucker"}
-SHOWN = ("plot", "report", "leaderboard", "board", "compat_boards", "cli")
+CORE = {"arrowhead", "bounds", "covariance", "crossfit", "design", "fitting", "inference", "information", "krylov"}
+CORE |= {"links", "naive", "newton", "onestep", "rank_selection", "ridge", "solvers", "tangent", "targets", "tucker"}
+SHOWN = ("plot", "report", "leaderboards", "board", "compat_boards", "cli")
 HEAVY = ("pandas", "polars", "pyarrow", "matplotlib")
 
 
@@ -102,3 +102,17 @@ def test_modules_are_short():
     """A file has one subject and is usually under 400 lines."""
     lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
     assert max(lengths.values()) <= 450, {name: n for name, n in lengths.items() if n > 450}
+
+
+def test_lazy_names_are_those_of_the_stub():
+    tree = ast.parse((ROOT / "__init__.pyi").read_text())
+    stub = {
+        (node.module, alias.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module != "lrbtl"
+        for alias in node.names
+    }
+    assert stub == {(f"lrbtl.{module}", name) for name, module in lrbtl._HOME.items()}
+    assert all(getattr(lrbtl, name) is not None for name in lrbtl.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        lrbtl.nothing  # noqa: B018

@@ -5,7 +5,7 @@ import pytest
 
 import lrbtl
 from lrbtl.errors import RankError
-from lrbtl.fitting import fit, refit
+from lrbtl.fitting import fit_with_chosen_ridge, refit
 from lrbtl.folds import fold_counts
 from lrbtl.rank_selection import _select
 from problems import oracle_rows, simulated
@@ -27,8 +27,10 @@ def test_held_out_likelihood_is_the_definition():
     found = lrbtl.select_rank(battles, [1, 2], n_folds=3, rng=5)
     rows = oracle_rows(battles)
     folds = fold_counts(battles.cells, 3, 5)
+    around = None
     for rank, value in zip(found.ranks, found.log_likelihood, strict=True):
-        whole = fit(battles, rank)
+        whole = fit_with_chosen_ridge(battles, rank, around=around)
+        around = whole.ridge
         total = 0.0
         for held_out in folds:
             T = refit(whole, (battles.cells.count - held_out).astype(float)).point.dense()
@@ -46,19 +48,31 @@ def test_one_standard_error_rule():
     noise = rng.normal(0.0, 0.1, (2, 500))
     losses = np.stack([base + 0.5, base + noise - noise.mean() + 0.002, base])
     ranks = [(1, 1), (2, 2), (3, 3)]
-    found = _select(ranks, losses, folds)
+    found = _select(ranks, losses, np.ones(3, dtype=bool), folds)
     differences = (losses - losses[2]).reshape(3, -1)
     np.testing.assert_allclose(found.deficit, differences.mean(axis=1), atol=1e-12)
     np.testing.assert_allclose(found.deficit_se, differences.std(axis=1) / np.sqrt(1000), atol=1e-12)
     np.testing.assert_allclose(found.log_likelihood, -losses.mean(axis=(1, 2)))
     assert found.rank == (2, 2)
+    assert _select(ranks, losses, np.array([True, False, False]), folds).rank == (1, 1)
+    assert _select(ranks, losses, np.array([True, False, True]), folds).rank == (3, 3)
+
+
+def test_a_rank_that_the_battles_do_not_determine_is_not_chosen():
+    """Two pairs in the second context: two components are its whole information, three are not determined there."""
+    _, battles = simulated((8, 4), 3, 6000, scale=3.0)
+    cells = battles.cells
+    thin = battles.with_counts(np.where(cells.context == 1, (cells.a < 1) & (cells.b < 3), cells.count).astype(int) * 1)
+    found = lrbtl.select_rank(thin, [1, 2, 3], n_folds=2)
+    assert not found.determined[-1] and found.rank != (3, 3)
+    assert "not determined" in str(found)
 
 
 def test_multiplicities_are_votes():
     rng = np.random.default_rng(1)
     folds = rng.integers(0, 4, size=(2, 40)).astype(float)
     per_vote = rng.random((2, 2, 40))
-    found = _select([(1, 1), (2, 2)], per_vote * folds, folds)
+    found = _select([(1, 1), (2, 2)], per_vote * folds, np.ones(2, dtype=bool), folds)
     votes = np.repeat(per_vote.reshape(2, -1), folds.astype(int).ravel(), axis=1)
     best = votes[np.argmin(votes.mean(axis=1))]
     np.testing.assert_allclose(found.deficit, (votes - best).mean(axis=1), atol=1e-12)

@@ -1,101 +1,67 @@
-"""Leaderboards from pairwise battles with honest uncertainty."""
+"""Leaderboards from pairwise battles with honest uncertainty.
 
-from lrbtl.battles import Battles
-from lrbtl.board import Leaderboard, Leaderboards
-from lrbtl.bounds import efficiency_bound
-from lrbtl.comparison import Comparison, WinMatrix, compare, win_matrix
-from lrbtl.completion import Observations
-from lrbtl.diagnostics import Diagnosis, diagnose
-from lrbtl.estimate import Estimate
-from lrbtl.families import all_gaps, all_scores
-from lrbtl.fitting import Fit, fit
-from lrbtl.infer import infer
-from lrbtl.leaderboard import leaderboard
-from lrbtl.links import CustomLink, Identity, Link, Logistic, Probit
-from lrbtl.plotting import (
-    plot_heatmap,
-    plot_leaderboard,
-    plot_ranks,
-    plot_scree,
-    plot_win_matrix,
-    plot_z_histogram,
-    save_picture,
-)
-from lrbtl.rank_selection import RankSelection, select_rank
-from lrbtl.report import report_html, write_report
-from lrbtl.sampling import ProductSampling, TableSampling, UniformSampling
-from lrbtl.separate import SeparateFit, fit_separate
-from lrbtl.simulate import simulate_battles, simulate_observations, simulate_scores
-from lrbtl.targets import (
-    entry,
-    functional,
-    gap,
-    linear,
-    score,
-    tail_score,
-    tie_parameter,
-    weighted_score,
-    win_probability,
-    win_rate,
-)
-from lrbtl.tie_comparison import TieComparison, compare_ties
-from lrbtl.ties import Davidson, RaoKupper
+Names are imported when they are first used, so that `import lrbtl` costs little; `__init__.pyi` tells type checkers.
+"""
 
-__all__ = [
-    "Battles",
-    "Comparison",
-    "CustomLink",
-    "Davidson",
-    "Diagnosis",
-    "Estimate",
-    "Fit",
-    "Identity",
-    "Leaderboard",
-    "Leaderboards",
-    "Link",
-    "Logistic",
-    "Observations",
-    "Probit",
-    "ProductSampling",
-    "RankSelection",
-    "RaoKupper",
-    "SeparateFit",
-    "TableSampling",
-    "TieComparison",
-    "UniformSampling",
-    "WinMatrix",
-    "all_gaps",
-    "all_scores",
-    "compare",
-    "compare_ties",
-    "diagnose",
-    "efficiency_bound",
-    "entry",
-    "fit",
-    "fit_separate",
-    "functional",
-    "gap",
-    "infer",
-    "leaderboard",
-    "linear",
-    "plot_heatmap",
-    "plot_leaderboard",
-    "plot_ranks",
-    "plot_scree",
-    "plot_win_matrix",
-    "plot_z_histogram",
-    "report_html",
-    "save_picture",
-    "score",
-    "select_rank",
-    "simulate_battles",
-    "simulate_observations",
-    "simulate_scores",
-    "tail_score",
-    "tie_parameter",
-    "weighted_score",
-    "win_matrix",
-    "win_probability",
-    "win_rate",
-    "write_report",
-]
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "battles": ["Battles"],
+    "board": ["Leaderboard", "Leaderboards"],
+    "bounds": ["efficiency_bound"],
+    "comparison": ["Comparison", "WinMatrix", "compare", "win_matrix"],
+    "completion": ["Observations"],
+    "diagnostics": ["Diagnosis", "diagnose"],
+    "estimate": ["Estimate"],
+    "families": ["all_gaps", "all_scores"],
+    "fitting": ["Fit", "fit"],
+    "inference": ["infer"],
+    "leaderboards": ["leaderboard"],
+    "links": ["CustomLink", "Identity", "Link", "Logistic", "Probit"],
+    "plotting": [
+        "plot_heatmap",
+        "plot_leaderboard",
+        "plot_ranks",
+        "plot_scree",
+        "plot_win_matrix",
+        "plot_z_histogram",
+        "save_picture",
+    ],
+    "rank_selection": ["RankSelection", "select_rank"],
+    "report": ["report_html", "write_report"],
+    "sampling": ["ProductSampling", "TableSampling", "UniformSampling"],
+    "separate": ["SeparateFit", "fit_separate"],
+    "simulate": ["simulate_battles", "simulate_observations", "simulate_scores"],
+    "targets": [
+        "entry",
+        "functional",
+        "gap",
+        "linear",
+        "score",
+        "tail_score",
+        "tie_parameter",
+        "weighted_score",
+        "win_probability",
+        "win_rate",
+    ],
+    "tie_comparison": ["TieComparison", "compare_ties"],
+    "ties": ["Davidson", "RaoKupper"],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return import_module("lrbtl.errors")
+    if name not in _HOME:
+        raise AttributeError(f"module 'lrbtl' has no attribute {name!r}")
+    value = getattr(import_module(f"lrbtl.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "errors"]

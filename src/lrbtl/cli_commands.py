@@ -20,7 +20,7 @@ from lrbtl.comparison import compare
 from lrbtl.describe import battle_warnings
 from lrbtl.diagnostics import diagnose
 from lrbtl.errors import OutputPathError, UsageError
-from lrbtl.leaderboard import leaderboard
+from lrbtl.leaderboards import leaderboard
 from lrbtl.reading import read_battles
 from lrbtl.report import write_report
 from lrbtl.simulate import simulate_battles, simulate_scores

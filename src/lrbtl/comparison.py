@@ -17,10 +17,10 @@ from lrbtl.board_scores import LowRankEngine, believed_covariance
 from lrbtl.compat import ELO
 from lrbtl.errors import MethodError, SeparationError, TargetError
 from lrbtl.frames import to_frame
-from lrbtl.infer import Method
+from lrbtl.inference import Method
 from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice
 from lrbtl.joint import Seed, max_gap_quantile, max_t_quantile, normal_quantile
-from lrbtl.leaderboard import METHODS, Rank, Ridge
+from lrbtl.leaderboards import METHODS, Rank, Ridge
 from lrbtl.newcomers import place_outside
 from lrbtl.tables import format_numbers, html_table, text_table
 from lrbtl.targets import Resolved, Terms

@@ -168,20 +168,37 @@ def fit(
         from lrbtl.rank_selection import select_rank
 
         rank = select_rank(battles, link=link, rng=rng, n_threads=n_threads).rank
-    design = make_design(battles, link, n_threads)
-    full_rank = check_rank(rank, battles.shape, centred=design.centred)
+    full_rank = check_rank(rank, battles.shape, centred=not isinstance(battles, Observations))
     check_informed(battles)
-    start = spectral_start(design, full_rank)
-    if isinstance(design.link, Identity) and design.link.variance is None and design.variance is None:
-        design = design.with_link(Identity(residual_variance(design, start)))
     if isinstance(ridge, str):
         if ridge != "auto":
             raise RidgeError(f"ridge={ridge!r} is not known: give a number, one number per mode, or 'auto'.")
-        penalties, newton = choose_ridge(design, start)
-    else:
-        penalties = check_ridge(ridge, battles.shape)
-        newton = minimise(design, start, penalties)
+        return fit_with_chosen_ridge(battles, full_rank, n_threads, link=link)
+    penalties = check_ridge(ridge, battles.shape)
+    newton = minimise(*_prepared(battles, full_rank, link, n_threads), penalties)
     return _as_fit(battles, newton, penalties, n_threads)
+
+
+def fit_with_chosen_ridge(
+    battles: Data,
+    rank: tuple[int, ...],
+    n_threads: int = 1,
+    around: Floats | None = None,
+    *,
+    link: str | Link | None = None,
+) -> Fit:
+    """Return the fit with the ridge that the criterion chooses, searched around a ridge where one is given."""
+    penalties, newton = choose_ridge(*_prepared(battles, rank, link, n_threads), around)
+    return _as_fit(battles, newton, penalties, n_threads)
+
+
+def _prepared(data: Data, rank: tuple[int, ...], link: str | Link | None, n_threads: int) -> tuple[Design, Tucker]:
+    """Return the design, with the variance of the noise where the link lacks it, and the spectral start."""
+    design = make_design(data, link, n_threads)
+    start = spectral_start(design, rank)
+    if isinstance(design.link, Identity) and design.link.variance is None and design.variance is None:
+        design = design.with_link(Identity(residual_variance(design, start)))
+    return design, start
 
 
 def make_design(data: Data, link: str | Link | None, n_threads: int = 1) -> Design:

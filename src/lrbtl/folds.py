@@ -108,7 +108,7 @@ def _fold_sizes(cells: Cells, n_folds: int) -> IntArray:
 
 
 def check_folds(battles: Labelled, n_folds: int) -> None:
-    """Raise `FoldError` unless every fold gets a battle and no training fold loses a context.
+    """Raise `FoldError` unless every fold gets a battle and no training fold loses a level of a context mode.
 
     Examples
     --------
@@ -119,11 +119,13 @@ def check_folds(battles: Labelled, n_folds: int) -> None:
         raise FoldError(f"n_folds is {n_folds!r}; cross-fitting needs a whole number of at least 2.")
     if battles.n_battles < n_folds:
         raise FoldError(f"{battles.n_battles} battles cannot fill {n_folds} folds; use fewer folds.")
-    sparse = len(battles.shape) > 2 and battles.cells.b[0] < 0  # entries of a tensor: fibres may be empty
-    lone = np.flatnonzero(battles.context_counts == 1)
-    if len(lone) and len(battles.shape) > 1 and not sparse:
-        shown = ", ".join(repr(battles.context_label(int(u))) for u in lone[:5])
-        raise FoldError(
-            f"{len(lone)} context{'s' * (len(lone) > 1)} with a single battle ({shown}) would be absent from one "
-            "training fold; drop them with select(...) or pool levels."
-        )
+    counts = battles.context_counts.reshape(battles.shape[1:])
+    for mode, (name, labels) in enumerate(zip(battles.names, battles.levels, strict=True)):
+        others = tuple(axis for axis in range(counts.ndim) if axis != mode)
+        lone = np.flatnonzero(counts.sum(axis=others) == 1)
+        if len(lone):
+            shown = ", ".join(repr(labels[int(level)]) for level in lone[:5])
+            raise FoldError(
+                f"{len(lone)} level{'s' * (len(lone) > 1)} of {name} with a single battle ({shown}) would be absent "
+                "from one training fold; drop them with select(...) or pool levels."
+            )

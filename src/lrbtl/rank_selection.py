@@ -8,9 +8,10 @@ import numpy as np
 
 from lrbtl.completion import Data, Observations
 from lrbtl.errors import RankCollapseWarning, RankError
-from lrbtl.fitting import fit, refit
+from lrbtl.fitting import Fit, check_informed, fit_with_chosen_ridge, refit
 from lrbtl.folds import fold_counts
 from lrbtl.links import Link
+from lrbtl.solvers import information_solver
 from lrbtl.tucker import check_rank, rank_caps
 
 Floats = np.typing.NDArray[np.float64]
@@ -30,14 +31,17 @@ class RankSelection:
         Mean held-out log-likelihood per battle, in nats.
     deficit, deficit_se : arrays
         How far each rank falls short of the best one, per battle, and the standard error of that paired difference.
+    determined : array of bool
+        Whether the battles determine every direction of scores of this rank, without any fold: else no intervals.
     rank : tuple
-        The smallest rank within one standard error of the best.
+        The smallest rank within one standard error of the best, among those determined.
     """
 
     ranks: list[tuple[int, ...]]
     log_likelihood: Floats
     deficit: Floats
     deficit_se: Floats
+    determined: np.typing.NDArray[np.bool_]
     rank: tuple[int, ...]
 
     def to_dict(self) -> dict[str, list[object]]:
@@ -47,13 +51,15 @@ class RankSelection:
             "log_likelihood": self.log_likelihood.tolist(),
             "deficit": self.deficit.tolist(),
             "deficit_se": self.deficit_se.tolist(),
+            "determined": self.determined.tolist(),
             "chosen": [rank == self.rank for rank in self.ranks],
         }
 
     def __str__(self) -> str:
         lines = ["rank             held-out mnats/battle   below the best"]
-        for rank, value, gap, se in zip(self.ranks, self.log_likelihood, self.deficit, self.deficit_se, strict=True):
-            mark = "  <- chosen" if rank == self.rank else ""
+        columns = (self.ranks, self.log_likelihood, self.deficit, self.deficit_se, self.determined)
+        for rank, value, gap, se, determined in zip(*columns, strict=True):
+            mark = "  <- chosen" if rank == self.rank else "" if determined else "  not determined by the battles"
             lines.append(f"{rank!s:<16} {1e3 * value:>21.2f}   {1e3 * gap:.2f} ± {1e3 * se:.2f}{mark}")
         return "\n".join(lines)
 
@@ -77,7 +83,8 @@ def select_rank(
     ----------
     battles : Battles or Observations
     ranks : iterable of int or tuple, optional
-        Candidates; by default 1, 2, ... until three in a row have not improved, at most 8.
+        Candidates; by default 1, 2, ... until two in a row have not improved or one is not determined by the battles,
+        at most 8.
     n_folds : int
     link : str or Link, optional
         See `fit`.
@@ -103,49 +110,66 @@ def select_rank(
         raise RankError("ranks is empty: give at least one candidate.")
     full = sorted(dict.fromkeys(check_rank(rank, shape, centred=centred) for rank in candidates))
     if len(full) == 1:
-        return RankSelection(full, np.full(1, np.nan), np.zeros(1), np.zeros(1), full[0])
+        return RankSelection(full, np.full(1, np.nan), np.zeros(1), np.zeros(1), np.ones(1, dtype=bool), full[0])
+    check_informed(battles)
     folds = fold_counts(battles.cells, n_folds, rng).astype(float)
     losses: list[Floats] = []
+    determined: list[bool] = []
+    around: Floats | None = None
     for rank in full:
-        losses.append(_held_out_loss(battles, rank, folds, link, n_threads))
-        if progress is not None:
-            progress(f"rank {rank}: {-1e3 * losses[-1].sum() / battles.n_battles:.2f} mnats per battle held out")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RankCollapseWarning)  # a rank too many is what the comparison should see
+            whole = fit_with_chosen_ridge(battles, rank, n_threads, around, link=link)
+        around = whole.ridge
+        loss, known = _held_out(whole, folds)
+        losses.append(loss)
+        determined.append(known and whole.rank == rank)
         totals = [loss.sum() for loss in losses]
-        if not given and len(totals) - 1 - int(np.argmin(totals)) >= 3:
+        if progress is not None:
+            progress(f"rank {rank}: {-1e3 * totals[-1] / battles.n_battles:.2f} mnats per battle held out")
+        if not given and (not determined[-1] or len(totals) - 1 - int(np.argmin(totals)) >= 2):
             break
-    full = full[: len(losses)]
-    return _select(full, np.array(losses), folds)
+    return _select(full[: len(losses)], np.array(losses), np.array(determined), folds)
 
 
-def _held_out_loss(
-    battles: Data, rank: tuple[int, ...], folds: Floats, link: str | Link | None, n_threads: int
-) -> Floats:
-    """Return the loss of each (fold, cell) under the fit to the other folds, times its multiplicity."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RankCollapseWarning)  # a rank too many is what the comparison is there to see
-        whole = fit(battles, rank, link=link, n_threads=n_threads)
+def _held_out(whole: Fit, folds: Floats) -> tuple[Floats, bool]:
+    """Return the loss of each (fold, cell) under the fit to the other folds, times its multiplicity.
+
+    And whether every training fold determines all directions of the scores.
+    """
     design = whole.design
     losses = np.empty_like(folds)
+    determined = True
     for k, held_out in enumerate(folds):
-        fold = refit(whole, design.count - held_out)
-        losses[k] = design.with_link(fold.link).terms(design.eta(design.space(fold.point))).loss * held_out
-    return losses
+        train = design.count - held_out
+        fold = refit(whole, train)
+        here, space = design.with_link(fold.link), design.space(fold.point)
+        terms = here.terms(design.eta(space))
+        losses[k] = terms.loss * held_out
+        weight, tie = terms.information(train)
+        determined = determined and information_solver(here, space, weight, tie=tie).null is None
+    return losses, determined
 
 
-def _select(ranks: list[tuple[int, ...]], losses: Floats, folds: Floats) -> RankSelection:
-    held_out, deficit, deficit_se = compare_losses(losses, folds)
-    chosen = int(np.argmax(deficit <= deficit_se))
-    return RankSelection(ranks, held_out, deficit, deficit_se, ranks[chosen])
+def _select(
+    ranks: list[tuple[int, ...]], losses: Floats, determined: np.typing.NDArray[np.bool_], folds: Floats
+) -> RankSelection:
+    eligible = determined if determined.any() else np.arange(len(ranks)) == 0
+    held_out, deficit, deficit_se = compare_losses(losses, folds, eligible)
+    chosen = int(np.argmax(eligible & (deficit <= deficit_se)))
+    return RankSelection(ranks, held_out, deficit, deficit_se, determined, ranks[chosen])
 
 
-def compare_losses(losses: Floats, folds: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return mean held-out log-likelihoods, how far each is below the best, and the paired errors of that.
+def compare_losses(
+    losses: Floats, folds: Floats, eligible: np.typing.NDArray[np.bool_]
+) -> tuple[Floats, Floats, Floats]:
+    """Return mean held-out log-likelihoods, how far each is below the best eligible one, and the paired errors of that.
 
     `losses` (candidates, folds, cells) hold the loss of each cell times its multiplicity in `folds` (folds, cells).
     """
     n = folds.sum()
     totals = losses.sum(axis=(1, 2))
-    best = int(np.argmin(totals))
+    best = int(np.argmin(np.where(eligible, totals, np.inf)))
     with np.errstate(divide="ignore", invalid="ignore"):
         per_vote = np.where(folds > 0, (losses - losses[best]) / folds, 0.0)
     deficit = (totals - totals[best]) / n

@@ -63,26 +63,23 @@ def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
     return Complexity(float(design.count @ terms.loss), parameters, float(np.sum(solved * (meat @ probes))) / shrink**2)
 
 
-def choose_ridge(design: Design, start: Tucker) -> tuple[Floats, Newton]:
+def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) -> tuple[Floats, Newton]:
     """Return the ridge of each mode and the fit there.
 
-    The family is ridge_k = t * parameters / (order * sum of the singular values of T_(k)); t is found by doubling
-    or halving from 1.5 until the criterion turns, then by a parabola in log t.
+    The family is t times a base; t is found by doubling or halving from 1 until the criterion turns, then by a parabola
+    in log t. The base is `around`, a ridge that was right for nearly the same problem, or else comes from a pilot fit.
     """
-    pilot = minimise(design, start, noise_ridge(design, start.rank), tol=SEARCH_TOL)
-    space = design.space(pilot.point)
-    parameters = complexity(design.with_link(pilot.link), pilot.point, noise_ridge(design, start.rank)).parameters
-    totals = np.array([max(float(s.sum()), 1e-6) for s in space.point.singular_values])
-    base = np.maximum(parameters, 1.0) / (len(totals) * totals)
+    base, pilot = (around, None) if around is not None else _pilot(design, start)
     values: dict[int, float] = {}
     fits: dict[int, Newton] = {}
 
     def evaluate(k: int) -> float:
         if k not in values:
             near = min(fits, key=lambda j: abs(j - k), default=None)
-            ridge = 1.5 * 2.0**k * base
+            ridge = 2.0**k * base
             warm = pilot if near is None else fits[near]
-            fits[k] = minimise(design.with_link(warm.link), warm.point, ridge, tol=SEARCH_TOL, damping=1e-4)
+            point, link = (start, design.link) if warm is None else (warm.point, warm.link)
+            fits[k] = minimise(design.with_link(link), point, ridge, tol=SEARCH_TOL, damping=1e-4)
             try:
                 values[k] = complexity(design.with_link(fits[k].link), fits[k].point, ridge).criterion
             except NotPositiveDefinite:
@@ -96,8 +93,18 @@ def choose_ridge(design: Design, start: Tucker) -> tuple[Floats, Newton]:
     low, mid, high = evaluate(best - 1), evaluate(best), evaluate(best + 1)
     curvature = low - 2 * mid + high
     shift = 0.5 * (low - high) / curvature if np.isfinite(curvature) and curvature > 0 else 0.0
-    ridge = 1.5 * 2.0 ** (best + float(np.clip(shift, -0.5, 0.5))) * base
+    ridge = 2.0 ** (best + float(np.clip(shift, -0.5, 0.5))) * base
     return ridge, minimise(design.with_link(fits[best].link), fits[best].point, ridge, damping=1e-4)
+
+
+def _pilot(design: Design, start: Tucker) -> tuple[Floats, Newton]:
+    """Return 1.5 parameters / (order * sum of singular values of T_(k)) at a fit whose ridge is the size of noise."""
+    ridge = noise_ridge(design, start.rank)
+    pilot = minimise(design, start, ridge, tol=SEARCH_TOL)
+    singular = design.space(pilot.point).point.singular_values
+    totals = np.array([max(float(values.sum()), 1e-6) for values in singular])
+    parameters = complexity(design.with_link(pilot.link), pilot.point, ridge).parameters
+    return 1.5 * max(parameters, 1.0) / (len(totals) * totals), pilot
 
 
 def noise_ridge(design: Design, rank: tuple[int, ...]) -> Floats:

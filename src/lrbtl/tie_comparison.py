@@ -95,7 +95,7 @@ def compare_ties(
     folds = fold_counts(battles.cells, n_folds, rng).astype(float)
     fits = [fit(battles, rank, link=link, n_threads=n_threads) for link in MODELS.values()]
     losses = np.array([[_three_way_loss(whole, held_out) for held_out in folds] for whole in fits])
-    return TieComparison(tuple(MODELS), *compare_losses(losses, folds), fits[0].rank)
+    return TieComparison(tuple(MODELS), *compare_losses(losses, folds, np.ones(3, dtype=bool)), fits[0].rank)
 
 
 def _three_way_loss(whole: Fit, held_out: Floats) -> Floats:

@@ -21,7 +21,7 @@ from lrbtl.errors import (
 )
 from lrbtl.fitting import fit, refit
 from lrbtl.folds import fold_counts
-from lrbtl.infer import estimate_targets, resolve_targets, trust_model_near_separation
+from lrbtl.inference import estimate_targets, resolve_targets, trust_model_near_separation
 from lrbtl.links import LOGISTIC, mean_over_spread
 from lrbtl.onestep import eta_variances, evaluate_targets, fold_step
 from problems import SMALL_CASES, law_dict, oracle_rows, rebuilt, simulated

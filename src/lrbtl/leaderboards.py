@@ -14,7 +14,7 @@ from lrbtl.board_assembly import Duels, Options, build_board, collect_boards
 from lrbtl.board_scores import LowRankEngine
 from lrbtl.compat_boards import compat_boards
 from lrbtl.errors import ContextModeError, MethodError, NoDecisionError, ScaleError, UnknownContextError
-from lrbtl.infer import Method
+from lrbtl.inference import Method
 from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice
 from lrbtl.joint import Seed, normal_quantile
 from lrbtl.links import Link

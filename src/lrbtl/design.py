@@ -10,7 +10,7 @@ from scipy import sparse
 
 from lrbtl._kernels import _cells
 from lrbtl.completion import Data, Observations
-from lrbtl.links import LOGISTIC, Link, Terms
+from lrbtl.links import LOGISTIC, CellTerms, Link
 from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import Tucker
 
@@ -70,20 +70,26 @@ class Design:
             return self
         other = copy(self)
         object.__setattr__(other, "link", link)
+        other.__dict__.pop("at_zero", None)
         return other
 
     def space(self, point: Tucker) -> TangentSpace:
         """Return the tangent space at a point, with the link's own parameters in its border."""
         return TangentSpace(point, centred=self.centred, n_extra=self.link.n_extra)
 
-    def terms(self, eta: Floats) -> Terms:
+    def terms(self, eta: Floats) -> CellTerms:
         """Return loss, score and information of one response in each cell, given its eta."""
         return self.link.terms(eta, self.y, self.variance)
+
+    @cached_property
+    def at_zero(self) -> CellTerms:
+        """Terms at eta = 0, before any fit."""
+        return self.terms(np.zeros(len(self.a)))
 
     @property
     def information_at_zero(self) -> float:
         """Sum over responses of the Fisher information at eta = 0: the strength of the data before any fit."""
-        return float(self.count @ self.terms(np.zeros(len(self.a))).fisher)
+        return float(self.count @ self.at_zero.fisher)
 
     def restricted(self, keep: np.typing.NDArray[np.bool_]) -> "Design":
         """Return the design of some of the cells."""
@@ -180,7 +186,7 @@ class Design:
         sums = self.tensor_sums(value)
         return space.pull(sums.T @ space.V, sums @ space.U)
 
-    def score_sum(self, space: TangentSpace, terms: Terms, count: Floats) -> Floats:
+    def score_sum(self, space: TangentSpace, terms: CellTerms, count: Floats) -> Floats:
         """Return the sum of the scores of all coordinates, with multiplicities."""
         out = self.gradient(space, count * terms.score)
         if terms.tie is not None:

@@ -224,7 +224,7 @@ def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:
     For the logistic link that is 4 d_eff / n sum of n (y - 1/2) X [Li26, sec. sim-altmin].
     The models' factor comes from a (d1, d1) Gram matrix, so that no (d1, D) array is formed.
     """
-    sums = design.tensor_sums(design.count * design.terms(np.zeros(len(design.a))).score).T
+    sums = design.tensor_sums(design.count * design.at_zero.score).T
     shape = design.shape if len(design.shape) > 1 else (*design.shape, 1)
     gram = sums @ sums.T
     U = eigenvectors(gram if isinstance(gram, np.ndarray) else gram.toarray(), rank[0])

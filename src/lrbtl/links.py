@@ -37,7 +37,7 @@ class TieTerms:
 
 
 @dataclass(frozen=True)
-class Terms:
+class CellTerms:
     """Loss, score and Fisher information of one vote in each cell."""
 
     loss: Floats
@@ -74,7 +74,7 @@ class Link(ABC):
     separable = True
 
     @abstractmethod
-    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> Terms:
+    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> CellTerms:
         """Return the terms of each cell; `variance` is that of the noise where known."""
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Link(ABC):
         """Return the log odds of the mean response, their derivative in eta and in the tie parameter."""
 
     @abstractmethod
-    def spread(self, terms: Terms, eta: Floats, y: Floats, variance: Floats) -> Terms:
+    def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms with scores that allow for eta being normal round its fit with a variance.
 
         The score sum_j (1{y = j} - p_j) d log p_j has p_j replaced by its mean over eta: to second order this removes
@@ -124,19 +124,19 @@ class BinaryLink(Link):
     def log_parts(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
         """Return log(mean), log(1 - mean) and log(mean')."""
 
-    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> Terms:
+    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> CellTerms:
         """Return the terms of each cell."""
         log_p, log_q, log_slope = self.log_parts(eta)
         h1, h0 = np.exp(log_slope - log_p), np.exp(log_slope - log_q)
         fisher = np.maximum(np.exp(2 * log_slope - log_p - log_q), FISHER_FLOOR)
-        return Terms(-y * log_p - (1 - y) * log_q, y * h1 - (1 - y) * h0, fisher)
+        return CellTerms(-y * log_p - (1 - y) * log_q, y * h1 - (1 - y) * h0, fisher)
 
     def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the log odds of the mean response, their derivative in eta and in the tie parameter."""
         log_p, log_q, log_slope = self.log_parts(eta)
         return log_p - log_q, np.exp(log_slope - log_p - log_q), np.zeros_like(eta)
 
-    def spread(self, terms: Terms, eta: Floats, y: Floats, variance: Floats) -> Terms:
+    def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms with the score (y - E[mean(eta)]) (h1 + h0)."""
         log_p, log_q, log_slope = self.log_parts(eta)
         ratio = np.exp(log_slope - log_p - log_q)
@@ -157,9 +157,9 @@ class Logistic(BinaryLink):
 
     name = "logistic"
 
-    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> Terms:
+    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> CellTerms:
         """Return the terms of each cell."""
-        return Terms(*logistic_terms(eta, y))
+        return CellTerms(*logistic_terms(eta, y))
 
     def mean(self, eta: Floats) -> Floats:
         """Return sigmoid(eta)."""
@@ -174,7 +174,7 @@ class Logistic(BinaryLink):
         """Return eta itself."""
         return eta, np.ones_like(eta), np.zeros_like(eta)
 
-    def spread(self, terms: Terms, eta: Floats, y: Floats, variance: Floats) -> Terms:
+    def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms with the score y - E[sigmoid(eta)]."""
         return replace(terms, score=y - mean_over_spread(expit, eta, variance))
 
@@ -269,12 +269,12 @@ class Identity(Link):
     name = "identity"
     separable = False
 
-    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> Terms:
+    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> CellTerms:
         """Return the terms of each cell."""
         noise = np.full(len(eta), self.variance or 1.0) if variance is None else variance
         residual = y - eta
         loss = 0.5 * residual**2 / noise + 0.5 * np.log(noise) + LOG_ROOT_TWO_PI
-        return Terms(loss, residual / noise, 1.0 / noise)
+        return CellTerms(loss, residual / noise, 1.0 / noise)
 
     def mean(self, eta: Floats) -> Floats:
         """Return eta."""
@@ -284,7 +284,7 @@ class Identity(Link):
         """Refuse: real responses have no odds."""
         raise LinkError("win probabilities need a binary response; with link='identity' ask for scores.")
 
-    def spread(self, terms: Terms, eta: Floats, y: Floats, variance: Floats) -> Terms:
+    def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms: the mean response is linear."""
         return terms
 

@@ -16,7 +16,7 @@ from lrbtl.arrowhead import Arrowhead, NotPositiveDefinite
 from lrbtl.design import Design
 from lrbtl.information import accumulate, fix_gauge
 from lrbtl.krylov import conjugate_gradients, diagonal_blocks, invert_blocks
-from lrbtl.links import Link, Terms
+from lrbtl.links import CellTerms, Link
 from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import Tucker, mode_product, unfold
 
@@ -112,7 +112,7 @@ class _State:
     design: Design
     space: TangentSpace
     objective: float
-    terms: Terms
+    terms: CellTerms
 
 
 @dataclass(frozen=True)

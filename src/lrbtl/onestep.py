@@ -24,8 +24,7 @@ from lrbtl.arrowhead import Arrowhead
 from lrbtl.covariance import leverages
 from lrbtl.design import CompleteDesign, Design, every_entry
 from lrbtl.information import accumulate
-from lrbtl.links import LOGISTIC, Link
-from lrbtl.links import Terms as VoteTerms
+from lrbtl.links import LOGISTIC, CellTerms, Link
 from lrbtl.newton import penalised
 from lrbtl.sampling import Sampling, reference_probability
 from lrbtl.solvers import IsotropicSolver, Solver, SolverName, information_solver, robust_factor
@@ -179,7 +178,7 @@ class Law:
         atoms = every_entry(shape, n_threads) if entries else CompleteDesign.of_shape(shape, n_threads)
         return cls(replace(atoms, variance=variance), sampling.weights(atoms, shape))
 
-    def terms(self, space: TangentSpace, link: Link) -> VoteTerms:
+    def terms(self, space: TangentSpace, link: Link) -> CellTerms:
         """Return the terms of a response on each atom."""
         return self.atoms.with_link(link).terms(self.atoms.eta(space))
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit, log_expit, logsumexp
 
 from lrbtl.errors import LinkError
-from lrbtl.links import LOGISTIC, Identity, Link, Probit, Terms, TieTerms, mean_over_spread
+from lrbtl.links import LOGISTIC, CellTerms, Identity, Link, Probit, TieTerms, mean_over_spread
 
 Floats = np.typing.NDArray[np.float64]
 
@@ -40,13 +40,13 @@ class TieLink(Link):
         """Return the probabilities of loss, tie and win, (3, n)."""
         return np.exp(self.outcomes(eta)[0])
 
-    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> Terms:
+    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> CellTerms:
         """Return the terms of each cell."""
         log_p, by_eta, by_tie = self.outcomes(eta)
         p = np.exp(log_p)
         happened, cell = np.rint(2 * y).astype(np.int64), np.arange(len(y))
         tie = TieTerms(by_tie[happened, cell], np.sum(p * by_eta * by_tie, axis=0), np.sum(p * by_tie**2, axis=0))
-        return Terms(-log_p[happened, cell], by_eta[happened, cell], np.sum(p * by_eta**2, axis=0), tie)
+        return CellTerms(-log_p[happened, cell], by_eta[happened, cell], np.sum(p * by_eta**2, axis=0), tie)
 
     def mean(self, eta: Floats) -> Floats:
         """Return the expected points: P(win) + P(tie) / 2."""
@@ -60,7 +60,7 @@ class TieLink(Link):
         scale = np.exp(log_p - won - lost)
         return won - lost, POINTS @ (scale * by_eta), POINTS @ (scale * by_tie)
 
-    def spread(self, terms: Terms, eta: Floats, y: Floats, variance: Floats) -> Terms:
+    def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms with scores less sum_j E[p_j(eta)] d log p_j."""
         assert terms.tie is not None
         _, by_eta, by_tie = self.outcomes(eta)

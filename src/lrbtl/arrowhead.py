@@ -62,10 +62,14 @@ class Arrowhead:
         return replace(self, border=self.border * factor, blocks=self.blocks * factor, cross=self.cross * factor)
 
     def plus_border(self, parts: list[tuple[slice, Floats]]) -> "Arrowhead":
-        """Return the matrix with square matrices added on slices of the border."""
+        """Return the matrix with matrices added on slices of the border, repeated along the diagonal to fill them."""
         border = self.border.copy()
         for part, matrix in parts:
-            border[part, part] += matrix
+            size = len(matrix)
+            repeats = np.arange((part.stop - part.start) // size)
+            view = border[part, part].reshape(len(repeats), size, len(repeats), size)
+            view[repeats, :, repeats, :] += matrix
+            border[part, part] = view.reshape(part.stop - part.start, -1)
         return replace(self, border=border)
 
     def plus_blocks(self, matrix: Floats) -> "Arrowhead":

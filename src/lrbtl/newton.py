@@ -10,7 +10,7 @@ touches the objective.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
 from lrbtl.arrowhead import Arrowhead, NotPositiveDefinite
 from lrbtl.design import Design
@@ -90,9 +90,7 @@ def add_penalty(
     matrix: Arrowhead, space: TangentSpace, hessians: dict[int, Floats], core_diagonal: Floats
 ) -> Arrowhead:
     """Return the matrix plus the penalty's Hessian."""
-    parts: list[tuple[slice, Floats]] = [
-        (space.slices[k], linalg.block_diag(*[hessians[k]] * len(space.factors[k]))) for k in [0, *space.others]
-    ]
+    parts = [(space.slices[k], hessians[k]) for k in [0, *space.others]]
     if space.has_core:
         parts.append((space.core_slice, np.diag(core_diagonal)))
     return matrix.plus_border(parts).plus_blocks(hessians[space.mode])

@@ -1,0 +1,82 @@
+"""All boards of a large arena from a pandas frame of strings: lrbtl against arena-rank refitting each category.
+
+    pip install arena-rank && python benchmarks/arena_rank_speed.py
+
+1,000,000 battles, 200 models, 10 categories with uneven traffic, rank 3. Both read the same frame and give ratings with
+intervals of every category; lrbtl also gives the overall board, rank intervals, tiers and win matrices. Results go to
+results/arena_rank_speed.json.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import lrbtl
+
+RESULTS = Path(__file__).parent / "results"
+SHAPE, RANK, N = (200, 10), 3, 1_000_000
+
+
+def frame() -> pd.DataFrame:
+    """Return the battles as strings, one row each, shuffled."""
+    rng = np.random.default_rng(0)
+    law = lrbtl.ProductSampling(rng.dirichlet(np.full(SHAPE[0], 2.0)), rng.dirichlet(np.full(SHAPE[1], 3.0)))
+    cells = lrbtl.simulate_battles(lrbtl.simulate_scores(SHAPE, RANK, scale=2.5, rng=0), N, sampling=law, rng=1).cells
+    rows = rng.permutation(np.repeat(np.arange(cells.n_cells), cells.count))
+    models = np.array([f"model-{i:03d}" for i in range(SHAPE[0])], dtype=object)
+    categories = np.array([f"category-{u}" for u in range(SHAPE[1])], dtype=object)
+    return pd.DataFrame(
+        {
+            "model_a": models[cells.a[rows]],
+            "model_b": models[cells.b[rows]],
+            "winner": np.where(cells.y[rows] > 0.5, "model_a", "model_b").astype(object),
+            "category": categories[cells.context[rows]],
+        }
+    )
+
+
+def lrbtl_boards(data: pd.DataFrame, method: str) -> Any:
+    battles = lrbtl.Battles.from_frame(data, contexts="category")
+    return lrbtl.leaderboard(battles, context="all", rank=RANK, method=method)
+
+
+def arena_rank_boards(data: pd.DataFrame) -> list[Any]:
+    from arena_rank.models.bradley_terry import BradleyTerry
+    from arena_rank.utils.data_utils import PairDataset
+
+    boards = []
+    for _, part in data.groupby("category"):
+        dataset = PairDataset.from_pandas(part)
+        model = BradleyTerry(n_competitors=len(dataset.competitors))
+        boards.append(model.compute_ratings_and_cis(dataset, significance_level=0.05))
+    return boards
+
+
+def timed(run: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    data = frame()
+    lrbtl_boards(data.head(20_000), "mle")  # imports
+    seconds = {
+        "lrbtl efficient": timed(lambda: lrbtl_boards(data, "efficient")),
+        "lrbtl mle": timed(lambda: lrbtl_boards(data, "mle")),
+        "arena-rank": timed(lambda: arena_rank_boards(data)),
+    }
+    ratios = {name: seconds["arena-rank"] / value for name, value in seconds.items()}
+    for name, value in seconds.items():
+        print(f"{name:<16} {value:7.1f} s   arena-rank takes {ratios[name]:.1f} x")
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "arena_rank_speed.json").write_text(json.dumps({"seconds": seconds, "ratios": ratios}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -199,6 +199,10 @@ def test_boards_of_other_links_agree_near_even_battles(link):
         order = [two.models.index(model) for model in one.models]
         np.testing.assert_allclose(two.score[order], one.score, atol=0.25 * one.se.max() + 1)
         np.testing.assert_allclose(two.se[order], one.se, rtol=0.15)
+    gaps = [lrbtl.compare(battles, 0, 1, rank=1, link=name, n_folds=4) for name in ("logistic", link)]
+    np.testing.assert_allclose(gaps[1].gap, gaps[0].gap, atol=0.3 * (gaps[0].upper - gaps[0].gap).max())
+    duels = [lrbtl.win_matrix(battles, rank=1, link=name, n_folds=4).win for name in ("logistic", link)]
+    np.testing.assert_allclose(np.sort(duels[1].ravel()), np.sort(duels[0].ravel()), atol=0.02)
     rates = [
         lrbtl.leaderboard(battles, rank=1, link=name, scale="probability", n_folds=4) for name in ("logistic", link)
     ]

@@ -21,7 +21,7 @@ from lrbtl.crossfit import CrossFit, Moments, cross_fit
 from lrbtl.errors import SeparationWarning
 from lrbtl.fitting import Fit, fit
 from lrbtl.graph import component_members, strong_components
-from lrbtl.links import logistic_terms
+from lrbtl.links import LOGISTIC, logistic_terms
 from lrbtl.naive import naive_errors
 from lrbtl.rank_selection import select_rank
 from lrbtl.runinfo import RunInfo
@@ -104,6 +104,7 @@ class LowRankEngine:
             n_battles=whole.battles.n_battles,
             n_folds=None if method == "mle" else n_folds,
             ridge=tuple(float(x) for x in whole.ridge),
+            link=None if whole.link is LOGISTIC else str(whole.link),
             notes=notes,
         )
 
@@ -241,7 +242,7 @@ def candidate_ranks(
     if not isinstance(rank, str):
         return [rank]
     core = select_models(battles, pooled_core(battles))
-    run = {key: options[key] for key in ("n_threads", "rng", "link")}
+    run = {key: options[key] for key in ("n_threads", "rng", "link") if key in options}
     selected = select_rank(core, progress=progress, **run).rank
     return list(range(max(selected), 0, -1))
 

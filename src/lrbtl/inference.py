@@ -13,7 +13,7 @@ from lrbtl.errors import MethodError, SeparationWarning, TargetError
 from lrbtl.estimate import Estimate, RunInfo
 from lrbtl.families import Family
 from lrbtl.fitting import Fit, fit
-from lrbtl.links import Link
+from lrbtl.links import LOGISTIC, Link
 from lrbtl.naive import naive_errors, naive_family, naive_moments
 from lrbtl.onestep import ScoreView
 from lrbtl.sampling import Sampling
@@ -121,6 +121,7 @@ def estimate_targets(runs: Sequence[CrossFit], targets: Iterable[Target] | Famil
         n_folds=None if runs[0].method == "mle" else len(runs[0].steps),
         ridge=tuple(float(x) for x in whole.ridge),
         se="full" if runs[0].full is not None else None,
+        link=None if whole.link is LOGISTIC else str(whole.link),
     )
     if isinstance(targets, Family):
         parts = [run.all_scores() if targets.kind == "scores" else run.all_gaps() for run in runs]

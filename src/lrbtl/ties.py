@@ -136,6 +136,9 @@ LINKS: dict[str, Link] = {
 }
 
 
+TIE_LINKS = tuple(name for name, link in LINKS.items() if link.n_extra)
+
+
 def as_link(link: str | Link) -> Link:
     """Return a link given by name or as itself.
 

@@ -389,3 +389,9 @@ def test_warnings_only_for_self_battles() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lrbtl.Battles.from_arrays([0, 1], [1, 2], [0.25, 0.75])
+
+
+def test_labels_of_another_type_are_explained() -> None:
+    battles = Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], [[1, 7]])
+    with pytest.raises(UnknownContextError, match="labels here are of type int, not str: write 7"):
+        battles.context_index("7")

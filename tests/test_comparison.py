@@ -7,7 +7,14 @@ import pytest
 from scipy.special import expit
 
 import lrbtl
-from lrbtl.errors import IslandWarning, MethodError, SeparationError, TargetError, UnknownModelError
+from lrbtl.errors import (
+    IslandWarning,
+    MethodError,
+    SeparationError,
+    TargetError,
+    UnknownContextError,
+    UnknownModelError,
+)
 
 ELO = 400 / math.log(10)
 
@@ -123,3 +130,14 @@ def test_win_matrix_of_islands():
 def test_win_matrix_prints_a_corner():
     battles = lrbtl.simulate_battles(lrbtl.simulate_scores((20,), 1, scale=1.0, rng=0), 4000, rng=1)
     assert "and 5 more models" in str(lrbtl.win_matrix(battles))
+
+
+def test_a_context_that_one_island_lacks():
+    battles = lrbtl.Battles.from_arrays(
+        ["a", "a", "x", "x"], ["b", "b", "y", "y"], [1, 0, 1, 0], [["u", "u", "v", "v"]], counts=[30, 10, 8, 4]
+    )
+    with pytest.warns(IslandWarning):
+        found = lrbtl.win_matrix(battles, "v", method="naive")
+    assert found.models == ("x", "y") and found.win[0, 1] == pytest.approx(2 / 3)
+    with pytest.warns(IslandWarning), pytest.raises(UnknownContextError):
+        lrbtl.win_matrix(battles, "w", method="naive")

@@ -12,6 +12,7 @@ from lrbtl.crossfit import cross_fit
 from lrbtl.design import Design
 from lrbtl.errors import (
     ConvergenceWarning,
+    LabelError,
     MethodError,
     RankCollapseWarning,
     RankError,
@@ -20,8 +21,9 @@ from lrbtl.errors import (
     UnknownContextError,
     UnknownModelError,
 )
-from lrbtl.fitting import check_ridge, fit, refit, spectral_start
+from lrbtl.fitting import fit, refit, spectral_start
 from lrbtl.newton import Newton
+from lrbtl.options import check_ridge
 from problems import SMALL_CASES, battle_matrix, rebuilt, simulated
 
 CASES = [((6,), (1,)), ((7, 5), (2, 2)), ((6, 4, 3), (2, 2, 2))]
@@ -261,3 +263,12 @@ def test_a_collapsed_component_is_dropped_and_inference_goes_on():
     assert collapsed.rank == (1, 1)
     moments = cross_fit(collapsed, n_folds=3).moments([lrbtl.score(0, 0).resolve(battles)])
     assert np.isfinite(moments.values).all() and moments.cov[0, 0] > 0
+
+
+def test_battles_with_other_labels_are_refused():
+    _, battles = simulated((6, 4), 1, 1000)
+    found = fit(battles, 1)
+    for other in (simulated((9, 4), 1, 1000)[1], simulated((6, 5), 1, 1000)[1]):
+        for ask in (found.log_likelihood, lambda wrong: lrbtl.diagnose(wrong, found)):
+            with pytest.raises(LabelError, match="other models or levels than those of the fit"):
+                ask(other)

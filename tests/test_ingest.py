@@ -82,7 +82,7 @@ def test_integers_of_every_kind(kind: str) -> None:
     assert coded.is_integer
 
 
-@pytest.mark.parametrize("numbers", [[0, 2**40], [-(2**62), 2**62], [2**63 + 1, 3], [5, 6]])
+@pytest.mark.parametrize("numbers", [[0, 2**40], [-(2**62), 2**62], [2**63 + 1, 3], [2**63, 2**63 + 5], [5, 6]])
 def test_integers_of_any_range(numbers: list[int]) -> None:
     coded = encode(np.array(numbers, dtype=np.int64 if min(numbers) < 0 else np.uint64), "model_a")
     assert [coded.labels[code] for code in coded.codes] == numbers

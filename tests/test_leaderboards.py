@@ -16,12 +16,15 @@ import lrbtl
 from lrbtl.board_scores import thick_core
 from lrbtl.compat import arena_rank
 from lrbtl.errors import (
+    FoldError,
     IslandWarning,
     LevelError,
     LrbtlError,
     MethodError,
     NoDecisionError,
     RankCollapseWarning,
+    RankError,
+    RidgeError,
     ScaleError,
     SeparationError,
     SingularInformationError,
@@ -35,6 +38,21 @@ Z = 1.959963984540054
 DATA = Path(os.environ.get("LRBTL_DATA", Path(__file__).parents[2] / "shared" / "data"), "lmarena_140k_dev.csv.gz")
 COLUMNS = ["model", "score", "lower", "upper", "rank", "best", "worst", "rank_lower", "rank_upper", "tier", "battles"]
 COLUMNS += ["win_rate", "note"]
+
+
+WRONG_RUNS = [
+    (("rank", "bogus"), RankError),
+    (("rank", 0), RankError),
+    (("rank", 1.5), RankError),
+    (("rank", ("a", "b")), RankError),
+    (("ridge", "bogus"), RidgeError),
+    (("ridge", -1), RidgeError),
+    (("ridge", None), RidgeError),
+    (("n_folds", -3), FoldError),
+    (("n_folds", "ten"), FoldError),
+    (("n_threads", None), MethodError),
+    (("n_threads", 0), MethodError),
+]
 
 
 @pytest.fixture(scope="module")
@@ -377,11 +395,22 @@ def test_ties_alone_give_no_zero_width():
         ({"anchor": ("model_0", 1000), "scale": "logit"}, ScaleError),
         ({"context": "nowhere"}, UnknownContextError),
         ({"compat": "fastchat", "scale": "logit"}, ScaleError),
+        ({"anchor": "model_01"}, MethodError),
+        ({"anchor": ("model_0", "high")}, MethodError),
+        *((dict([wrong]), error) for wrong, error in WRONG_RUNS),
     ],
 )
 def test_wrong_options(arena, options, error):
     with pytest.raises(error):
-        lrbtl.leaderboard(arena, rank=2, **options)
+        lrbtl.leaderboard(arena, **{"rank": 2, **options})
+
+
+@pytest.mark.parametrize(("wrong", "error"), WRONG_RUNS)
+def test_wrong_options_are_refused_where_nothing_uses_them(plain, wrong, error):
+    with pytest.raises(error):
+        lrbtl.leaderboard(plain, **dict([wrong]))
+    with pytest.raises(error):
+        lrbtl.infer(plain, lrbtl.score(0), method="naive", **dict([wrong]))
 
 
 def test_compat_arena_rank(arena):

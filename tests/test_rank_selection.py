@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import lrbtl
-from lrbtl.errors import RankError
+from lrbtl.errors import FoldError, RankError
 from lrbtl.fitting import fit_with_chosen_ridge, refit
 from lrbtl.folds import fold_counts
 from lrbtl.rank_selection import _select
@@ -113,3 +113,10 @@ def test_bad_candidates_are_named():
         lrbtl.select_rank(battles, [])
     with pytest.raises(RankError, match="rank 9"):
         lrbtl.select_rank(battles, [1, 9])
+
+
+@pytest.mark.parametrize("n_folds", [0, 1, 2.5, "five", 10**6])
+def test_bad_folds_are_named(n_folds):
+    _, battles = simulated((6, 4), 1, 500)
+    with pytest.raises(FoldError, match="fold"):
+        lrbtl.select_rank(battles, [1, 2], n_folds=n_folds)

@@ -114,9 +114,9 @@ def test_held_out_log_likelihood():
     cells = test.cells
     eta = fit.scores[cells.a, cells.context] - fit.scores[cells.b, cells.context]
     terms = cells.y * eta - np.logaddexp(0, eta)
-    assert fit.loglik(test) == pytest.approx(cells.count @ terms / test.n_battles, rel=1e-12)
+    assert fit.log_likelihood(test) == pytest.approx(cells.count @ terms / test.n_battles, rel=1e-12)
     with pytest.raises(LabelError):
-        fit.loglik(simulated((5, 3), 100))
+        fit.log_likelihood(simulated((5, 3), 100))
 
 
 def separated_battles():
@@ -157,9 +157,9 @@ def test_separation_is_named_and_never_a_number():
         with pytest.raises(SeparationError, match="no battle links them"):
             call("top", "y", "art")
     with pytest.raises(SeparationError, match="7 of the battles have no prediction"):
-        fit.loglik(battles)
+        fit.log_likelihood(battles)
     held_out = lrbtl.Battles.from_arrays(["x"], ["y"], [1], [["math"]], models=battles.models, levels=battles.levels)
-    assert fit.loglik(held_out) == pytest.approx(np.log(0.75), abs=1e-9)
+    assert fit.log_likelihood(held_out) == pytest.approx(np.log(0.75), abs=1e-9)
 
 
 def test_separation_records_and_print():

@@ -20,6 +20,7 @@ from lrbtl.errors import (
     ContextModeError,
     EmptyDataError,
     InputTypeError,
+    LabelError,
     LengthMismatchError,
     SelfBattleWarning,
     TooFewModelsError,
@@ -331,3 +332,12 @@ class Battles(Labelled):
 
     def __repr__(self) -> str:
         return f"Battles(shape={self.shape}, n_battles={self.n_battles}, n_cells={self.n_cells})"
+
+
+def check_same_labels(battles: Labelled, fitted: Labelled) -> None:
+    """Raise `LabelError` where battles have other models or levels than those that a fit was made from."""
+    if battles.models != fitted.models or battles.levels != fitted.levels:
+        raise LabelError(
+            f"the battles, of shape {battles.shape}, have other models or levels than those of the fit, of shape "
+            f"{fitted.shape}: build both with the same models= and levels=, or select the same ones in both."
+        )

@@ -18,11 +18,12 @@ from lrbtl.compat import ELO
 from lrbtl.errors import MethodError, SeparationError, TargetError
 from lrbtl.frames import to_frame
 from lrbtl.inference import Method
-from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice
+from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice, with_context
 from lrbtl.joint import Seed, max_gap_quantile, max_t_quantile, normal_quantile
 from lrbtl.leaderboards import METHODS, Rank, Ridge
 from lrbtl.links import Link
 from lrbtl.newcomers import place_outside
+from lrbtl.options import check_run
 from lrbtl.tables import format_numbers, html_table, text_table
 from lrbtl.targets import Resolved, Terms
 
@@ -180,6 +181,7 @@ def compare(
     (('overall', '0', '1', '2'), True)
     """
     check_choice(method, METHODS, "method", MethodError)
+    check_run(battles.shape, rank=rank, ridge=ridge, n_folds=n_folds, n_threads=n_threads)
     normal_quantile(level)
     i, j = battles.model_index(a), battles.model_index(b)
     if i == j:
@@ -364,6 +366,7 @@ def win_matrix(
            [0.25, 0.5 ]])
     """
     check_choice(method, METHODS, "method", MethodError)
+    check_run(battles.shape, rank=rank, ridge=ridge, n_folds=n_folds, n_threads=n_threads)
     run = {
         "rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "n_threads": n_threads, "rng": rng,
         "link": link,
@@ -372,7 +375,8 @@ def win_matrix(
     options = Options(level, "logit", None, rng)
     name = None if context is None else context_name(battles.context_label(battles.context_index(context)))
     parts = [
-        build_board(island.battles, island.engine, options, name, island.weights_of(context))[1] for island in islands
+        build_board(island.battles, island.engine, options, name, island.weights_of(context))[1]
+        for island in with_context(islands, battles, context)
     ]
     models = tuple(model for part in parts for model in part.models)
     win, lower, upper = (np.full((len(models), len(models)), fill) for fill in (np.nan, 0.0, 1.0))

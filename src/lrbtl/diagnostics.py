@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
 
+from lrbtl.battles import check_same_labels
 from lrbtl.completion import Data, Observations
 from lrbtl.design import Design
 from lrbtl.diagnosis_text import THIN_CONTEXT, Level, sentences, verdict
@@ -132,6 +133,7 @@ def diagnose(
     >>> diagnosis.verdict
     'efficient is safe'
     """
+    check_same_labels(battles, fit.battles)
     if targets is None:
         targets = [score(i) for i in range(battles.shape[0])]
     targets = [targets] if isinstance(targets, Target) else list(targets)

@@ -193,7 +193,7 @@ class ReportError(LrbtlError, ValueError):
 
 
 class MethodError(LrbtlError, ValueError):
-    """An option that is not known."""
+    """An option that is not known, or not of the form it should have."""
 
 
 class NoDecisionError(LrbtlError, ValueError):

@@ -8,18 +8,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lrbtl.battles import check_same_labels
 from lrbtl.completion import Data, Observations
 from lrbtl.design import Design
 from lrbtl.errors import (
     ConvergenceWarning,
-    MethodError,
     RankCollapseWarning,
-    RankError,
-    RidgeError,
     UninformedError,
 )
 from lrbtl.links import LOGISTIC, Identity, Link
 from lrbtl.newton import Newton, minimise
+from lrbtl.options import check_rank_kind, check_ridge, check_whole
 from lrbtl.ridge import choose_ridge, residual_variance
 from lrbtl.ties import as_link
 from lrbtl.tucker import Tucker, check_rank, eigenvectors, truncate
@@ -106,7 +105,8 @@ class Fit:
         return Design.of(self.battles, self.n_threads, self.link)
 
     def log_likelihood(self, battles: Data) -> float:
-        """Return the mean log-likelihood per battle, in nats, of battles with the same labels."""
+        """Return the mean log-likelihood per battle, in nats, of battles with the labels of those fitted."""
+        check_same_labels(battles, self.battles)
         design = Design.of(battles, self.n_threads, self.link)
         loss = design.terms(design.eta(design.space(self.point))).loss
         return -float(design.count @ loss) / battles.n_battles
@@ -160,19 +160,15 @@ def fit(
     >>> bool(abs(fit.scores - truth).mean() < 0.1)
     True
     """
-    if n_threads < 1:
-        raise MethodError(f"n_threads={n_threads}: give at least 1.")
+    check_whole(n_threads, "n_threads")
     if isinstance(rank, str):
-        if rank != "auto":
-            raise RankError(f"rank={rank!r} is not known: give an int, one int per mode, or 'auto'.")
+        check_rank_kind(rank)
         from lrbtl.rank_selection import select_rank
 
         rank = select_rank(battles, link=link, rng=rng, n_threads=n_threads).rank
     full_rank = check_rank(rank, battles.shape, centred=not isinstance(battles, Observations))
     check_informed(battles)
-    if isinstance(ridge, str):
-        if ridge != "auto":
-            raise RidgeError(f"ridge={ridge!r} is not known: give a number, one number per mode, or 'auto'.")
+    if isinstance(ridge, str) and ridge == "auto":
         return fit_with_chosen_ridge(battles, full_rank, n_threads, link=link)
     penalties = check_ridge(ridge, battles.shape)
     newton = minimise(*_prepared(battles, full_rank, link, n_threads), penalties)
@@ -234,19 +230,6 @@ def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:
         return Tucker(compressed.reshape(-1), (U,)).canonical()
     point = truncate(compressed, (len(compressed), *rank[1:]))
     return Tucker(point.core, (U @ point.factors[0], *point.factors[1:])).canonical()
-
-
-def check_ridge(ridge: float | Sequence[float], shape: tuple[int, ...]) -> Floats:
-    """Return one non-negative ridge per mode (two for order 1)."""
-    order = max(len(shape), 2)
-    values = (
-        np.broadcast_to(np.asarray(ridge, dtype=float), (order,))
-        if np.ndim(ridge) == 0 or np.size(ridge) == order
-        else None
-    )
-    if values is None or not np.all(np.isfinite(values)) or values.min() < 0:
-        raise RidgeError(f"ridge={ridge!r} is not valid: give a finite number >= 0, {order} of them, or 'auto'.")
-    return values.copy()
 
 
 def check_informed(battles: Data) -> None:

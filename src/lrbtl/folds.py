@@ -107,6 +107,12 @@ def _fold_sizes(cells: Cells, n_folds: int) -> IntArray:
     return np.asarray(np.diff(dealt, axis=1))
 
 
+def check_fold_number(n_folds: int) -> None:
+    """Raise `FoldError` unless a number of folds is a whole number of at least 2."""
+    if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or n_folds < 2:
+        raise FoldError(f"n_folds is {n_folds!r}; cross-fitting needs a whole number of at least 2.")
+
+
 def check_folds(battles: Labelled, n_folds: int) -> None:
     """Raise `FoldError` unless every fold gets a battle and no training fold loses a level of a context mode.
 
@@ -115,8 +121,7 @@ def check_folds(battles: Labelled, n_folds: int) -> None:
     >>> import lrbtl
     >>> check_folds(lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0]), 2)
     """
-    if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or n_folds < 2:
-        raise FoldError(f"n_folds is {n_folds!r}; cross-fitting needs a whole number of at least 2.")
+    check_fold_number(n_folds)
     if battles.n_battles < n_folds:
         raise FoldError(f"{battles.n_battles} battles cannot fill {n_folds} folds; use fewer folds.")
     counts = battles.context_counts.reshape(battles.shape[1:])

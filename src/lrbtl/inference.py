@@ -16,6 +16,7 @@ from lrbtl.fitting import Fit, fit
 from lrbtl.links import LOGISTIC, Link
 from lrbtl.naive import naive_errors, naive_family, naive_moments
 from lrbtl.onestep import ScoreView
+from lrbtl.options import check_run, check_whole
 from lrbtl.sampling import Sampling
 from lrbtl.separate import fit_separate
 from lrbtl.solvers import SolverName
@@ -90,8 +91,8 @@ def infer(
     _check_choice(method, ("efficient", "whitened", "mle", "naive"), "method")
     _check_choice(se, ("crossfit", "full"), "se")
     _check_choice(solver, ("auto", "direct", "cg"), "solver")
-    if n_repeats < 1:
-        raise MethodError(f"n_repeats={n_repeats}: give at least 1.")
+    check_run(battles.shape, rank=rank, ridge=ridge, n_folds=n_folds, n_threads=n_threads)
+    check_whole(n_repeats, "n_repeats")
     if isinstance(targets, Target):
         targets = [targets]
     if method == "naive":

@@ -173,7 +173,8 @@ def _encode_integers(values: NDArray[Any]) -> Coded:
     if low >= 0 and high < max(_DENSE, len(values)):
         return Coded(values, range(high + 1), is_integer=True)
     if high - low < max(_DENSE, len(values)):
-        return Coded(values.astype(np.int64) - low, range(low, high + 1), is_integer=True)
+        wide = values.astype(np.uint64 if low >= 0 else np.int64)  # uint64 holds numbers that int64 does not
+        return Coded((wide - wide.dtype.type(low)).astype(np.int64), range(low, high + 1), is_integer=True)
     labels, codes = np.unique(values, return_inverse=True)
     return Coded(codes, labels.tolist(), is_integer=True, all_used=True)
 

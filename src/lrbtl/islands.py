@@ -13,12 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from lrbtl.battles import Battles
 from lrbtl.board_scores import Engine, LowRankEngine, SeparateEngine, candidate_ranks, fit_core, pooled_core
 from lrbtl.errors import (
+    ContextModeError,
     IslandWarning,
     LrbtlError,
     MethodError,
     NoDecisionError,
     SingularInformationError,
     UninformedError,
+    UnknownContextError,
     WeightError,
 )
 from lrbtl.graph import component_members, weak_components
@@ -86,6 +88,22 @@ def analyse_islands(
                 raise
             found.append(_pooled_island(part, run["method"], "too few battles for contexts: all of them together"))
     return found
+
+
+def with_context(islands: list[Island], battles: Battles, context: Any) -> list[Island]:
+    """Return the islands that have battles in a context; all for None."""
+    found = [island for island in islands if _has_context(island, context)]
+    if not found:
+        battles.context_index(context)  # raises where there is no such context
+        raise NoDecisionError(f"the battles of context {context!r} rank nobody: no two models both won and lost there.")
+    return found
+
+
+def _has_context(island: Island, context: Any) -> bool:
+    try:
+        return context is None or bool(island.battles.context_counts[island.battles.context_index(context)] > 0)
+    except (UnknownContextError, ContextModeError):
+        return False
 
 
 def _analyse(part: Battles, overall: Floats, run: dict[str, Any], progress: Progress | None) -> Island:

@@ -120,7 +120,11 @@ def name_modes(contexts: Any, names: Sequence[str]) -> Mapping[str, Iterable[obj
 
 def suggest_labels(label: object, known: Iterable[Label]) -> str:
     """End of a message that names the labels nearest to one that is not known."""
+    known = list(known)
     names = [str(name) for name in known]
+    if str(label) in names:
+        meant = known[names.index(str(label))]
+        return f"labels here are of type {type(meant).__name__}, not {type(label).__name__}: write {meant!r}."
     lower = {name.lower(): name for name in names}
     near = [lower[name] for name in get_close_matches(str(label).lower(), lower, n=3, cutoff=0.5)]
     if near:

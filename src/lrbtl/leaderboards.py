@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -13,11 +14,12 @@ from lrbtl.board import Leaderboard, Leaderboards, Scale, context_name
 from lrbtl.board_assembly import Duels, Options, build_board, collect_boards
 from lrbtl.board_scores import LowRankEngine
 from lrbtl.compat_boards import compat_boards
-from lrbtl.errors import ContextModeError, MethodError, NoDecisionError, ScaleError, UnknownContextError
+from lrbtl.errors import MethodError, ScaleError
 from lrbtl.inference import Method
-from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice
+from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice, with_context
 from lrbtl.joint import Seed, normal_quantile
 from lrbtl.links import Link
+from lrbtl.options import check_run
 
 Rank = int | Sequence[int] | Literal["auto"]
 Ridge = float | Sequence[float] | Literal["auto"]
@@ -137,7 +139,9 @@ def leaderboard(
     check_choice(method, METHODS, "method", MethodError)
     check_choice(scale, SCALES, "scale", ScaleError)
     normal_quantile(level)
+    check_run(battles.shape, rank=rank, ridge=ridge, n_folds=n_folds, n_threads=n_threads)
     if anchor is not None:
+        _check_anchor(anchor)
         if scale != "elo":
             raise ScaleError(f"an anchor fixes a rating in Elo points, but scale is {scale!r}; leave one of them out.")
         anchor = (context_name(battles.models[battles.model_index(anchor[0])]), float(anchor[1]))
@@ -153,11 +157,14 @@ def leaderboard(
     if context == "all":
         every = [_all_boards(island, options, progress) for island in islands]
         return replace(every[0], islands=tuple(every[1:]))
-    found = [_one_board(island, context, options) for island in islands if _has_context(island, context)]
-    if not found:
-        battles.context_index(context)  # raises where there is no such context
-        raise NoDecisionError(f"the battles of context {context!r} rank nobody: no two models both won and lost there.")
+    found = [_one_board(island, context, options) for island in with_context(islands, battles, context)]
     return replace(found[0], islands=tuple(found[1:]))
+
+
+def _check_anchor(anchor: Any) -> None:
+    is_pair = isinstance(anchor, tuple | list) and len(anchor) == 2
+    if not (is_pair and isinstance(anchor[1], Real) and np.isfinite(float(anchor[1]))):
+        raise MethodError(f"anchor={anchor!r} is not valid: give (model, rating), such as ('model_01', 1000).")
 
 
 def _one_board(island: Island, context: Any, options: Options) -> Leaderboard:
@@ -175,13 +182,6 @@ def _all_boards(island: Island, options: Options, progress: Progress | None) -> 
             progress(f"board of {name or 'all contexts'}")
     fit = island.engine.steps.fit if isinstance(island.engine, LowRankEngine) else None
     return replace(collect_boards(results), fit=fit)
-
-
-def _has_context(island: Island, context: Any) -> bool:
-    try:
-        return context is None or island.battles.context_counts[island.battles.context_index(context)] > 0
-    except (UnknownContextError, ContextModeError):
-        return False
 
 
 def _absent(battles: Battles) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ import numpy as np
 from lrbtl.completion import Data, Observations
 from lrbtl.errors import RankCollapseWarning, RankError
 from lrbtl.fitting import Fit, check_informed, fit_with_chosen_ridge, refit
-from lrbtl.folds import fold_counts
+from lrbtl.folds import check_fold_number, check_folds, fold_counts
 from lrbtl.links import Link
+from lrbtl.options import check_whole
 from lrbtl.solvers import information_solver
 from lrbtl.tucker import check_rank, rank_caps
 
@@ -101,6 +102,8 @@ def select_rank(
     >>> lrbtl.select_rank(lrbtl.simulate_battles(truth, 30_000, rng=1), [1, 2, 3]).rank
     (2, 2)
     """
+    check_whole(n_threads, "n_threads")
+    check_fold_number(n_folds)
     shape = battles.shape
     given = ranks is not None
     centred = not isinstance(battles, Observations)
@@ -112,6 +115,7 @@ def select_rank(
     if len(full) == 1:
         return RankSelection(full, np.full(1, np.nan), np.zeros(1), np.zeros(1), np.ones(1, dtype=bool), full[0])
     check_informed(battles)
+    check_folds(battles, n_folds)
     folds = fold_counts(battles.cells, n_folds, rng).astype(float)
     losses: list[Floats] = []
     determined: list[bool] = []

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl.battles import Battles
+from lrbtl.battles import Battles, check_same_labels
 from lrbtl.btl import Pairs, centred_inverse, fit_batch, laplacian, pair_cells
 from lrbtl.cells import Cells
-from lrbtl.errors import ConvergenceWarning, LabelError, SeparationError, SeparationWarning
+from lrbtl.errors import ConvergenceWarning, SeparationError, SeparationWarning
 from lrbtl.graph import component_members, strong_components, weak_components
 from lrbtl.links import logistic_terms
 
@@ -97,7 +97,7 @@ class SeparateFit:
     0.75
     >>> fit.covariance(kind="model").shape
     (3, 3)
-    >>> round(fit.loglik(battles), 4)
+    >>> round(fit.log_likelihood(battles), 4)
     -0.6059
     >>> fit.separation() is None
     True
@@ -156,7 +156,7 @@ class SeparateFit:
             out[block] = inverse if kind == "model" else inverse @ meat[block] @ inverse
         return out
 
-    def loglik(self, battles: Battles) -> float:
+    def log_likelihood(self, battles: Battles) -> float:
         """Return the mean log-likelihood per battle of other battles between the same models in the same contexts.
 
         Raises
@@ -164,8 +164,7 @@ class SeparateFit:
         SeparationError
             If one of these battles pairs models whose gap does not exist.
         """
-        if battles.models != self.battles.models or battles.levels != self.battles.levels:
-            raise LabelError("The battles have other models or levels than the fit; select the same ones in both.")
+        check_same_labels(battles, self.battles)
         cells = battles.cells
         eta = self._eta(cells.context, cells.a, cells.b)
         unknown = np.flatnonzero(np.isnan(eta))

@@ -65,7 +65,10 @@ def check_rank(rank: int | Sequence[int], shape: Sequence[int], *, centred: bool
         return tuple(ranks)
     if not isinstance(rank, Iterable):
         raise RankError(f"rank={rank!r} is not a rank: give an int, one int per mode, or 'auto'.")
-    ranks = [int(r) for r in rank]
+    ranks = list(rank)
+    if not all(isinstance(r, int | np.integer) for r in ranks):
+        raise RankError(f"rank={rank!r} is not a rank: give one int per mode.")
+    ranks = [int(r) for r in ranks]
     if len(ranks) != len(shape):
         raise RankError(
             f"rank {tuple(ranks)} has {len(ranks)} modes but the scores have shape {tuple(shape)}: "

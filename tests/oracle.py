@@ -368,8 +368,8 @@ def bound(T: Array, rank: Context, gamma: Array, law: Law | None = None, method:
     return total
 
 
-def separate_btl(rows: Sequence[Row], d1: int, u: Context = ()) -> tuple[Array, Array]:
-    """Zero-sum Bradley-Terry maximum likelihood of context u and its sandwich covariance (d1, d1)."""
+def separate_btl(rows: Sequence[Row], d1: int, u: Context = (), *, hc3: bool = False) -> tuple[Array, Array]:
+    """Zero-sum Bradley-Terry maximum likelihood of context u and its sandwich covariance (d1, d1), HC3 where asked."""
     rows = [row for row in rows if row[0] == u]
     basis = np.linalg.svd(np.eye(d1) - 1.0 / d1)[0][:, : d1 - 1]
     X = np.array([basis[a] - basis[b] for _, a, b, _, _ in rows])
@@ -390,5 +390,8 @@ def separate_btl(rows: Sequence[Row], d1: int, u: Context = ()) -> tuple[Array, 
     beta = scipy.optimize.root(slope, start.x, jac=curvature, options={"xtol": 1e-13}).x
     s = y - scipy.special.expit(X @ beta)
     bread = np.linalg.inv(curvature(beta))
+    if hc3:
+        p = scipy.special.expit(X @ beta)
+        s = s / (1 - p * (1 - p) * np.array([x @ bread @ x for x in X]))
     cov = bread @ (X.T @ ((n * s**2)[:, None] * X)) @ bread
     return basis @ beta, basis @ cov @ basis.T

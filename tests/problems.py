@@ -8,7 +8,7 @@ import lrbtl
 import oracle
 from lrbtl.design import Design
 from lrbtl.tangent import TangentSpace
-from lrbtl.tucker import Tucker
+from lrbtl.tucker import Tucker, unfold
 
 # orders 1 to 4; with and without a free core; eliminated mode first, in the middle and last
 CASES = [
@@ -60,6 +60,16 @@ def battle_matrix(design):
 def jacobian(space):
     """The columns J e_i, (d1 D, size)."""
     return np.stack([space.dense(e).ravel() for e in np.eye(space.size)], axis=1)
+
+
+def gauge_residual(space, coordinates):
+    """The largest violation of the gauge constraints."""
+    factors, dcore = space.parts(coordinates)
+    residuals = [np.abs(space.factors[k].T @ factors[k]).max() for k in [0, *space.others]]
+    residuals.append(np.abs(factors[0].sum(axis=0)).max())
+    if dcore is not None:
+        residuals.append(np.abs(unfold(dcore, space.mode) @ unfold(space.core, space.mode).T).max())
+    return max(residuals)
 
 
 def centring_matrix(shape):

@@ -21,6 +21,8 @@ def test_the_arena_is_as_described(battles):
     assert 30 < battles.model_counts[battles.model_index(NEWCOMER)] < 100
     assert battles.model_counts[battles.model_index(UNBEATEN)] == UNBEATEN_WINS
     assert battles.win_rates[battles.model_index(UNBEATEN)] == 1.0
+    cells, unbeaten = battles.cells, battles.model_index(UNBEATEN)
+    assert np.unique(cells.context[(cells.a == unbeaten) | (cells.b == unbeaten)]).size == 8
 
 
 def test_the_arena_is_always_the_same(battles):
@@ -44,7 +46,7 @@ def test_the_command_shows_and_writes_everything(tmp_path, capsys):
         "made up",
         "Leaderboard, overall",
         "Leaderboard, maths",
-        "won all 12 battles",
+        "won all 12 battles: no upper limit",
         "only ",
         "times smaller",
     ):

@@ -281,7 +281,7 @@ def test_naive_moments_are_separate_fits(case):
     _, battles, _ = problem(case)
     rows = oracle_rows(battles)
     contexts = oracle.contexts(shape)
-    separate = [oracle.separate_btl(rows, shape[0], u) for u in contexts]
+    separate = [oracle.separate_btl(rows, shape[0], u, hc3=True) for u in contexts]
     targets = [lrbtl.gap(0, 2), lrbtl.score(1)]
     found = lrbtl.infer(battles, targets, method="naive")
     weights = np.zeros((2, shape[0]))
@@ -555,6 +555,12 @@ def test_targets_that_run_to_infinity_are_nan_and_named():
     with pytest.warns(SeparationWarning, match=r"gap\(0, 2\)"):
         est = lrbtl.infer(battles, [lrbtl.gap(0, 2), lrbtl.win_probability(0, 1, 0)], rank=1)
     assert np.isnan(est.estimate).all() and np.isnan(est.se).all()
+
+
+def test_the_summary_names_the_law():
+    battles = simulated(*SMALL_CASES[1], 500)[1]
+    est = lrbtl.infer(battles, lrbtl.score(0), rank=1, n_folds=2, sampling=lrbtl.UniformSampling())
+    assert est.info.sampling == "UniformSampling()" and "UniformSampling()" in est.summary()
 
 
 def test_sampling_that_is_no_law():

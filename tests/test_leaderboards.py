@@ -2,6 +2,7 @@
 
 import math
 import os
+import pickle
 import warnings
 from pathlib import Path
 
@@ -191,6 +192,14 @@ def test_win_matrices(boards):
         boards.win["nowhere"]
 
 
+def test_boards_survive_pickling(boards):
+    copy = pickle.loads(pickle.dumps(boards))
+    assert repr(copy) == repr(boards) and list(copy) == list(boards)
+    for name in (None, *boards):
+        np.testing.assert_array_equal(copy.win_upper[name], boards.win_upper[name])
+    np.testing.assert_array_equal(copy.fit.scores, boards.fit.scores)
+
+
 def test_sharing_between_contexts_gains(boards, arena):
     assert boards.overall.gain > 1 and boards["1"].gain > 1
     naive = lrbtl.leaderboard(arena, context=1, method="naive")
@@ -290,6 +299,11 @@ def test_unbeaten_model_with_contexts(arena, scale):
     rest = lrbtl.leaderboard(arena, context="all", rank=2, scale=scale)
     k = boards.overall.models.index("champion")
     assert boards.overall.upper[k] == (np.inf if scale == "elo" else 1.0)
+    assert boards.overall.lower[k] == (-np.inf if scale == "elo" else 0.0)
+    assert (boards.overall.rank_lower[k], boards.overall.rank_upper[k]) == (1, 10)
+    assert (boards.overall.best[k], boards.overall.worst[k]) == (1, 10)
+    assert "in 2 of 4 contexts: no limits overall" in boards.overall.notes[k]
+    assert "no upper limit" in boards["1"].notes[boards["1"].models.index("champion")]
     kept = [j for j in range(10) if j != k]
     np.testing.assert_allclose(boards.overall.score[kept], rest.overall.score)
     nowhere = boards[3]
@@ -362,6 +376,21 @@ def test_naive_overall_where_a_context_is_separated():
     k = boards.overall.models.index("2")
     assert "only 36 battles: taken to stand at one place" in boards.overall.notes[k]
     assert "lost all 9 battles" in boards["v"].notes[2]
+
+
+def test_naive_win_rates_add_variances_of_contexts():
+    """Contexts of very different size and scores: the mean's covariance would not do."""
+    rng = np.random.default_rng(3)
+    theta = np.array([[2.0, -1.0, -1.0], [0.0, 0.2, -0.2], [-1.0, -1.0, 2.0]]).T
+    u = np.repeat([0, 1, 2], [3000, 60, 400])
+    a = rng.integers(3, size=u.size)
+    b = (a + rng.integers(1, 3, size=u.size)) % 3
+    y = rng.random(u.size) < expit(theta[a, u] - theta[b, u])
+    battles = lrbtl.Battles.from_arrays(a, b, y, [u])
+    board = lrbtl.leaderboard(battles, method="naive", scale="probability")
+    est = lrbtl.infer(battles, [lrbtl.win_rate(int(model)) for model in board.models], method="naive")
+    np.testing.assert_allclose(board.score, est.estimate, rtol=1e-9)
+    np.testing.assert_allclose(board.se, est.se, rtol=1e-6)
 
 
 def test_too_little_evidence_falls_back_to_separate_fits():

@@ -9,7 +9,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import lrbtl
-from lrbtl.newcomers import place_outside, read_record, score_interval
+from lrbtl.newcomers import context_drift, place_note, place_outside, read_record, score_interval
 from lrbtl.separate import one_sided_gap_bound
 
 INSIDE = np.arange(3)
@@ -96,6 +96,43 @@ def test_without_battles_nothing_is_known():
     battles = battles_of([(3, 0, 1.0, 4)])
     at = place_outside(battles, 3, np.array([1, 2]), THETA[1:, None], np.zeros((2, 2)), np.ones(1), level=0.95)
     assert np.isnan(at.score) and at.lower == -np.inf and at.upper == np.inf and at.share is None
+
+
+def in_contexts(rows, weights, by_context=None):
+    """Place of model 3 after battles (a, b, y, n, context) in three contexts."""
+    core = [(a, b, 1.0, 5, u) for u in range(3) for a, b in ((0, 1), (1, 0), (1, 2), (2, 1))]
+    a, b, y, n, u = map(list, zip(*core, *rows, strict=True))
+    battles = lrbtl.Battles.from_arrays(a, b, y, [u], counts=n, n_models=4)
+    by_context = np.tile(THETA[:, None], 3) if by_context is None else by_context
+    return place_outside(battles, 3, INSIDE, by_context, np.zeros((3, 3)), np.array(weights), level=0.95)
+
+
+@pytest.mark.parametrize("y, verb", [(1.0, "won"), (0.0, "lost")])
+def test_one_sided_limits_need_battles_in_every_context_of_the_board(y, verb):
+    rows = [(3, 0, y, 40, 1)]
+    overall = in_contexts(rows, [0.2, 0.3, 0.5])
+    assert np.isinf([overall.lower, overall.upper]).all() and np.isfinite(overall.score)
+    assert overall.note == f"{verb} all 40 battles, in 1 of 3 contexts: no limits overall"
+    own = in_contexts(rows, [0.0, 1.0, 0.0])
+    assert np.isfinite([own.lower, own.upper]).sum() == 1 and "contexts" not in own.note
+    everywhere = in_contexts([(3, 0, y, 4, u) for u in range(3)], [0.2, 0.3, 0.5])
+    assert np.isfinite([everywhere.lower, everywhere.upper]).sum() == 1
+    assert everywhere.note.endswith("limit; taken to stand at one place in all contexts")
+
+
+def test_two_sided_intervals_allow_for_contexts_without_battles():
+    rows, uneven = [(3, 0, 1.0, 4, 1), (3, 1, 0.0, 4, 1)], np.array([[0.4, 0.4, 2], [0.1, 0.1, 0], [-0.5, -0.5, -2]])
+    even, wide = in_contexts(rows, [0.0, 0.5, 0.5]), in_contexts(rows, [0.0, 0.5, 0.5], uneven)
+    drift = np.mean((uneven[:, 1] - uneven[:, 2]) ** 2) / 4
+    assert wide.variance == pytest.approx(even.variance + drift) and wide.score == even.score
+    assert wide.upper - wide.score == pytest.approx(np.hypot(even.upper - even.score, norm.ppf(0.975) * drift**0.5))
+    assert context_drift(uneven, np.array([0.2, 0.3, 0.5]), np.array([0.2, 0.3, 0.5])) == 0.0
+    assert "only 8 battles, in 1 of 2 contexts" in wide.note
+
+
+def test_notes_of_one_battle():
+    assert place_note(1.0, 1, 1, 1) == "won its only battle: no upper limit"
+    assert place_note(0.0, 1, 1, 4) == "lost its only battle, in 1 of 4 contexts: no limits overall"
 
 
 def test_coverage_with_few_battles():

@@ -16,9 +16,9 @@ def random_board(seed, d):
     return score, 0.5 * root @ root.T
 
 
-def board_ranks(score, cov, **options):
+def board_ranks(score, cov):
     se = np.sqrt(np.diag(cov))
-    return rank_models(score, cov, lower=score - 1.96 * se, upper=score + 1.96 * se, **options)
+    return rank_models(score, joint_above(score, cov), score - 1.96 * se, score + 1.96 * se)
 
 
 @settings(max_examples=20, deadline=None)
@@ -27,7 +27,7 @@ def test_everything_equals_loops_over_pairs(seed, d):
     score, cov = random_board(seed, d)
     se = np.sqrt(np.diag(cov))
     lower, upper = score - 1.96 * se, score + 1.96 * se
-    ranks = rank_models(score, cov, lower=lower, upper=upper)
+    ranks = rank_models(score, joint_above(score, cov), lower, upper)
     c = max_gap_quantile(cov)
     for a in range(d):
         others = [b for b in range(d) if b != a]

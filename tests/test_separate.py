@@ -80,7 +80,7 @@ def test_prediction_and_gap_read_the_scores():
         fit.gap("nobody", 0, (0, 0))
 
 
-@pytest.mark.parametrize("kind", ["sandwich", "model"])
+@pytest.mark.parametrize("kind", ["sandwich", "hc3", "model"])
 def test_covariance_agrees_with_pseudo_inverses(kind):
     battles = simulated((6, 2), 2_000)
     fit = lrbtl.fit_separate(battles)
@@ -89,7 +89,8 @@ def test_covariance_agrees_with_pseudo_inverses(kind):
     x = np.eye(6)[a] - np.eye(6)[b]
     p = 1 / (1 + np.exp(-(x @ theta)))
     bread = np.linalg.pinv((count * p * (1 - p) * x.T) @ x)
-    meat = (count * (y - p) ** 2 * x.T) @ x
+    left = 1 - p * (1 - p) * np.einsum("ia,ab,ib->i", x, bread, x) if kind == "hc3" else 1
+    meat = (count * ((y - p) / left) ** 2 * x.T) @ x
     expected = bread if kind == "model" else bread @ meat @ bread
     np.testing.assert_allclose(fit.covariance(1, kind=kind), expected, rtol=1e-8, atol=1e-12)
 

@@ -11,7 +11,16 @@ import oracle
 from lrbtl.design import CompleteDesign
 from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import check_rank, rank_caps
-from problems import CASES, battle_matrix, centring_matrix, differences, jacobian, moved_point, random_point
+from problems import (
+    CASES,
+    battle_matrix,
+    centring_matrix,
+    differences,
+    gauge_residual,
+    jacobian,
+    moved_point,
+    random_point,
+)
 
 MODERATE = settings(max_examples=20, deadline=None)
 SIZES = st.lists(st.integers(2, 5), min_size=1, max_size=4).filter(lambda shape: prod(shape) <= 120)
@@ -74,7 +83,7 @@ def test_projection_in_coordinates_solves_the_isotropic_system_in_the_gauge(poin
     for column, z in zip(x.T, Z, strict=True):
         expected = P @ oracle.centring(z).ravel()
         np.testing.assert_allclose(space.dense(column).ravel(), expected, atol=1e-8)
-        assert space.gauge_residual(column) < 1e-8
+        assert gauge_residual(space, column) < 1e-8
     np.testing.assert_allclose(space.solve_isotropic(space.pull_dense(Z[0])), x[:, 0], atol=1e-10)
 
 

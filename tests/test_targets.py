@@ -1,5 +1,7 @@
 """Targets: values and gradients against finite differences, labels, families, and bad targets."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -219,3 +221,23 @@ def test_family_labels_are_those_of_the_targets(shape):
     assert scores[0] in scores and isinstance(scores, FamilyLabels)
     with pytest.raises(IndexError):
         scores[4 * D]
+
+
+def test_targets_survive_pickling():
+    battles = lrbtl.simulate_battles(np.zeros((4, 3)), 500, rng=0)
+    targets = [
+        lrbtl.score(0, 1),
+        lrbtl.gap(0, 1),
+        lrbtl.win_probability(0, 1),
+        lrbtl.win_rate(2, [0, 1]),
+        lrbtl.weighted_score(1, {0: 0.5, 2: 0.5}),
+        lrbtl.linear(np.ones((4, 3)), label="total"),
+        lrbtl.tail_score(3),
+        lrbtl.functional(np.sum, np.ones_like, label="sum"),
+    ]
+    view = DenseView(np.random.default_rng(0).normal(size=(4, 3)))
+    for target in targets:
+        copy = pickle.loads(pickle.dumps(target))
+        resolved = pickle.loads(pickle.dumps(copy.resolve(battles)))
+        assert repr(copy) == repr(target)
+        assert resolved.at(view)[0] == target.resolve(battles).at(view)[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from lrbtl.board_scores import BoardScores, Engine
 from lrbtl.compat import BASE_RATING, ELO
 from lrbtl.joint import normal_quantile, sidak_quantile
 from lrbtl.newcomers import FEW_BATTLES, Placement, place_outside
-from lrbtl.ranking import joint_above, rank_interval, rank_scores, rank_spread, tiers
+from lrbtl.ranking import joint_above, rank_models
 from lrbtl.ties import TIE_LINKS
 
 Floats = NDArray[np.float64]
@@ -90,8 +91,7 @@ def build_board(
     fought, won = battle_counts(part, weights)
     above = joint_above(score, cov, level=options.level, rng=options.rng)
     above |= _outside_above(part, found, outside, weights, options)
-    best, worst = rank_spread(lower, upper)
-    rank_lower, rank_upper = rank_interval(above)
+    ranks = rank_models(score, above, lower, upper)
     order = np.lexsort((np.arange(d1), -np.where(np.isnan(score), -np.inf, score)))
     rated, slope = to_scale(score)
     board = Leaderboard(
@@ -101,12 +101,12 @@ def build_board(
         lower=to_scale(lower)[0][order],
         upper=to_scale(upper)[0][order],
         se=(slope * np.sqrt(np.diag(cov)))[order],
-        rank=rank_scores(score)[order],
-        best=best[order],
-        worst=worst[order],
-        rank_lower=rank_lower[order],
-        rank_upper=rank_upper[order],
-        tier=tiers(score, above)[order],
+        rank=ranks.rank[order],
+        best=ranks.best[order],
+        worst=ranks.worst[order],
+        rank_lower=ranks.lower[order],
+        rank_upper=ranks.upper[order],
+        tier=ranks.tier[order],
         battles=fought[order],
         win_rate=won[order],
         notes=tuple(_note(int(k), found, limits, fought, context) for k in order),
@@ -228,10 +228,11 @@ def _board_notes(
 def collect_boards(results: dict[str | None, tuple[Leaderboard, Duels]]) -> Leaderboards:
     """Return the boards of all contexts with their win probabilities."""
     overall = results[None][0]
-    keys = tuple(results)
-
-    def lazy(side: int) -> Lazy:
-        return Lazy(keys, lambda key: results[key][1].matrix(side, overall.models))
-
+    duels = {name: each for name, (_, each) in results.items()}
+    win, lower, upper = (Lazy(tuple(duels), partial(_win_matrix, duels, side, overall.models)) for side in (0, -1, 1))
     boards = {name: board for name, (board, _) in results.items() if name is not None}
-    return Leaderboards(overall, boards, lazy(0), lazy(-1), lazy(1))
+    return Leaderboards(overall, boards, win, lower, upper)
+
+
+def _win_matrix(duels: dict[str | None, Duels], side: int, models: tuple[str, ...], context: str | None) -> Floats:
+    return duels[context].matrix(side, models)

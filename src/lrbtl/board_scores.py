@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from lrbtl.battles import Battles
-from lrbtl.btl import centred_inverse, laplacian
+from lrbtl.btl import score_covariances
 from lrbtl.crossfit import CrossFit, Moments, cross_fit
 from lrbtl.errors import SeparationWarning
 from lrbtl.fitting import Fit, fit
 from lrbtl.graph import component_members, strong_components
-from lrbtl.links import LOGISTIC, logistic_terms
+from lrbtl.links import LOGISTIC
 from lrbtl.naive import naive_errors
 from lrbtl.rank_selection import select_rank
 from lrbtl.runinfo import RunInfo
 from lrbtl.separate import fit_separate
-from lrbtl.targets import Resolved, Terms, View, mean_win
+from lrbtl.targets import Resolved, Terms, View, weighted_win
 from lrbtl.tucker import rank_caps
 
 Floats = NDArray[np.float64]
@@ -104,7 +104,7 @@ class LowRankEngine:
             n_battles=whole.battles.n_battles,
             n_folds=None if method == "mle" else n_folds,
             ridge=tuple(float(x) for x in whole.ridge),
-            link=None if whole.link is LOGISTIC else str(whole.link),
+            link=None if whole.link == LOGISTIC else str(whole.link),
             notes=notes,
         )
 
@@ -161,20 +161,22 @@ class SeparateEngine:
         by_context = np.zeros((inside.size, weights.size))
         cov = np.zeros((inside.size, inside.size))
         centring = np.eye(inside.size) - 1.0 / max(inside.size, 1)
+        rates, rate_cov = np.zeros(inside.size), np.zeros_like(cov)
         for u, core in zip(used, cores, strict=True):
             theta = self.fit.within_scores[u][inside]
             by_context[:, u] = theta - theta.mean() if inside.size else theta
             place = np.searchsorted(core, inside)
             block = self._covariance(int(u), core)[np.ix_(place, place)]
             cov += weights[u] ** 2 * centring @ block @ centring
+            if win_rates:
+                rate, slope = win_rate_slopes(by_context[:, u])
+                rates += weights[u] * rate
+                rate_cov += weights[u] ** 2 * slope @ block @ slope.T
         values = by_context @ weights
-        logits, slope = win_rate_slopes(by_context, weights) if win_rates else (None, None)
-        return BoardScores(
-            inside, values, cov, logits, None if slope is None else self._logit_cov(slope, cov), by_context
-        )
-
-    def _logit_cov(self, slope: Floats, cov: Floats) -> Floats:
-        return slope @ cov @ slope.T
+        if not win_rates:
+            return BoardScores(inside, values, cov, None, None, by_context)
+        steepness = 1.0 / (rates * (1.0 - rates))
+        return BoardScores(inside, values, cov, logit(rates), rate_cov * np.outer(steepness, steepness), by_context)
 
     def _battles_in(self, u: int) -> Ints:
         cells = self.battles.cells
@@ -196,16 +198,9 @@ class SeparateEngine:
 
 
 def plain_covariance(a: Ints, b: Ints, y: Floats, count: Ints, theta: Floats) -> Floats:
-    """Return the HC3 covariance of Bradley-Terry scores: H⁺ G H⁺, H = Σ n I x xᵀ, G = Σ n (s / (1 - h))² x xᵀ.
-
-    h = I xᵀ H⁺ x is the leverage of one battle: with few battles residuals are too small by that much.
-    """
-    _, score, fisher = logistic_terms(theta[a] - theta[b], np.ascontiguousarray(y))
-    inverse = centred_inverse(laplacian(a, b, count * fisher, theta.size)) if theta.size > 1 else np.zeros((1, 1))
-    own = np.diag(inverse)
-    leverage = fisher * (own[a] + own[b] - 2.0 * inverse[a, b])
-    meat = laplacian(a, b, count * (score / np.maximum(1.0 - leverage, 0.1)) ** 2, theta.size)
-    return believed_covariance(inverse @ meat @ inverse, np.sqrt(np.maximum(own, 0.0)))
+    """Return the HC3 covariance of Bradley-Terry scores, as far as it is believed."""
+    model, robust = score_covariances(a, b, y, count, theta)
+    return believed_covariance(robust, np.sqrt(np.maximum(np.diag(model), 0.0)))
 
 
 def believed_covariance(cov: Floats, model_se: Floats) -> Floats:
@@ -291,19 +286,15 @@ def win_rate_targets(d1: int, weights: Floats) -> list[Resolved]:
 def _win_rate(i: int, d1: int, contexts: Ints, weights: Floats) -> Callable[[View], tuple[float, Terms]]:
     others = np.delete(np.arange(d1), i)
     rivals, where = np.repeat(others, contexts.size), np.tile(contexts, others.size)
-    return mean_win(np.full(rivals.size, i), rivals, where, np.tile(weights, others.size) / others.size)
+    share = np.tile(weights, others.size) / others.size
+    return partial(weighted_win, np.full(rivals.size, i), rivals, where, share)
 
 
-def win_rate_slopes(by_context: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Return the logits of the win rates (k,) and their derivatives by the mean scores (k, k).
-
-    The derivative moves a model's scores of all contexts together, as the covariance of mean scores does.
-    """
-    gaps = by_context[:, None, :] - by_context[None, :, :]
-    p = expit(gaps)
-    k = len(by_context)
-    mean = (p @ weights - 0.5 * np.eye(k)).sum(axis=1) / (k - 1)
-    slope = (p * (1 - p)) @ weights / (k - 1)
+def win_rate_slopes(theta: Floats) -> tuple[Floats, Floats]:
+    """Return the win rates (k,) of one context against the others, and their derivatives by its scores (k, k)."""
+    if theta.size < 2:
+        return np.full(theta.size, 0.5), np.zeros((theta.size, theta.size))
+    p, others = expit(theta[:, None] - theta[None, :]), theta.size - 1
+    slope = p * (1.0 - p) / others
     np.fill_diagonal(slope, 0.0)
-    jacobian = np.diag(slope.sum(axis=1)) - slope
-    return logit(mean), jacobian / (mean * (1 - mean))[:, None]
+    return (p.sum(axis=1) - 0.5) / others, np.diag(slope.sum(axis=1)) - slope

@@ -22,6 +22,7 @@ MAX_ITER = 100
 DECREMENT = 1e-10  # squared Newton decrement: the last step is 1e-5 standard errors, what it leaves its square
 ARMIJO = 1e-4
 MAX_HALVINGS = 50
+HC3_FLOOR = 0.1  # least 1 - h that a residual is divided by: one battle alone has h = 1
 CHOLESKY_SIZE = 48  # where half the arithmetic outweighs a call from Python per problem
 
 
@@ -144,6 +145,31 @@ def centred_inverse(matrix: Floats) -> Floats:
     d = matrix.shape[0]
     level = np.trace(matrix) / d**2
     return np.asarray(np.linalg.inv(matrix + level) - 1.0 / (level * d * d))
+
+
+def score_covariances(
+    a: Ints, b: Ints, y: Floats, count: Ints, theta: Floats, *, hc3: bool = True
+) -> tuple[Floats, Floats]:
+    """Return the model-based and the sandwich covariance of zero-sum scores theta: H⁺ and H⁺ G H⁺, both (d, d).
+
+    H = Σ n I x xᵀ and G = Σ n s² x xᵀ, with HC3 G = Σ n (s / (1 - h))² x xᵀ. h = I xᵀ H⁺ x is the leverage of one
+    battle: with few battles residuals are too small by that much.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lrbtl.btl import score_covariances
+    >>> one = np.array([0, 0]), np.array([1, 1]), np.array([0.0, 1.0]), np.array([2, 2]), np.zeros(2)
+    >>> [float(cov[0, 0].round(4)) for cov in score_covariances(*one)]
+    [0.25, 0.4444]
+    """
+    _, score, fisher = logistic_terms(theta[a] - theta[b], np.ascontiguousarray(y))
+    model = centred_inverse(laplacian(a, b, count * fisher, theta.size)) if theta.size > 1 else np.zeros((1, 1))
+    if hc3:
+        own = np.diag(model)
+        leverage = fisher * (own[a] + own[b] - 2.0 * model[a, b])
+        score = score / np.maximum(1.0 - leverage, HC3_FLOOR)
+    return model, np.asarray(model @ laplacian(a, b, count * score**2, theta.size) @ model)
 
 
 def _solve(matrices: Floats, gradient: Floats, sizes: Ints) -> Floats:

@@ -80,12 +80,12 @@ def add_ties(battles: Battles, scores: Floats, rng: np.random.Generator) -> Batt
 
 
 def _unbeaten_battles(rng: np.random.Generator) -> Battles:
-    """Return a few wins of a model that never lost, against large models."""
+    """Return a few wins of a model that never lost, against large models, at least one in each category."""
     rivals = [f"{family}-{size}" for family in FAMILIES[:6] for size in SIZES[2:]]
     battles = Battles.from_arrays(
         [UNBEATEN] * UNBEATEN_WINS,
         [str(name) for name in rng.choice(rivals, UNBEATEN_WINS)],
         [1.0] * UNBEATEN_WINS,
-        [[str(name) for name in rng.choice(CATEGORIES[:4], UNBEATEN_WINS)]],
+        [np.resize(CATEGORIES, UNBEATEN_WINS)],
     )
     return replace(battles, names=("category",))

@@ -12,8 +12,13 @@ THIN_CONTEXT = 100  # battles; `mle` covers 0.7 to 0.8 in such contexts, cross-f
 BERNSTEIN_CEILING = 3.0  # above it a few battles carry most of the correction
 
 
-def verdict(n_groups: int, signal: float, bernstein: float) -> tuple[str, str]:
-    """Return the verdict and its reason."""
+def verdict(n_groups: int, signal: float, bernstein: float, thin: tuple[object, ...] = ()) -> tuple[str, str]:
+    """Return the verdict and its reason, which also tells of thin contexts."""
+    conclusion, reason = _conclude(n_groups, signal, bernstein)
+    return conclusion, f"{reason} Thin contexts: {_some(thin)} have wide intervals; do not use mle." if thin else reason
+
+
+def _conclude(n_groups: int, signal: float, bernstein: float) -> tuple[str, str]:
     if n_groups > 1:
         return (
             "too few battles",
@@ -25,8 +30,9 @@ def verdict(n_groups: int, signal: float, bernstein: float) -> tuple[str, str]:
         return "too few battles", f"{strength}; below {SIGNAL_FLOOR} {advice}"
     if bernstein > BERNSTEIN_CEILING:
         return "prefer whitened", (
-            "A few battles carry most of the correction, so the efficient direction is not stable; "
-            "the whitened one does not need it."
+            f"A few battles carry most of the correction: a bound that allows for them is {bernstein:.1f} times the "
+            f"normal one, more than {BERNSTEIN_CEILING:.0f}. The efficient direction is then not stable; the whitened "
+            "method does not need it."
         )
     return "efficient is safe", f"{strength} and no battle dominates the correction."
 

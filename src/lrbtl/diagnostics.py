@@ -152,13 +152,14 @@ def diagnose(
     groups = _groups(battles)
     thin = np.flatnonzero((contexts > 0) & (contexts < THIN_CONTEXT))
     signal = signal_ratio(fit.point, battles, fit.link)
-    conclusion, reason = verdict(len(groups), signal, bernstein)
+    thin_labels = tuple(battles.context_label(int(u)) for u in thin)
+    conclusion, reason = verdict(len(groups), signal, bernstein, thin_labels)
     return Diagnosis(
         n_battles=battles.n_battles,
         n_cells=battles.n_cells,
         groups=tuple(tuple(battles.models[i] for i in group) for group in groups),
         split_contexts=_split_contexts(battles),
-        thin_contexts=tuple(battles.context_label(int(u)) for u in thin),
+        thin_contexts=thin_labels,
         battles_per_model=_spread(battles.model_counts),
         battles_per_context=_spread(contexts),
         signal=signal,

@@ -108,10 +108,12 @@ def infer(
         )
         for seed in (seeds if method != "mle" else seeds[:1])
     ]
-    return estimate_targets(runs, targets)
+    return estimate_targets(runs, targets, sampling)
 
 
-def estimate_targets(runs: Sequence[CrossFit], targets: Iterable[Target] | Family) -> Estimate:
+def estimate_targets(
+    runs: Sequence[CrossFit], targets: Iterable[Target] | Family, sampling: Sampling | None = None
+) -> Estimate:
     """Return the estimate of targets from the steps of one or more random partitions."""
     whole = runs[0].fit
     battles = whole.battles
@@ -121,8 +123,9 @@ def estimate_targets(runs: Sequence[CrossFit], targets: Iterable[Target] | Famil
         n_battles=battles.n_battles,
         n_folds=None if runs[0].method == "mle" else len(runs[0].steps),
         ridge=tuple(float(x) for x in whole.ridge),
+        sampling=None if sampling is None else repr(sampling),
         se="full" if runs[0].full is not None else None,
-        link=None if whole.link is LOGISTIC else str(whole.link),
+        link=None if whole.link == LOGISTIC else str(whole.link),
     )
     if isinstance(targets, Family):
         parts = [run.all_scores() if targets.kind == "scores" else run.all_gaps() for run in runs]

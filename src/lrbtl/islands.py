@@ -171,9 +171,9 @@ def make_engine(part: Battles, weights: Floats, run: dict[str, Any], progress: P
     are tried, and separate fits last.
     """
     link = as_link(run.get("link", "logistic"))
-    if run["method"] == "naive" and link is not LOGISTIC:
+    if run["method"] == "naive" and link != LOGISTIC:
         raise MethodError(f"the naive method fits Bradley-Terry: it has no link={str(link)!r}.")
-    if run["method"] == "naive" or (not part.levels and run["method"] != "whitened" and link is LOGISTIC):
+    if run["method"] == "naive" or (not part.levels and run["method"] != "whitened" and link == LOGISTIC):
         return SeparateEngine(part, run["method"])
     options = {**{key: run[key] for key in ("ridge", "n_threads", "rng")}, "link": link}
     ranks = candidate_ranks(part, run["rank"], progress=progress, **options)

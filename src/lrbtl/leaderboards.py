@@ -91,8 +91,9 @@ def leaderboard(
     Battles without contexts give the plain Bradley-Terry board. With contexts, the scores of all contexts are
     estimated together at low rank, and the overall score is their mean.
 
-    A model that won (or lost) everything gets a one-sided interval, and does not touch the others'. Models that no
-    chain of battles links with the rest come as boards of their own in `islands`.
+    A model that won (or lost) everything gets a one-sided interval, or none on a board with a context in which it never
+    played, and does not touch the others'. Models that no chain of battles links with the rest come as boards of
+    their own in `islands`.
 
     Parameters
     ----------

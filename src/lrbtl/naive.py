@@ -1,4 +1,4 @@
-"""The naive baseline as an estimator: one Bradley-Terry fit per context, its sandwich errors, contexts independent."""
+"""The naive baseline as an estimator: one Bradley-Terry fit per context, its HC3 errors, contexts independent."""
 
 import warnings
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def naive_moments(fit: SeparateFit, targets: Sequence[Resolved]) -> tuple[Floats
         if np.any(labels != labels[0]):
             inside = np.stack([weights[:, labels == label].sum(axis=1) for label in np.unique(labels)], axis=1)
             undefined[rows] |= np.abs(inside).max(axis=1) > 1e-9 * np.abs(weights).max()
-        covariance = np.nan_to_num(fit.covariance(fit.battles.context_label(u)))
+        covariance = np.nan_to_num(fit.covariance(fit.battles.context_label(u), kind="hc3"))
         cov[np.ix_(rows, rows)] += weights @ covariance @ weights.T
     values[undefined] = np.nan
     cov[undefined] = np.nan
@@ -78,7 +78,7 @@ def naive_family(fit: SeparateFit, kind: str) -> tuple[Floats, Floats]:
     d1, D = fit.battles.shape[0], fit.battles.n_contexts
     scores = fit.within_scores.T
     components = fit.components.reshape(d1, D)
-    covariances = [fit.covariance(fit.battles.context_label(u)) for u in range(D)]
+    covariances = [fit.covariance(fit.battles.context_label(u), kind="hc3") for u in range(D)]
     if kind == "scores":
         values = np.where(np.all(components == components[0], axis=0), scores, np.nan)
         return values.reshape(-1), np.sqrt([np.diag(c) for c in covariances]).T.reshape(-1)

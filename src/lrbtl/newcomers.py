@@ -54,12 +54,14 @@ class Record:
 def place_outside(
     battles: Battles, model: int, inside: Ints, by_context: Floats, cov: Floats, weights: Floats, *, level: float
 ) -> Placement:
-    """Return the place of a model outside the core, taken to be the same relative to the core in all its contexts.
+    """Return the place of a model outside the core, taken to be the same relative to the core in all contexts.
 
     With n battles against opponents of scores θ_c, the interval holds every s at which the score test
     |Σ n (y - σ(s - θ_c))| <= z √(Σ n σ (1 - σ)) accepts. A model that won everything has only a lower limit, where
     winning everything has probability (1 - level) / 2, and its score is where that is 1/2 (median-unbiased); one that
-    lost everything alike. The opponents' errors are added as independent ones to each limit's distance from the score.
+    lost everything alike. Where such a model did not play in all contexts of the board, it has no limits: its record
+    says nothing of the contexts in which it never played. A two-sided interval allows for them by the drift
+    (`context_drift`). The opponents' errors are added as independent ones to each limit's distance from the score.
 
     Parameters
     ----------
@@ -82,39 +84,59 @@ def place_outside(
         return Placement(np.nan, -np.inf, np.inf, "no battle here against the models that have a score")
     theta = by_context[record.opponent, record.context]
     won = float(record.count @ record.y)
-    if 0.0 < won < total:
+    two_sided = 0.0 < won < total
+    if two_sided:
         middle, low, high = score_interval(theta, record.y, record.count, level)
-        few = "only " if total < FEW_BATTLES else ""
-        note = f"{few}{total:,} battle{'s' * (total > 1)}: taken to stand at one place in all contexts"
     elif won > 0:
         middle, low = (one_sided_gap_bound(record.count, theta, 0.0, level=x) for x in (0.0, level))
-        high, note = (
-            np.inf,
-            f"won {battles_said(total)}: no upper limit",
-        )
+        high = np.inf
     else:
         middle, high = (-one_sided_gap_bound(record.count, -theta, 0.0, level=x) for x in (0.0, level))
-        low, note = (
-            -np.inf,
-            f"lost {battles_said(total)}: no lower limit",
-        )
+        low = -np.inf
+    played, asked = np.unique(record.context).size, int(np.count_nonzero(weights))
+    if not two_sided and played < asked:
+        low, high = -np.inf, np.inf
     fisher = record.count * expit(middle - theta) * expit(theta - middle)
     share = np.bincount(record.opponent, fisher, inside.size) / fisher.sum()
     borrowed = max(float(share @ cov @ share), 0.0)
+    if two_sided:
+        borrowed += context_drift(by_context, np.bincount(record.context, fisher, weights.size) / fisher.sum(), weights)
     spread = normal_quantile(level) * np.sqrt(borrowed)
     return Placement(
         middle,
         middle - float(np.hypot(middle - low, spread)),
         middle + float(np.hypot(high - middle, spread)),
-        note,
-        1.0 / float(fisher.sum()) + borrowed if 0.0 < won < total else np.nan,
+        place_note(won, total, played, asked),
+        1.0 / float(fisher.sum()) + borrowed if two_sided else np.nan,
         share,
     )
 
 
-def battles_said(total: int) -> str:
-    """Return "all 12 battles", or what one says of one."""
-    return f"all {total:,} battles" if total > 1 else "its only battle"
+def context_drift(by_context: Floats, seen: Floats, weights: Floats) -> float:
+    """Return the mean square, over the core, of scores averaged with shares `seen` less those with the board's weights.
+
+    It is what a model that is no more even over contexts than the core may differ by where it did not play.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> context_drift(np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([1.0, 0.0]), np.array([0.5, 0.5]))
+    0.25
+    """
+    return float(np.mean((by_context @ (seen - weights)) ** 2))
+
+
+def place_note(won: float, total: int, played: int, asked: int) -> str:
+    """Return what is said of a model that won so many of all its battles, in some of the contexts asked for."""
+    where = f", in {played} of {asked} contexts" if played < asked else ""
+    if 0.0 < won < total:
+        few = "only " if total < FEW_BATTLES else ""
+        return f"{few}{total:,} battle{'s' * (total > 1)}{where}: taken to stand at one place in all contexts"
+    record = f"{'won' if won else 'lost'} {f'all {total:,} battles' if total > 1 else 'its only battle'}{where}"
+    if where:
+        return f"{record}: no limits overall"
+    even = "; taken to stand at one place in all contexts" if asked > 1 else ""
+    return f"{record}: no {'upper' if won else 'lower'} limit{even}"
 
 
 def score_interval(theta: Floats, y: Floats, count: Ints, level: float) -> tuple[float, float, float]:

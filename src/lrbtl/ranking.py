@@ -33,22 +33,19 @@ class Ranks:
     tier: Ints
 
 
-def rank_models(
-    score: Floats, cov: Floats, *, lower: Floats, upper: Floats, level: float = 0.95, rng: Seed = 0
-) -> Ranks:
-    """Return every kind of rank of the models of one board; `lower`, `upper` are their pointwise intervals.
+def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats) -> Ranks:
+    """Return every kind of rank of the models of one board.
+
+    `above` is that of `joint_above`; `lower`, `upper` are the pointwise intervals.
 
     Examples
     --------
     >>> score, se = np.array([2.0, 0.0, 0.1]), 0.2
-    >>> ranks = rank_models(score, se**2 * np.eye(3), lower=score - 2 * se, upper=score + 2 * se)
+    >>> ranks = rank_models(score, joint_above(score, se**2 * np.eye(3)), score - 2 * se, score + 2 * se)
     >>> ranks.rank, ranks.lower, ranks.upper, ranks.tier
     (array([1, 3, 2]), array([1, 2, 2]), array([1, 3, 3]), array([1, 2, 2]))
     """
-    above = joint_above(score, cov, level=level, rng=rng)
-    best, worst = rank_spread(lower, upper)
-    rank_lower, rank_upper = rank_interval(above)
-    return Ranks(rank_scores(score), best, worst, rank_lower, rank_upper, tiers(score, above))
+    return Ranks(rank_scores(score), *rank_spread(lower, upper), *rank_interval(above), tiers(score, above))
 
 
 def rank_scores(score: Floats) -> Ints:

@@ -192,11 +192,13 @@ def default_note(board: BoardLike) -> str:
     """How to read a board, in words."""
     return f"""
         {SCALES.get(board.scale, "")} Each interval holds the model's true score with probability
-        {board.level:.0%}; an interval without an end means that the battles give no bound on that side.
+        {board.level:.0%}, if votes are independent and the rank is right; an interval without an end means that the
+        battles give no bound on that side.
 
         The rank spread lists the ranks that are compatible with the intervals of all models taken one at a time.
         The joint spread comes from intervals for all differences of scores together, so that all joint spreads
-        hold at once with probability {board.level:.0%}. Models of one tier cannot be told apart at that level.
+        hold at once with probability {board.level:.0%}. Models of one tier cannot be told apart from
+        the tier's best model at that level.
 
         Win rate is the plain share of battles won, with a tie as half a win; it depends on who was met.
     """

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl.battles import Battles, check_same_labels
-from lrbtl.btl import Pairs, centred_inverse, fit_batch, laplacian, pair_cells
+from lrbtl.btl import Pairs, fit_batch, pair_cells, score_covariances
 from lrbtl.cells import Cells
 from lrbtl.errors import ConvergenceWarning, SeparationError, SeparationWarning
 from lrbtl.graph import component_members, strong_components, weak_components
@@ -135,25 +135,28 @@ class SeparateFit:
         """Return the probability that a beats b in a context; raises as `gap` does."""
         return float(0.5 + 0.5 * np.tanh(0.5 * self.gap(a, b, context)))
 
-    def covariance(self, context: object = None, *, kind: Literal["sandwich", "model"] = "sandwich") -> Floats:
+    def covariance(self, context: object = None, *, kind: Literal["sandwich", "hc3", "model"] = "sandwich") -> Floats:
         """Return the (d1, d1) covariance of the scores of a context.
 
-        With H = Σ n I x xᵀ and G = Σ n s² x xᵀ it is H⁺ G H⁺ ("sandwich") or H⁺ ("model"). In a separated context each
-        component has its own block, for scores that sum to zero in the component; entries between components are NaN.
+        With H = Σ n I x xᵀ and G = Σ n s² x xᵀ it is H⁺ G H⁺ ("sandwich") or H⁺ ("model"); "hc3" is the sandwich with
+        each residual s divided by 1 - h, h its leverage. In a separated context each component has its own block, for
+        scores that sum to zero in the component; entries between components are NaN.
         """
         u = self.battles.context_index(context)
         cells, within = self.battles.cells, self.within_scores[u]
         part = slice(cells.start[u], cells.start[u + 1])
         a, b, labels = cells.a[part], cells.b[part], self._labels(u)
-        _, score, fisher = logistic_terms(within[a] - within[b], cells.y[part])
-        weight = np.where(labels[a] == labels[b], cells.count[part], 0.0)
-        bread = laplacian(a, b, weight * fisher, within.size)
-        meat = laplacian(a, b, weight * score**2, within.size)
-        out = np.full(bread.shape, np.nan)
+        out = np.full((within.size, within.size), np.nan)
+        np.fill_diagonal(out, 0.0)
+        place = np.empty(within.size, dtype=np.intp)
         for members in component_members(labels):
-            block = np.ix_(members, members)
-            inverse = centred_inverse(bread[block]) if members.size > 1 else np.zeros((1, 1))
-            out[block] = inverse if kind == "model" else inverse @ meat[block] @ inverse
+            if members.size == 1:
+                continue
+            place[members] = np.arange(members.size)
+            kept = (labels[a] == labels[members[0]]) & (labels[b] == labels[members[0]])
+            battles = place[a[kept]], place[b[kept]], cells.y[part][kept], cells.count[part][kept]
+            model, robust = score_covariances(*battles, within[members], hc3=kind == "hc3")
+            out[np.ix_(members, members)] = model if kind == "model" else robust
         return out
 
     def log_likelihood(self, battles: Battles) -> float:

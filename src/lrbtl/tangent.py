@@ -199,16 +199,6 @@ class TangentSpace:
             blocks.append((self.core_slice, block))
         return blocks
 
-    def gauge_residual(self, coordinates: Floats) -> float:
-        """Return the largest violation of the gauge constraints."""
-        factors, dcore = self.parts(coordinates)
-        residuals = [np.abs(self.factors[k].T @ factors[k]).max() for k in [0, *self.others]]
-        if self.centred:
-            residuals.append(np.abs(factors[0].sum(axis=0)).max())
-        if dcore is not None:
-            residuals.append(np.abs(unfold(dcore, self.mode) @ unfold(self.core, self.mode).T).max())
-        return float(max(residuals))
-
     def solve_isotropic(self, gradient: Floats) -> Floats:
         """Return the x in the gauge with J x = P_T of the tensor whose pull-back is given, (size,) or (size, M).
 

@@ -6,6 +6,7 @@ working scale, and its gradient there as a few weighted entries or a dense array
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -93,14 +94,13 @@ def score(model: Any, context: Any = None) -> Target:
     >>> lrbtl.score("gpt-x", "math")
     Target(score(gpt-x, math))
     """
+    return Target(partial(_resolve_score, model, context), target_name("score", model, context=context))
 
-    def resolve(battles: Data) -> Resolved:
-        i = battles.model_index(model)
-        label = _label(battles, "score", [i], context)
-        return Resolved(label, "identity", _mean_terms([i], [1.0], _contexts(battles, context)))
 
-    name = target_name("score", model, context=context)
-    return Target(resolve, name)
+def _resolve_score(model: Any, context: Any, battles: Data) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "score", [i], context)
+    return Resolved(label, "identity", _mean_terms([i], [1.0], _contexts(battles, context)))
 
 
 def gap(a: Any, b: Any, context: Any = None) -> Target:
@@ -112,14 +112,13 @@ def gap(a: Any, b: Any, context: Any = None) -> Target:
     >>> lrbtl.gap("gpt-x", "llama-y")
     Target(gap(gpt-x, llama-y))
     """
+    return Target(partial(_resolve_gap, a, b, context), target_name("gap", a, b, context=context))
 
-    def resolve(battles: Data) -> Resolved:
-        pair = _pair(battles, a, b)
-        label = _label(battles, "gap", pair, context)
-        return Resolved(label, "identity", _mean_terms(pair, [1.0, -1.0], _contexts(battles, context)))
 
-    name = target_name("gap", a, b, context=context)
-    return Target(resolve, name)
+def _resolve_gap(a: Any, b: Any, context: Any, battles: Data) -> Resolved:
+    pair = _pair(battles, a, b)
+    label = _label(battles, "gap", pair, context)
+    return Resolved(label, "identity", _mean_terms(pair, [1.0, -1.0], _contexts(battles, context)))
 
 
 def win_probability(a: Any, b: Any, context: Any = None) -> Target:
@@ -131,16 +130,17 @@ def win_probability(a: Any, b: Any, context: Any = None) -> Target:
     >>> lrbtl.win_probability("gpt-x", "llama-y", "code")
     Target(win_probability(gpt-x, llama-y, code))
     """
+    return Target(
+        partial(_resolve_win_probability, a, b, context), target_name("win_probability", a, b, context=context)
+    )
 
-    def resolve(battles: Data) -> Resolved:
-        i, j = _pair(battles, a, b)
-        contexts = _contexts(battles, context)
-        label = _label(battles, "win_probability", [i, j], context)
-        pairs = np.full(len(contexts), i), np.full(len(contexts), j), contexts
-        return Resolved(label, "logit", evaluate=_one_win(*pairs) if len(contexts) == 1 else mean_win(*pairs))
 
-    name = target_name("win_probability", a, b, context=context)
-    return Target(resolve, name)
+def _resolve_win_probability(a: Any, b: Any, context: Any, battles: Data) -> Resolved:
+    i, j = _pair(battles, a, b)
+    contexts = _contexts(battles, context)
+    label = _label(battles, "win_probability", [i, j], context)
+    pairs = np.full(len(contexts), i), np.full(len(contexts), j), contexts
+    return Resolved(label, "logit", evaluate=partial(_one_win if len(contexts) == 1 else _mean_win, *pairs))
 
 
 def tie_parameter() -> Target:
@@ -152,14 +152,11 @@ def tie_parameter() -> Target:
     >>> lrbtl.tie_parameter()
     Target(tie_parameter)
     """
-    nowhere = np.empty(0, dtype=np.int64)
+    return Target(_resolve_tie_parameter, "tie_parameter")
 
-    def evaluate(view: View) -> tuple[float, Terms]:
-        if not isinstance(view.link, TieLink):
-            raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
-        return view.link.tie, Terms(nowhere, nowhere, np.empty(0), 1.0)
 
-    return Target(lambda battles: Resolved("tie_parameter", "identity", evaluate=evaluate), "tie_parameter")
+def _resolve_tie_parameter(battles: Data) -> Resolved:
+    return Resolved("tie_parameter", "identity", evaluate=_tie_at)
 
 
 def entry(*index: Any) -> Target:
@@ -171,14 +168,13 @@ def entry(*index: Any) -> Target:
     >>> lrbtl.entry(3, 7)
     Target(entry(3, 7))
     """
-    rest = index[1] if len(index) == 2 else index[1:] or None
     name = target_name("entry", *index)
+    return Target(partial(_resolve_entry, index, name), name)
 
-    def resolve(battles: Data) -> Resolved:
-        contexts = np.array([battles.context_index(rest)])
-        return Resolved(name, "identity", _mean_terms([battles.model_index(index[0])], [1.0], contexts))
 
-    return Target(resolve, name)
+def _resolve_entry(index: tuple[Any, ...], name: str, battles: Data) -> Resolved:
+    contexts = np.array([battles.context_index(index[1] if len(index) == 2 else index[1:] or None)])
+    return Resolved(name, "identity", _mean_terms([battles.model_index(index[0])], [1.0], contexts))
 
 
 def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None) -> Target:
@@ -190,21 +186,19 @@ def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None)
     >>> lrbtl.win_rate("gpt-x")
     Target(win_rate(gpt-x))
     """
+    return Target(partial(_resolve_win_rate, model, pool, context), target_name("win_rate", model, context=context))
 
-    def resolve(battles: Data) -> Resolved:
-        i = battles.model_index(model)
-        members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
-        others = np.array([j for j in members if j != i])
-        if not len(others):
-            raise TargetError(f"the pool of {name} holds no other model: name at least one model to play against.")
-        contexts = _contexts(battles, context)
-        pairs = np.repeat(others, len(contexts)), np.tile(contexts, len(others))
-        return Resolved(
-            _label(battles, "win_rate", [i], context), "logit", evaluate=mean_win(np.full(len(pairs[0]), i), *pairs)
-        )
 
-    name = target_name("win_rate", model, context=context)
-    return Target(resolve, name)
+def _resolve_win_rate(model: Any, pool: Sequence[Any] | None, context: Any, battles: Data) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "win_rate", [i], context)
+    members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
+    others = np.array([j for j in members if j != i])
+    if not len(others):
+        raise TargetError(f"the pool of {label} holds no other model: name at least one model to play against.")
+    contexts = _contexts(battles, context)
+    pairs = np.repeat(others, len(contexts)), np.tile(contexts, len(others))
+    return Resolved(label, "logit", evaluate=partial(_mean_win, np.full(len(pairs[0]), i), *pairs))
 
 
 def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Target:
@@ -221,26 +215,22 @@ def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Targ
     >>> lrbtl.weighted_score("gpt-x", {"math": 0.7, "code": 0.3})
     Target(weighted_score(gpt-x))
     """
+    return Target(partial(_resolve_weighted_score, model, weights), target_name("weighted_score", model))
 
-    def resolve(battles: Data) -> Resolved:
-        i = battles.model_index(model)
-        if isinstance(weights, Mapping):
-            contexts = np.array([battles.context_index(context) for context in weights])
-            values = np.array(list(weights.values()), dtype=float)
-        else:
-            values = np.asarray(weights, dtype=float).reshape(-1)
-            contexts = np.arange(battles.n_contexts)
-            if len(values) != len(contexts):
-                raise TargetError(
-                    f"{name} has {len(values)} weights for {len(contexts)} contexts: give one per context."
-                )
-        _check_finite(values, name)
-        return Resolved(
-            _label(battles, "weighted_score", [i], None), "identity", Terms(np.full(len(contexts), i), contexts, values)
-        )
 
-    name = target_name("weighted_score", model)
-    return Target(resolve, name)
+def _resolve_weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike, battles: Data) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "weighted_score", [i], None)
+    if isinstance(weights, Mapping):
+        contexts = np.array([battles.context_index(context) for context in weights])
+        values = np.array(list(weights.values()), dtype=float)
+    else:
+        values = np.asarray(weights, dtype=float).reshape(-1)
+        contexts = np.arange(battles.n_contexts)
+        if len(values) != len(contexts):
+            raise TargetError(f"{label} has {len(values)} weights for {len(contexts)} contexts: give one per context.")
+    _check_finite(values, label)
+    return Resolved(label, "identity", Terms(np.full(len(contexts), i), contexts, values))
 
 
 def linear(gamma: ArrayLike, label: str | None = None) -> Target:
@@ -252,19 +242,17 @@ def linear(gamma: ArrayLike, label: str | None = None) -> Target:
     >>> lrbtl.linear(np.eye(3)[:, :2], label="my contrast")
     Target(my contrast)
     """
-    array = np.asarray(gamma, dtype=float)
-
-    def resolve(battles: Data) -> Resolved:
-        if array.shape != battles.shape:
-            raise TargetError(f"{name} has shape {array.shape} but the scores have shape {battles.shape}.")
-        _check_finite(array, name)
-        models, contexts = np.nonzero(array.reshape(battles.shape[0], -1))
-        return Resolved(
-            name, "identity", Terms(models, contexts, array.reshape(battles.shape[0], -1)[models, contexts])
-        )
-
     name = label or "linear"
-    return Target(resolve, name)
+    return Target(partial(_resolve_linear, np.asarray(gamma, dtype=float), name), name)
+
+
+def _resolve_linear(array: Floats, name: str, battles: Data) -> Resolved:
+    if array.shape != battles.shape:
+        raise TargetError(f"{name} has shape {array.shape} but the scores have shape {battles.shape}.")
+    _check_finite(array, name)
+    flat = array.reshape(battles.shape[0], -1)
+    models, contexts = np.nonzero(flat)
+    return Resolved(name, "identity", Terms(models, contexts, flat[models, contexts]))
 
 
 def tail_score(model: Any, sharpness: float = 4.0) -> Target:
@@ -276,24 +264,16 @@ def tail_score(model: Any, sharpness: float = 4.0) -> Target:
     >>> lrbtl.tail_score("gpt-x")
     Target(tail_score(gpt-x))
     """
+    return Target(partial(_resolve_tail_score, model, sharpness), target_name("tail_score", model))
 
-    def resolve(battles: Data) -> Resolved:
-        if not sharpness > 0:
-            raise TargetError(f"{name} has sharpness {sharpness}: give a positive number.")
-        i = battles.model_index(model)
-        contexts = np.arange(battles.n_contexts)
-        models = np.full(len(contexts), i)
 
-        def evaluate(view: View) -> tuple[float, Terms]:
-            exponents = -sharpness * view.entries(models, contexts)
-            total = logsumexp(exponents)
-            value = -(total - np.log(len(contexts))) / sharpness
-            return float(value), Terms(models, contexts, np.exp(exponents - total))
-
-        return Resolved(_label(battles, "tail_score", [i], None), "identity", evaluate=evaluate)
-
-    name = target_name("tail_score", model)
-    return Target(resolve, name)
+def _resolve_tail_score(model: Any, sharpness: float, battles: Data) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "tail_score", [i], None)
+    if not sharpness > 0:
+        raise TargetError(f"{label} has sharpness {sharpness}: give a positive number.")
+    contexts = np.arange(battles.n_contexts)
+    return Resolved(label, "identity", evaluate=partial(_soft_minimum, np.full(len(contexts), i), contexts, sharpness))
 
 
 def functional(
@@ -309,25 +289,39 @@ def functional(
     >>> lrbtl.functional(lambda scores: float((scores**2).sum()), lambda scores: 2 * scores, label="energy")
     Target(energy)
     """
-    checked: list[bool] = []
+    name = label or "functional"
+    return Target(partial(_resolve_functional, value, gradient, name), name)
 
-    def evaluate(view: View) -> tuple[float, Floats]:
+
+def _resolve_functional(
+    value: Callable[[Floats], float], gradient: Callable[[Floats], ArrayLike], name: str, battles: Data
+) -> Resolved:
+    return Resolved(name, "identity", evaluate=_Functional(value, gradient, name))
+
+
+@dataclass
+class _Functional:
+    """Value and gradient of a user's function, the gradient checked at the first scores."""
+
+    value: Callable[[Floats], float]
+    gradient: Callable[[Floats], ArrayLike]
+    name: str
+    checked: bool = False
+
+    def __call__(self, view: View) -> tuple[float, Floats]:
         scores = view.dense()
-        at = float(value(scores))
-        slope = np.asarray(gradient(scores), dtype=float)
+        at = float(self.value(scores))
+        slope = np.asarray(self.gradient(scores), dtype=float)
         if slope.shape != scores.shape:
             raise GradientError(
-                f"the gradient of {name} has shape {slope.shape}; it must be that of the scores, {scores.shape}."
+                f"the gradient of {self.name} has shape {slope.shape}; it must be that of the scores, {scores.shape}."
             )
         if not (np.isfinite(at) and np.all(np.isfinite(slope))):
-            raise GradientError(f"{name} or its gradient is not finite at the fitted scores: check its domain.")
-        if not checked:
-            _check_gradient(value, scores, slope, name)
-            checked.append(True)
+            raise GradientError(f"{self.name} or its gradient is not finite at the fitted scores: check its domain.")
+        if not self.checked:
+            _check_gradient(self.value, scores, slope, self.name)
+            self.checked = True
         return at, slope
-
-    name = label or "functional"
-    return Target(lambda battles: Resolved(name, "identity", evaluate=evaluate), name)
 
 
 def _contexts(battles: Data, context: Any) -> Longs:
@@ -349,34 +343,42 @@ def _mean_terms(models: Sequence[int], signs: Sequence[float], contexts: Longs) 
     return Terms(np.repeat(np.asarray(models), len(contexts)), np.tile(contexts, len(models)), weights)
 
 
-def _one_win(a: Longs, b: Longs, contexts: Longs) -> Callable[[View], tuple[float, Terms]]:
+def _tie_at(view: View) -> tuple[float, Terms]:
+    if not isinstance(view.link, TieLink):
+        raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
+    nowhere = np.empty(0, dtype=np.int64)
+    return view.link.tie, Terms(nowhere, nowhere, np.empty(0), 1.0)
+
+
+def _one_win(a: Longs, b: Longs, contexts: Longs, view: View) -> tuple[float, Terms]:
     """Return the log odds of a win in one context, without leaving the logit scale."""
-
-    def evaluate(view: View) -> tuple[float, Terms]:
-        value, by_eta, by_tie = view.link.log_odds(view.entries(a, contexts) - view.entries(b, contexts))
-        weights = np.concatenate([by_eta, -by_eta])
-        return float(value[0]), Terms(np.concatenate([a, b]), np.repeat(contexts, 2), weights, float(by_tie[0]))
-
-    return evaluate
+    value, by_eta, by_tie = view.link.log_odds(view.entries(a, contexts) - view.entries(b, contexts))
+    weights = np.concatenate([by_eta, -by_eta])
+    return float(value[0]), Terms(np.concatenate([a, b]), np.repeat(contexts, 2), weights, float(by_tie[0]))
 
 
-def mean_win(
-    a: Longs, b: Longs, contexts: Longs, weights: Floats | None = None
-) -> Callable[[View], tuple[float, Terms]]:
-    """Return the logit of the (weighted) mean response to scores[a, u] - scores[b, u] over a list of (a, b, u)."""
-    share = np.full(len(a), 1 / len(a)) if weights is None else weights
+def _mean_win(a: Longs, b: Longs, contexts: Longs, view: View) -> tuple[float, Terms]:
+    return weighted_win(a, b, contexts, np.full(len(a), 1 / len(a)), view)
+
+
+def weighted_win(a: Longs, b: Longs, contexts: Longs, weights: Floats, view: View) -> tuple[float, Terms]:
+    """Return the logit of the weighted mean response to scores[a, u] - scores[b, u] over a list of (a, b, u)."""
+    eta = view.entries(a, contexts) - view.entries(b, contexts)
+    p = view.link.mean(eta)
+    _, by_eta, by_tie = view.link.log_odds(eta)
+    mean = float(weights @ p)
+    each = weights * p * (1 - p) / (mean * (1 - mean))
+    slope = each * by_eta
     models, both = np.concatenate([a, b]), np.concatenate([contexts, contexts])
+    return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]), float(each @ by_tie))
 
-    def evaluate(view: View) -> tuple[float, Terms]:
-        eta = view.entries(a, contexts) - view.entries(b, contexts)
-        p = view.link.mean(eta)
-        _, by_eta, by_tie = view.link.log_odds(eta)
-        mean = float(share @ p)
-        each = share * p * (1 - p) / (mean * (1 - mean))
-        slope = each * by_eta
-        return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]), float(each @ by_tie))
 
-    return evaluate
+def _soft_minimum(models: Longs, contexts: Longs, sharpness: float, view: View) -> tuple[float, Terms]:
+    """Return -log(mean(exp(-sharpness * scores))) / sharpness over some entries."""
+    exponents = -sharpness * view.entries(models, contexts)
+    total = logsumexp(exponents)
+    value = -(total - np.log(len(contexts))) / sharpness
+    return float(value), Terms(models, contexts, np.exp(exponents - total))
 
 
 def _check_gradient(value: Callable[[Floats], float], scores: Floats, slope: Floats, name: str) -> None:

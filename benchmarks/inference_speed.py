@@ -48,7 +48,7 @@ def plain_seconds() -> float:
     fit = lrbtl.fit(battles, 2)
     cells = battles.cells
     folds = fold_counts(cells, FOLDS, 0)
-    fits = [refit(fit, (cells.count - fold).astype(float)).dense() for fold in folds]
+    fits = [refit(fit, (cells.count - fold).astype(float)).point.dense() for fold in folds]
     rows = oracle.rows_from_cells(shape, cells.context, cells.a, cells.b, cells.y, cells.count)
     gammas = np.zeros((2, *shape))
     gammas[0, 0, 0] = gammas[1, 1, 1] = 1.0

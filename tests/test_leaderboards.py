@@ -31,6 +31,7 @@ from lrbtl.errors import (
     SingularInformationError,
     UnknownContextError,
     UnknownModelError,
+    WeakSignalWarning,
     WeightError,
 )
 
@@ -272,13 +273,14 @@ def test_two_models_and_one_way_wins():
 
 
 def test_a_chosen_rank_gives_way_where_battles_do_not_determine_it(arena, monkeypatch):
-    monkeypatch.setattr(lrbtl.islands, "candidate_ranks", lambda *_, **__: [4, 3, 2, 1])
+    monkeypatch.setattr("lrbtl.islands.candidate_ranks", lambda *_, **__: [4, 3, 2, 1])
     names = ["model_0", "model_1", "model_1"], ["model_1", "model_0", "model_2"]
     thin = lrbtl.Battles.from_arrays(*names, [1, 1, 1], [9, 9, 9])
-    board = lrbtl.leaderboard(arena + thin)
+    with pytest.warns(WeakSignalWarning, match="rank"):
+        board = lrbtl.leaderboard(arena + thin)
     assert "asks for more than these battles tell" in str(board) and board.info.rank[0] < 4
-    with pytest.raises(SingularInformationError):
-        monkeypatch.undo()
+    monkeypatch.undo()
+    with pytest.warns(WeakSignalWarning), pytest.raises(SingularInformationError):
         lrbtl.leaderboard(arena + thin, rank=4)
 
 
@@ -322,6 +324,16 @@ def test_a_newcomer_with_two_battles_breaks_nothing(arena):
     kept = [j for j in range(10) if j != k]
     np.testing.assert_allclose(board.score[kept], lrbtl.leaderboard(arena, rank=2).score)
     assert np.isfinite(boards.win_lower[None]).all()
+
+
+def test_placed_models_meet_one_step_scores(arena):
+    """Full-ridge scores of the opponents would pull the placed model towards zero."""
+    extra = lrbtl.Battles.from_arrays(["new", "new"], ["model_0", "model_1"], [1, 0], [0, 1], n_levels=4)
+    boards = lrbtl.leaderboard(arena + extra, context="all", rank=2, scale="logit")
+    board = boards.overall
+    score = board.score[board.models.index("new")]
+    rivals = [boards[u].score[boards[u].models.index(rival)] for u, rival in ((0, "model_0"), (1, "model_1"))]
+    assert expit(score - rivals[0]) + expit(score - rivals[1]) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_thick_core_drops_until_all_have_enough():
@@ -500,7 +512,7 @@ def test_progress_is_told(arena):
 
 def test_order_three():
     truth = lrbtl.simulate_scores((8, 3, 2), 2, scale=2.0, rng=5)
-    battles = lrbtl.simulate_battles(truth, 12_000, rng=6)
+    battles = lrbtl.simulate_battles(truth, 24_000, rng=6)
     boards = lrbtl.leaderboard(battles, context="all", rank=2)
     assert list(boards)[:2] == ["0 / 0", "0 / 1"] and boards[(0, 1)].context == "0 / 1"
     assert lrbtl.leaderboard(battles, context=(0, 1), rank=2).models == boards["0 / 1"].models

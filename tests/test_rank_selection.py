@@ -5,7 +5,7 @@ import pytest
 
 import lrbtl
 from lrbtl.errors import FoldError, RankError
-from lrbtl.fitting import fit_with_chosen_ridge, refit
+from lrbtl.fitting import fit, fit_with_chosen_ridge, refit
 from lrbtl.folds import fold_counts
 from lrbtl.rank_selection import _select
 from problems import oracle_rows, simulated
@@ -120,3 +120,10 @@ def test_bad_folds_are_named(n_folds):
     _, battles = simulated((6, 4), 1, 500)
     with pytest.raises(FoldError, match="fold"):
         lrbtl.select_rank(battles, [1, 2], n_folds=n_folds)
+
+
+def test_auto_is_the_best_determined_rank():
+    _, battles = simulated((10, 6), 2, 4000, scale=2.0)
+    found = lrbtl.select_rank(battles)
+    assert found.best == found.ranks[int(np.argmax(np.where(found.determined, found.log_likelihood, -np.inf)))]
+    assert fit(battles, "auto").rank == found.best

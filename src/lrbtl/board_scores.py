@@ -17,8 +17,8 @@ from scipy.special import expit, logit
 
 from lrbtl.battles import Battles
 from lrbtl.btl import score_covariances
-from lrbtl.crossfit import CrossFit, Moments, cross_fit
-from lrbtl.errors import SeparationWarning
+from lrbtl.crossfit import LARGEST_SCORE, CrossFit, Moments, believed_covariance, cross_fit
+from lrbtl.errors import SeparationError, SeparationWarning
 from lrbtl.fitting import Fit, fit
 from lrbtl.graph import component_members, strong_components
 from lrbtl.links import LOGISTIC
@@ -35,8 +35,6 @@ Ints = NDArray[np.int64]
 Rank = int | Sequence[int] | Literal["auto"]
 
 THIN = 5  # battles per component of a model's row below which the row is not estimated
-SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
-SMALLEST_SHARE = 1e-8  # of the model-based variance, below which a sandwich variance is no number to scale
 
 
 @dataclass(frozen=True)
@@ -110,8 +108,8 @@ class LowRankEngine:
 
     @cached_property
     def by_context(self) -> Floats:
-        """Fitted scores (k, D)."""
-        return self.unit * self.steps.fit.scores.reshape(len(self.inside), -1)
+        """One-step scores (k, D): the fitted ones are biased towards zero by the ridge."""
+        return self.unit * self.steps.one_step_scores()
 
     def scores(self, weights: Floats, win_rates: bool) -> BoardScores:
         """Return the scores of a board, computed when first asked for."""
@@ -138,7 +136,19 @@ class LowRankEngine:
         )
 
     def _believed(self, moments: Moments) -> Floats:
-        return moments.cov if self.steps.method == "whitened" else believed_covariance(moments.cov, moments.bound)
+        return moments.believed()
+
+    def check_finite(self) -> None:
+        """Raise where a fitted score runs to infinity: no board of it means anything."""
+        scores = np.abs(self.steps.one_step_scores())
+        worst, context = np.unravel_index(int(np.argmax(scores)), scores.shape)
+        if not scores.max() < LARGEST_SCORE:
+            battles = self.steps.fit.battles
+            where = f"{battles.models[int(worst)]} in {battles.context_label(int(context))}"
+            raise SeparationError(
+                f"the score of {where} runs to infinity at rank {self.steps.fit.rank}: too few battles for it. "
+                "Use a smaller rank, or rank='auto'."
+            )
 
 
 class SeparateEngine:
@@ -203,19 +213,6 @@ def plain_covariance(a: Ints, b: Ints, y: Floats, count: Ints, theta: Floats) ->
     return believed_covariance(robust, np.sqrt(np.maximum(np.diag(model), 0.0)))
 
 
-def believed_covariance(cov: Floats, model_se: Floats) -> Floats:
-    """Return the sandwich covariance with model-based variances where they are far larger.
-
-    Near separation (and where all votes are ties) residuals vanish, and the sandwich with them.
-    """
-    variance = np.maximum(np.diag(cov), 0.0)
-    usable = variance > SMALLEST_SHARE * model_se**2
-    se = np.sqrt(np.where(usable, variance, 1.0))
-    correlation = np.where(np.outer(usable, usable), cov / np.outer(se, se), np.eye(len(cov)))
-    new = np.where(model_se**2 > SEPARATED * variance, model_se, np.sqrt(variance))
-    return np.asarray(correlation * np.outer(new, new))
-
-
 def core_members(labels: NDArray[np.intp], battles: Ints) -> Ints:
     """Return the largest component's members; of equally large ones that with most battles."""
     members = component_members(labels)
@@ -233,13 +230,20 @@ def pooled_core(battles: Battles) -> Ints:
 def candidate_ranks(
     battles: Battles, rank: Rank, *, progress: Callable[[str], None] | None = None, **options: Any
 ) -> list[int | Sequence[int]]:
-    """Return the ranks to try in turn: the one asked for, or those from the selected one downwards."""
+    """Return the ranks to try in turn: the one asked for, or the best one and smaller ones that predict as well.
+
+    None where the battles ask for a rank that they do not determine: smaller ones would miss what they show.
+    """
     if not isinstance(rank, str):
         return [rank]
     core = select_models(battles, pooled_core(battles))
     run = {key: options[key] for key in ("n_threads", "rng", "link") if key in options}
-    selected = select_rank(core, progress=progress, **run).rank
-    return list(range(max(selected), 0, -1))
+    found = select_rank(core, progress=progress, **run)
+    if found.asks_for_more:
+        return []
+    within = found.determined & (found.deficit <= found.deficit_se)
+    as_good = [r for r, ok in zip(found.ranks, within, strict=True) if ok and r <= found.best]
+    return list(dict.fromkeys(max(r) for r in reversed(as_good)))
 
 
 def fit_core(battles: Battles, rank: int | Sequence[int], **options: Any) -> tuple[Ints, Fit]:

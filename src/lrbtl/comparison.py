@@ -13,7 +13,7 @@ from scipy.special import expit
 from lrbtl.battles import Battles
 from lrbtl.board import context_name
 from lrbtl.board_assembly import Options, build_board
-from lrbtl.board_scores import LowRankEngine, believed_covariance
+from lrbtl.board_scores import LowRankEngine
 from lrbtl.compat import ELO
 from lrbtl.errors import MethodError, SeparationError, TargetError
 from lrbtl.frames import to_frame
@@ -221,7 +221,7 @@ def _gaps(island: Island, i: int, j: int, boards: Floats, level: float, rng: See
     if isinstance(engine, LowRankEngine) and np.isin([i, j], engine.inside).all():
         a, b = np.searchsorted(engine.inside, [i, j])
         found = engine.steps.moments([_gap_target(a, b, weights) for weights in boards])
-        cov = found.cov if engine.steps.method == "whitened" else believed_covariance(found.cov, found.bound)
+        cov = found.believed()
         se = np.sqrt(np.diag(cov))
         joint = max_t_quantile(cov / np.outer(se, se), level, rng)
         z = normal_quantile(level)

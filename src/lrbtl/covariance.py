@@ -130,6 +130,18 @@ def score_variances(space: TangentSpace, blocks: Blocks) -> Floats:
     return out
 
 
+def gap_variances(space: TangentSpace, blocks: Blocks) -> Floats:
+    """Return the variance of every gap a - b, a < b, (pairs, D)."""
+    a, b = np.triu_indices(len(space.U), 1)
+    out = np.empty((len(a), len(space.V)))
+    for part in context_blocks(space, blocks):
+        for i, u in enumerate(part.contexts):
+            covariance = context_covariance(space, blocks, part, i)
+            own = np.diag(covariance)
+            out[:, u] = own[a] + own[b] - 2 * covariance[a, b]
+    return out
+
+
 def context_covariance(space: TangentSpace, blocks: Blocks, part: ContextBlocks, i: int) -> Floats:
     """Return the covariance (d1, d1) of the scores of context part.contexts[i]; right for gaps, centred or not."""
     v = space.V[part.contexts[i]]

@@ -2,20 +2,23 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
 
+from lrbtl.battles import Battles
 from lrbtl.completion import Data
-from lrbtl.covariance import Blocks, context_blocks, context_covariance, sandwich_blocks, score_variances
+from lrbtl.covariance import Blocks, gap_variances, inverse_blocks, sandwich_blocks, score_variances
 from lrbtl.design import Design
 from lrbtl.errors import MethodError, SamplingError, SingularInformationError
 from lrbtl.fitting import Fit, refit
 from lrbtl.folds import check_folds, fold_counts
 from lrbtl.newton import Newton
-from lrbtl.onestep import Law, Step, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
+from lrbtl.onestep import Law, Step, dispersion, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
 from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
 from lrbtl.solvers import Solver, SolverName, information_solver, needs_krylov, touched
+from lrbtl.strength import warn_thin_contexts, warn_unconverged, warn_weak_signal
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved
 
@@ -24,6 +27,9 @@ Floats = np.typing.NDArray[np.float64]
 # Shares of the fit's ridge, which minimises the error of the scores: intervals want less bias, for some variance.
 # Whitened scores are divided by the fitted information, whose noise costs more than some bias.
 RIDGE_SHARE = {"efficient": 0.5, "whitened": 0.75, "mle": 0.25}
+LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score or gap from infinity
+SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
+SMALLEST_SHARE = 1e-12  # of the model-based variance, below which a sandwich variance is rounding
 
 
 @dataclass(frozen=True)
@@ -37,11 +43,18 @@ class Moments:
         From out-of-fold influence values, or from the full sample.
     bound : array (M,)
         Model-based standard errors: what an efficient estimate has if every vote is a plain win or loss.
+    dispersion : float
+        Variance of the votes over that of wins and losses; 0 where responses have no variance that a model knows.
     """
 
     values: Floats
     cov: Floats
     bound: Floats
+    dispersion: float = 1.0
+
+    def believed(self) -> Floats:
+        """Return the covariance to show."""
+        return believed_covariance(self.cov, np.sqrt(self.dispersion) * self.bound)
 
 
 @dataclass(frozen=True)
@@ -79,6 +92,12 @@ class CrossFit:
         """Number of battles."""
         return sum(step.n for step in self.steps)
 
+    @cached_property
+    def dispersion(self) -> float:
+        """Variance of the votes over that of wins and losses: 1 without ties and soft votes."""
+        design = self.fit.design
+        return dispersion(design, design.space(self.fit.point))
+
     def moments(self, targets: Sequence[Resolved]) -> Moments:
         """Return estimates, covariance and model-based errors of targets."""
         values = np.zeros(len(targets))
@@ -101,45 +120,64 @@ class CrossFit:
             _, gradients = evaluate_targets(self.reference.space, targets, shape, self.fit.link)
             _check_touched(self.reference, gradients, targets, self.fit.battles)
             model = np.einsum("im,im->m", gradients, self.reference.solver.solve(gradients))
-        return Moments(values, cov / self.n, np.sqrt(model / self.n))
+        return Moments(values, cov / self.n, np.sqrt(model / self.n), self.dispersion)
 
     def _fold_moments(self, step: Step, gradients: Floats) -> tuple[Floats, Floats]:
         directions = step.solver.solve(gradients)
         covariance = directions.T @ (step.meat @ directions)
         return 0.5 * (covariance + covariance.T), np.einsum("im,im->m", gradients, directions)
 
+    def one_step_scores(self) -> Floats:
+        """Return the one-step estimates of all scores, (d1, D)."""
+        return np.asarray(sum(step.n / self.n * _one_step_scores(step) for step in self.steps))
+
     def all_scores(self) -> tuple[Floats, Floats]:
-        """Return estimates and standard errors of all scores, (d1, D) each."""
-        values = np.zeros((self.fit.battles.shape[0], self.fit.battles.n_contexts))
-        variances = np.zeros_like(values)
-        for bread in (*self.steps, self.reference):
-            _check_determined(bread, "scores", self.fit.battles)
-        for step in self.steps:
-            values += step.n / self.n * _one_step_scores(step)
-        for step in self._error_steps():
-            variances += step.n / self.n * score_variances(step.space, _step_blocks(step))
-        return values, np.sqrt(variances / self.n)
+        """Return estimates and believed standard errors of all scores, (d1, D) each; NaN where they run to infinity."""
+        self._check_determined("scores")
+        return self._believed_family(self.one_step_scores(), score_variances)
 
     def all_gaps(self) -> tuple[Floats, Floats]:
-        """Return estimates and standard errors of all gaps a - b, a < b, (pairs, D) each."""
-        scores = np.zeros((self.fit.battles.shape[0], self.fit.battles.n_contexts))
-        for bread in (*self.steps, self.reference):
-            _check_determined(bread, "gaps", self.fit.battles)
-        for step in self.steps:
-            scores += step.n / self.n * _one_step_scores(step)
+        """Return estimates and believed standard errors of all gaps a - b, a < b, (pairs, D) each."""
+        self._check_determined("gaps")
+        scores = self.one_step_scores()
         a, b = np.triu_indices(len(scores), 1)
-        variances = np.zeros((len(a), scores.shape[1]))
-        for step in self._error_steps():
-            blocks = _step_blocks(step)
-            for part in context_blocks(step.space, blocks):
-                for i, u in enumerate(part.contexts):
-                    covariance = context_covariance(step.space, blocks, part, i)
-                    own = np.diag(covariance)
-                    variances[:, u] += step.n / self.n * (own[a] + own[b] - 2 * covariance[a, b])
-        return scores[a] - scores[b], np.sqrt(variances / self.n)
+        return self._believed_family(scores[a] - scores[b], gap_variances)
 
-    def _error_steps(self) -> list[Step]:
-        return self.steps if self.full is None else [self.full]
+    def _believed_family(
+        self, values: Floats, variances_of: Callable[[TangentSpace, Blocks], Floats]
+    ) -> tuple[Floats, Floats]:
+        steps = self.steps if self.full is None else [self.full]
+        total = sum(step.n for step in steps)
+        sandwich, model = np.zeros_like(values), np.zeros_like(values)
+        for step in steps:
+            inverse = step.solver.inverse()
+            sandwich += step.n / total * variances_of(step.space, sandwich_blocks(inverse, step.meat))
+            if self.reference is None:
+                model += step.n / total * variances_of(step.space, inverse_blocks(inverse))
+        if self.reference is not None:
+            model = variances_of(self.reference.space, inverse_blocks(self.reference.solver.inverse()))
+        model *= self.dispersion
+        variances = np.where(model > SEPARATED * sandwich, model, sandwich)
+        separated = (np.abs(values) >= LARGEST_SCORE) & self.fit.link.separable
+        errors = np.sqrt(variances / self.n)
+        return np.where(separated, np.nan, values), np.where(separated, np.nan, errors)
+
+    def _check_determined(self, what: str) -> None:
+        for bread in (*self.steps, self.reference):
+            _check_determined(bread, what, self.fit.battles)
+
+
+def believed_covariance(cov: Floats, model_se: Floats) -> Floats:
+    """Return the sandwich covariance with model-based variances where they are far larger.
+
+    Near separation (and where all votes are ties) residuals vanish, and the sandwich with them.
+    """
+    variance = np.maximum(np.diag(cov), 0.0)
+    usable = variance > SMALLEST_SHARE * model_se**2
+    se = np.sqrt(np.where(usable, variance, 1.0))
+    correlation = np.where(np.outer(usable, usable), cov / np.outer(se, se), np.eye(len(cov)))
+    new = np.where(model_se**2 > SEPARATED * variance, model_se, np.sqrt(variance))
+    return np.asarray(correlation * np.outer(new, new))
 
 
 def cross_fit(
@@ -162,15 +200,21 @@ def cross_fit(
         )
     design = fit.design
     ridge = RIDGE_SHARE[method] * fit.ridge
+    warn_weak_signal(fit.point, battles.n_battles, design.noise)
     if method == "mle":
-        best = refit(fit, design.count, ridge=ridge, tol=1e-6)
-        return CrossFit(fit, method, [mle_step(design.with_link(best.link), best.point, ridge, solver)], None)
+        if isinstance(battles, Battles):
+            warn_thin_contexts(battles)
+        newton = refit(fit, design.count, ridge=ridge, tol=1e-6)
+        warn_unconverged(int(not newton.converged), 1)
+        return CrossFit(fit, method, [mle_step(design.with_link(newton.link), newton.point, ridge, solver)], None)
     weights, law = _weights_and_law(battles, design, method, sampling)
     check_folds(battles, n_folds)
     start = refit(fit, design.count, ridge=ridge)
     space = design.space(start.point)
-    krylov = needs_krylov(space, "auto")  # the same estimate from either solver
-    spread = None if krylov else eta_variances(design.with_link(start.link), space, ridge)
+    spread = None  # beyond what can be factored, scores are plain: the same for either solver
+    if not needs_krylov(space, "auto"):
+        here = design.with_link(start.link)
+        spread = dispersion(here, space) * eta_variances(here, space, ridge)
 
     def step(at: Newton, held_out: Floats, trained_on: float) -> Step:
         scaled = None if spread is None else spread * (battles.n_battles / trained_on)
@@ -178,11 +222,15 @@ def cross_fit(
         return fold_step(*held, method=method, weights=weights, law=law, spread=scaled, solver=solver)
 
     steps = []
+    failed = 0
     for k, held_out in enumerate(fold_counts(battles.cells, n_folds, rng).astype(float)):
         train = design.count - held_out
-        steps.append(step(refit(fit, train, ridge=ridge, start=start), held_out, float(train.sum())))
+        newton = refit(fit, train, ridge=ridge, start=start)
+        failed += not newton.converged
+        steps.append(step(newton, held_out, float(train.sum())))
         if progress is not None:
             progress(f"fold {k + 1} of {n_folds}")
+    warn_unconverged(failed, n_folds)
     full = step(start, design.count, battles.n_battles) if se == "full" else None
     reference = None
     if method == "whitened":
@@ -221,10 +269,6 @@ def _one_step_scores(step: Step) -> Floats:
     """Return T_k + J delta_k, (d1, D)."""
     dU, dV = step.space.push(step.delta)
     return (step.space.U + dU) @ step.space.V.T + step.space.U @ dV.T
-
-
-def _step_blocks(step: Step) -> Blocks:
-    return sandwich_blocks(step.solver.inverse(), step.meat)
 
 
 def _check_touched(step: Step | Bread, gradients: Floats, targets: Sequence[Resolved], battles: Data) -> None:

@@ -91,6 +91,11 @@ class Design:
         """Sum over responses of the Fisher information at eta = 0: the strength of the data before any fit."""
         return float(self.count @ self.at_zero.fisher)
 
+    @property
+    def noise(self) -> float:
+        """Size of the noise in an entry of the linearised estimate, sqrt(d_eff / sum of n I(0))."""
+        return float(np.sqrt(self.d_eff / self.information_at_zero))
+
     def restricted(self, keep: np.typing.NDArray[np.bool_]) -> "Design":
         """Return the design of some of the cells."""
         start = np.concatenate([[0], np.cumsum(keep)])[self.start]

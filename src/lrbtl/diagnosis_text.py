@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Literal
 
+from lrbtl.strength import SIGNAL_FLOOR, THIN_CONTEXT
+
 if TYPE_CHECKING:
     from lrbtl.diagnostics import Diagnosis
 
 Level = Literal["ok", "warn"]
 
-SIGNAL_FLOOR = 1.5  # below it intervals of simulated fits cover about 0.89
-THIN_CONTEXT = 100  # battles; `mle` covers 0.7 to 0.8 in such contexts, cross-fitting above 0.9
 BERNSTEIN_CEILING = 3.0  # above it a few battles carry most of the correction
 
 

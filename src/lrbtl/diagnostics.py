@@ -10,7 +10,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
 from lrbtl.battles import check_same_labels
 from lrbtl.completion import Data, Observations
 from lrbtl.design import Design
-from lrbtl.diagnosis_text import THIN_CONTEXT, Level, sentences, verdict
+from lrbtl.diagnosis_text import Level, sentences, verdict
 from lrbtl.errors import SamplingError
 from lrbtl.fitting import Fit
 from lrbtl.graph import component_members, weak_components
@@ -18,6 +18,7 @@ from lrbtl.links import Link
 from lrbtl.onestep import ScoreView, evaluate_targets
 from lrbtl.sampling import ProductSampling, Sampling, reference_probability
 from lrbtl.solvers import Solver, information_solver
+from lrbtl.strength import signal_ratio, thin_contexts
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved, Target, Terms, score
 from lrbtl.tucker import Tucker
@@ -148,18 +149,16 @@ def diagnose(
     variance, largest, bernstein = _influence(design, space, solver, gradients, terms.score)
     overlap = _overlap(battles, sampling)
     singular = np.concatenate(space.point.singular_values)
-    contexts = battles.context_counts
-    groups = _groups(battles)
-    thin = np.flatnonzero((contexts > 0) & (contexts < THIN_CONTEXT))
-    signal = signal_ratio(fit.point, battles, fit.link)
-    thin_labels = tuple(battles.context_label(int(u)) for u in thin)
-    conclusion, reason = verdict(len(groups), signal, bernstein, thin_labels)
+    contexts, groups = battles.context_counts, _groups(battles)
+    signal = signal_ratio(fit.point, battles.n_battles, design.noise)
+    thin = () if isinstance(battles, Observations) else thin_contexts(battles)
+    conclusion, reason = verdict(len(groups), signal, bernstein, thin)
     return Diagnosis(
         n_battles=battles.n_battles,
         n_cells=battles.n_cells,
         groups=tuple(tuple(battles.models[i] for i in group) for group in groups),
         split_contexts=_split_contexts(battles),
-        thin_contexts=thin_labels,
+        thin_contexts=thin,
         battles_per_model=_spread(battles.model_counts),
         battles_per_context=_spread(contexts),
         signal=signal,
@@ -179,19 +178,6 @@ def diagnose(
         berry_esseen=float(np.sqrt(max(battles.shape) / battles.n_battles)),
         verdict=conclusion,
         reason=reason,
-    )
-
-
-def signal_ratio(point: Tucker, battles: Data, link: Link | None = None) -> float:
-    """Return min_k sigma_min(T_(k)) / [sqrt(d_eff / n I(0)) (sqrt(d_k) + sqrt(prod r / r_k))]: signal over noise."""
-    rank = point.rank
-    design = Design.of(battles, link=link)
-    noise = np.sqrt(design.d_eff / design.information_at_zero)
-    return float(
-        min(
-            values.min() / (noise * (np.sqrt(d) + np.sqrt(prod(rank) / r)))
-            for values, d, r in zip(point.singular_values, point.shape, rank, strict=True)
-        )
     )
 
 

@@ -222,3 +222,15 @@ class LinkError(LrbtlError, ValueError):
 
 class ObservationError(LrbtlError, ValueError):
     """Observed entries with indices, values or variances that cannot be used."""
+
+
+class UndeterminedRankWarning(LrbtlWarning):
+    """A rank that predicts better than the chosen one but that the battles do not determine."""
+
+
+class ThinContextWarning(LrbtlWarning):
+    """Contexts with too few battles for the intervals of the method."""
+
+
+class WeakSignalWarning(LrbtlWarning):
+    """Scores whose weakest direction hardly exceeds the noise: intervals cover less than they say."""

@@ -14,6 +14,7 @@ from lrbtl.design import Design
 from lrbtl.errors import (
     ConvergenceWarning,
     RankCollapseWarning,
+    UndeterminedRankWarning,
     UninformedError,
 )
 from lrbtl.links import LOGISTIC, Identity, Link
@@ -134,7 +135,7 @@ def fit(
     ----------
     battles : Battles or Observations
     rank : int, tuple or "auto"
-        Tucker rank; an int r means (r, ..., r) under the caps. "auto" asks `select_rank`.
+        Tucker rank; an int r means (r, ..., r) under the caps. "auto" takes the best rank of `select_rank`.
     ridge : float, sequence or "auto"
         Penalty 1/2 sum_k ridge_k ||T_(k)||_* in nats; one number serves every mode. "auto"
         minimises an estimate of the held-out loss.
@@ -165,7 +166,16 @@ def fit(
         check_rank_kind(rank)
         from lrbtl.rank_selection import select_rank
 
-        rank = select_rank(battles, link=link, rng=rng, n_threads=n_threads).rank
+        selection = select_rank(battles, link=link, rng=rng, n_threads=n_threads)
+        if selection.asks_for_more:
+            warnings.warn(
+                f"rank {selection.ranks[-1]} predicts better than rank {selection.best}, but the battles do not "
+                "determine it: intervals may cover less than they say. Drop thin models or contexts, or use "
+                "method='naive'.",
+                UndeterminedRankWarning,
+                stacklevel=2,
+            )
+        rank = selection.best
     full_rank = check_rank(rank, battles.shape, centred=not isinstance(battles, Observations))
     check_informed(battles)
     if isinstance(ridge, str) and ridge == "auto":
@@ -208,7 +218,7 @@ def make_design(data: Data, link: str | Link | None, n_threads: int = 1) -> Desi
 def refit(
     fit: Fit, counts: Floats, *, ridge: Floats | None = None, start: Newton | None = None, tol: float = FOLD_TOL
 ) -> Newton:
-    """Return the penalised fit to the same cells with other multiplicities (and ridge), started from a fit."""
+    """Return the Newton fit to the same cells with other multiplicities (and ridge), started from a fit."""
     point, link = (fit.point, fit.link) if start is None else (start.point, start.link)
     design = replace(fit.design.with_link(link), count=counts)
     return minimise(design, point, fit.ridge if ridge is None else ridge, tol=tol, damping=1e-4)

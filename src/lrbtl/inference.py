@@ -2,13 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from lrbtl.battles import Battles
 from lrbtl.completion import Data, Observations
-from lrbtl.crossfit import CrossFit, Moments, cross_fit
+from lrbtl.crossfit import LARGEST_SCORE, CrossFit, Moments, cross_fit
 from lrbtl.errors import MethodError, SeparationWarning, TargetError
 from lrbtl.estimate import Estimate, RunInfo
 from lrbtl.families import Family
@@ -23,10 +24,8 @@ from lrbtl.solvers import SolverName
 from lrbtl.targets import Resolved, Target, Terms
 
 Floats = np.typing.NDArray[np.float64]
+Longs = np.typing.NDArray[np.int64]
 Method = Literal["efficient", "whitened", "mle", "naive"]
-
-LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score or gap from infinity
-SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
 
 
 def infer(
@@ -53,7 +52,7 @@ def infer(
     battles : Battles or Observations
     targets : Target, list of Target, `all_scores()` or `all_gaps()`
     rank : int, tuple or "auto"
-        Tucker rank of the scores; "auto" asks `select_rank`.
+        Tucker rank of the scores; "auto" takes the best rank of `select_rank`. Intervals are conditional on the rank.
     method : "efficient", "whitened", "mle" or "naive"
         Efficient: smallest variance, any sampling. Whitened: simpler direction, weighted by the sampling law. Mle: the
         penalised estimate with HC3 errors, one fit. Naive: one Bradley-Terry fit per context.
@@ -132,18 +131,19 @@ def estimate_targets(
         values, errors = _aggregate(
             np.array([value.reshape(-1) for value, _ in parts]), np.array([error.reshape(-1) for _, error in parts])
         )
-        return Estimate(targets.labels(battles), values, None, se=errors, links="identity", info=info)
+        labels = targets.labels(battles)
+        if (lost := np.flatnonzero(np.isnan(values))).size:
+            _warn_separated([labels[int(i)] for i in lost[:3]], lost.size)
+        return Estimate(labels, values, None, se=errors, links="identity", info=info)
     resolved = resolve_targets(battles, targets)
     moments = _combine([run.moments(resolved) for run in runs])
-    cov = moments.cov
     if whole.link.separable:
-        moments = _without_separated(moments, resolved)
-        cov = trust_model_near_separation(moments)
+        moments = _without_separated(moments, resolved, _Entries(runs[0].one_step_scores(), whole.link))
     paired = isinstance(battles, Battles)
     return Estimate(
         [target.label for target in resolved],
         moments.values,
-        cov,
+        moments.believed(),
         links=[target.link for target in resolved],
         info=info,
         bound_se=moments.bound,
@@ -165,32 +165,52 @@ def resolve_targets(battles: Data, targets: Iterable[Target]) -> list[Resolved]:
     return resolved
 
 
-def trust_model_near_separation(moments: Moments) -> Floats:
-    """Return the covariance with model-based variances where the sandwich is far smaller, as near separation."""
-    sandwich = np.diag(moments.cov)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = moments.bound**2 / sandwich
-    scale = np.sqrt(np.where(ratio > SEPARATED, ratio, 1.0))
-    return np.asarray(moments.cov * scale[:, None] * scale)
-
-
-def _without_separated(moments: Moments, targets: Sequence[Resolved]) -> Moments:
-    """Return the moments with NaN for targets that run to infinity, and warn: no interval round them means anything."""
-    separated = ~(np.abs(moments.values) < LARGEST_SCORE)
+def _without_separated(moments: Moments, targets: Sequence[Resolved], view: "_Entries") -> Moments:
+    """Return the moments with NaN for targets that touch scores (d1, D) which run to infinity, and warn."""
+    infinite = ~(np.abs(view.scores) < LARGEST_SCORE)
+    if not infinite.any():
+        return moments
+    separated = np.array([_touches(target.at(view)[1], infinite) for target in targets])
     if not separated.any():
         return moments
-    names = [target.label for target, out in zip(targets, separated, strict=True) if out]
-    warnings.warn(
-        f"{len(names)} targets ({', '.join(names[:3])}) run to infinity: some models win or lose all that bears on "
-        "them. They are NaN; lrbtl.leaderboard gives such models one-sided limits, and a smaller rank or a larger "
-        "ridge may help.",
-        SeparationWarning,
-        stacklevel=4,
+    _warn_separated(
+        [target.label for target, out in zip(targets, separated, strict=True) if out][:3], int(separated.sum())
     )
     values, cov, bound = moments.values.copy(), moments.cov.copy(), moments.bound.copy()
     values[separated] = bound[separated] = np.nan
     cov[separated] = cov[:, separated] = np.nan
-    return Moments(values, cov, bound)
+    return Moments(values, cov, bound, moments.dispersion)
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Scores (d1, D) as targets read them."""
+
+    scores: Floats
+    link: Link
+
+    def entries(self, models: Longs, contexts: Longs) -> Floats:
+        return np.asarray(self.scores[models, contexts])
+
+    def dense(self) -> Floats:
+        return self.scores
+
+
+def _touches(gradient: Terms | Floats, infinite: np.typing.NDArray[np.bool_]) -> bool:
+    """Return whether a gradient has weight on a score that runs to infinity."""
+    if isinstance(gradient, Terms):
+        return bool(np.any(infinite[gradient.models, gradient.contexts] & (gradient.weights != 0)))
+    return bool(np.any(infinite & (gradient.reshape(infinite.shape) != 0)))
+
+
+def _warn_separated(names: list[str], count: int) -> None:
+    warnings.warn(
+        f"{count} targets ({', '.join(names)}) run to infinity: some models win or lose all that bears on "
+        "them. They are NaN; lrbtl.leaderboard gives such models one-sided limits, and a smaller rank or a larger "
+        "ridge may help.",
+        SeparationWarning,
+        stacklevel=5,
+    )
 
 
 def _gradients(whole: Fit, targets: Sequence[Resolved]) -> list[Terms | Floats]:
@@ -206,7 +226,7 @@ def _combine(runs: Sequence[Moments]) -> Moments:
     values, combined = _aggregate(np.array([run.values for run in runs]), errors)
     correlation = np.mean([run.cov / np.outer(se, se) for run, se in zip(runs, errors, strict=True)], axis=0)
     bound = np.median([run.bound for run in runs], axis=0)
-    return Moments(values, correlation * np.outer(combined, combined), bound)
+    return Moments(values, correlation * np.outer(combined, combined), bound, runs[0].dispersion)
 
 
 def _aggregate(values: Floats, errors: Floats) -> tuple[Floats, Floats]:

@@ -18,6 +18,7 @@ from lrbtl.errors import (
     LrbtlError,
     MethodError,
     NoDecisionError,
+    SeparationError,
     SingularInformationError,
     UninformedError,
     UnknownContextError,
@@ -193,8 +194,9 @@ def make_engine(part: Battles, weights: Floats, run: dict[str, Any], progress: P
                 notes=notes,
             )
             engine.scores(weights, win_rates=False)
+            engine.check_finite()
             return engine
-        except (SingularInformationError, UninformedError):
+        except (SeparationError, SingularInformationError, UninformedError):
             if run["rank"] != "auto":
                 raise
     return SeparateEngine(part, "naive", "too few battles for a low-rank fit: each context by itself")

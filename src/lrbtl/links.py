@@ -19,6 +19,7 @@ Floats = np.typing.NDArray[np.float64]
 
 QUADRATURE = 9
 LOG_ROOT_TWO_PI = 0.5 * np.log(2 * np.pi)
+SMALLEST_DISPERSION = 1e-3
 TINY = 1e-300  # keeps logarithms of underflown numbers finite
 FISHER_FLOOR = 1e-140  # keeps squares of whitened scores finite
 
@@ -98,6 +99,10 @@ class Link(ABC):
         y = np.zeros_like(eta)
         return mean_over_spread(lambda x: self.terms(x, y, variance).fisher, eta, spread)
 
+    def dispersion(self, eta: Floats, y: Floats, count: Floats) -> float:
+        """Return the variance of the responses over that of the model, 0 where the model knows none."""
+        return 1.0
+
     @abstractmethod
     def check(self, y: Floats, pairs: bool) -> None:
         """Raise where responses are not of the link's kind."""
@@ -141,6 +146,16 @@ class BinaryLink(Link):
         log_p, log_q, log_slope = self.log_parts(eta)
         ratio = np.exp(log_slope - log_p - log_q)
         return replace(terms, score=(y - mean_over_spread(self.mean, eta, variance)) * ratio)
+
+    def dispersion(self, eta: Floats, y: Floats, count: Floats) -> float:
+        """Return 1 - sum of n y (1 - y) / sum of n p (1 - p): below one with ties and soft votes.
+
+        For a vote y in [0, 1] with mean p the variance is p (1 - p) - E[y (1 - y)]. Residuals would fall short of it
+        also near separation, where the model is to be believed.
+        """
+        log_p, log_q, _ = self.log_parts(eta)
+        plain = float(count @ np.exp(log_p + log_q))
+        return float(np.clip(1.0 - float(count @ (y * (1 - y))) / max(plain, TINY), SMALLEST_DISPERSION, 1.0))
 
     def check(self, y: Floats, pairs: bool) -> None:
         """Raise where a response lies outside [0, 1]."""
@@ -287,6 +302,10 @@ class Identity(Link):
     def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms: the mean response is linear."""
         return terms
+
+    def dispersion(self, eta: Floats, y: Floats, count: Floats) -> float:
+        """Return 0: the variance of the noise is not known from its mean."""
+        return 0.0
 
     def check(self, y: Floats, pairs: bool) -> None:
         """Raise for battles."""

@@ -6,7 +6,8 @@ At the fit T_k from the other folds, with J the Jacobian of the tangent coordina
     delta_k = K_k^-1 g_k,   Gam_k = J^T Q1 grad psi(T_k),   Theta_k = K_k^-1 Gam_k,
     psi = sum_k n_k / N [psi(T_k) + Gam_k . delta_k],   Cov = sum_k n_k / N^2 Theta_k^T B_k Theta_k.
 
-The efficient score is y - E[mean(eta)] for eta normal round its fit with the variance that the fit leaves: plain
+The efficient score is y - E[mean(eta)] for eta normal round its fit with the variance that the fit leaves (times the
+dispersion of the votes, below one with ties and soft votes): plain
 y - mean(eta_k) has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same
 to first order.
 The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling; its I is
@@ -21,6 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from lrbtl.arrowhead import Arrowhead
+from lrbtl.btl import HC3_FLOOR
 from lrbtl.covariance import leverages
 from lrbtl.design import CompleteDesign, Design, every_entry
 from lrbtl.information import accumulate
@@ -136,10 +138,17 @@ def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -
     terms = design.terms(design.eta(space))
     h = terms.fisher * eta_variances(design, space, ridge)
     n = float(design.count.sum())
-    meat = accumulate(design, space, *replace(terms, score=terms.score / (1 - h)).meat(design.count / n))
+    meat = accumulate(
+        design, space, *replace(terms, score=terms.score / np.maximum(1.0 - h, HC3_FLOOR)).meat(design.count / n)
+    )
     weight, tie = terms.information(design.count / n)
     bread = information_solver(design, space, weight, solver, tie=tie)
     return Step(space, n, np.zeros(space.size), meat, bread, design.link)
+
+
+def dispersion(design: Design, space: TangentSpace) -> float:
+    """Return how much responses vary, over what the model says of plain ones: below 1 with ties and soft votes."""
+    return design.link.dispersion(design.eta(space), design.y, design.count)
 
 
 def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:

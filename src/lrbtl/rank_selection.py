@@ -45,6 +45,23 @@ class RankSelection:
     determined: np.typing.NDArray[np.bool_]
     rank: tuple[int, ...]
 
+    @property
+    def best(self) -> tuple[int, ...]:
+        """The determined rank with the highest held-out log-likelihood: what rank="auto" means.
+
+        Too small a rank costs coverage and too large a rank only some width, so that intervals do without the discount
+        of one standard error.
+        """
+        return self.ranks[int(np.flatnonzero(self.deficit == 0.0)[0])]
+
+    @property
+    def asks_for_more(self) -> bool:
+        """Whether a rank that the battles do not determine predicts better by two standard errors.
+
+        Fits of the ranks that they do determine then miss something: their intervals cover less than they say.
+        """
+        return bool(np.any(~self.determined & (self.deficit < -2 * self.deficit_se)))
+
     def to_dict(self) -> dict[str, list[object]]:
         """Return the table as columns."""
         return {

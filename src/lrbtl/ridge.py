@@ -17,6 +17,7 @@ Floats = np.typing.NDArray[np.float64]
 EXACT_TRACE = 300  # coordinates up to which traces are exact
 PROBES = 8
 VARIANCE_PASSES = 8
+ORDER_ONE = 0.05  # of the noise: one context has none to borrow from, so only enough ridge to stay finite
 SEARCH_TOL = 1e-2  # Newton decrement, in nats, of the fits that the search compares
 
 
@@ -69,6 +70,9 @@ def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) ->
     The family is t times a base; t is found by doubling or halving from 1 until the criterion turns, then by a parabola
     in log t. The base is `around`, a ridge that was right for nearly the same problem, or else comes from a pilot fit.
     """
+    if len(design.shape) == 1:
+        ridge = ORDER_ONE * noise_ridge(design, start.rank)
+        return ridge, minimise(design, start, ridge)
     base, pilot = (around, None) if around is not None else _pilot(design, start)
     values: dict[int, float] = {}
     fits: dict[int, Newton] = {}

@@ -3,8 +3,10 @@
 import ast
 import graphlib
 import inspect
+import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,16 @@ def test_public_names_are_documented_with_an_example(name):
 
 def test_public_names_are_listed_once():
     assert len(set(lrbtl.__all__)) == len(lrbtl.__all__)
+
+
+def test_the_map_names_every_module():
+    table = (ROOT.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Map")[2]
+    named = re.findall(r"`(\w+)`", table.replace("_kernels/", "").replace("src/lrbtl", ""))
+    assert sorted(named) == sorted(name for name in MODULES if "." not in name)
+
+
+def test_the_version_is_that_of_the_package():
+    assert lrbtl.__version__ == version("lrbtl")
 
 
 def test_modules_are_short():

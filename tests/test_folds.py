@@ -1,7 +1,5 @@
 """Random folds: a partition, balanced, uniform over battles, and the same for any order of the rows."""
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -70,9 +68,7 @@ def test_folds_are_deterministic_and_ignore_row_order() -> None:
 def test_folds_of_huge_multiplicities(total: int) -> None:
     rng = np.random.default_rng(3)
     cells = simulated(30, 10, rng.multinomial(total, np.full(13_000, 1 / 13_000)), rng).cells
-    begin = time.perf_counter()
     table = fold_counts(cells, 10, 0)
-    assert time.perf_counter() - begin < 1.0  # about 0.02 s
     check_partition(cells, 10, table)
     z = (table - cells.count / 10) / np.sqrt(cells.count * 0.09)
     assert abs(z.std() - 1) < 0.02 and abs(z.mean()) < 0.01

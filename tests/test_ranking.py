@@ -67,9 +67,10 @@ def test_ranks_lie_in_their_intervals_and_tiers_go_down_the_board(seed, d):
     above = joint_above(score, cov)
     for tier in range(1, ranks.tier.max() + 1):
         members = board[ranks.tier[board] == tier]
-        assert not above[members[0], members].any()
+        top = next((a for a in members if above[a].any() or above[:, a].any()), members[0])
+        assert not above[top, members].any()
         following = board[ranks.tier[board] == tier + 1]
-        assert following.size == 0 or above[members[0], following[0]]
+        assert following.size == 0 or above[top, following[0]]
 
 
 def test_simultaneous_rank_intervals_cover_together():
@@ -97,6 +98,14 @@ def test_models_without_a_finite_score_leave_room_for_themselves():
     np.testing.assert_array_equal(upper, [5, 4, 5, 5, 5])
     np.testing.assert_array_equal(tiers(score, above), [1, 1, 2, 2, 2])
     np.testing.assert_array_equal(rank_scores(score), [1, 2, 3, 4, 5])
+
+
+def test_a_leader_without_limits_does_not_make_one_tier_of_all():
+    score, cov = np.array([9.0, 3.0, 2.9, 0.0]), 0.01 * np.eye(4)
+    cov[0, 0] = np.nan
+    above = joint_above(score, cov)
+    assert not above[0].any()
+    np.testing.assert_array_equal(tiers(score, above), [1, 1, 1, 2])
 
 
 def test_evidence_from_elsewhere_can_be_added():

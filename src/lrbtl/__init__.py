@@ -56,6 +56,8 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("lrbtl.errors")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("lrbtl")
     if name not in _HOME:
         raise AttributeError(f"module 'lrbtl' has no attribute {name!r}")
     value = getattr(import_module(f"lrbtl.{_HOME[name]}"), name)

@@ -39,6 +39,8 @@ from lrbtl.targets import (
 from lrbtl.tie_comparison import TieComparison, compare_ties
 from lrbtl.ties import Davidson, RaoKupper
 
+__version__: str
+
 __all__ = [
     "Battles",
     "Comparison",

@@ -118,8 +118,8 @@ def tiers(score: Floats, above: Bools) -> Ints:
 
     Walk down the board; a new tier starts at the first model that the tier's top model is above (the joint gap test).
     So no model of a tier is distinguishable from the tier's top, though it may be from a model between. A model
-    without a finite score opens a tier only where `above` says so, and the first finite model after it counts as
-    a top as well. Models without any score (NaN) come last.
+    without a finite score, or above and below none, opens a tier only where `above` says so, and the first other model
+    after it counts as a top as well. Models without any score (NaN) come last.
 
     Examples
     --------
@@ -129,11 +129,12 @@ def tiers(score: Floats, above: Bools) -> Ints:
     """
     order = np.argsort(-score, kind="stable")
     tier = np.empty(score.size, dtype=np.int64)
+    placed = np.isfinite(score) & (above.any(axis=0) | above.any(axis=1))
     current, tops = 1, [int(order[0])] if order.size else []
     for a in order:
         if above[tops, a].any():
             current, tops = current + 1, [int(a)]
-        elif np.isfinite(score[a]) and not np.isfinite(score[tops]).any():
+        elif placed[a] and not placed[tops].any():
             tops.append(int(a))
         tier[a] = current
     return tier

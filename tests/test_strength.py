@@ -9,6 +9,7 @@ import lrbtl
 from lrbtl import crossfit
 from lrbtl.errors import ConvergenceWarning, LrbtlWarning, ThinContextWarning, WeakSignalWarning
 from lrbtl.strength import signal_ratio, thin_contexts
+from lrbtl.tucker import rank_caps
 from problems import simulated
 
 
@@ -34,6 +35,14 @@ def test_a_rank_beyond_the_signal_is_said_once():
     with warnings.catch_warnings():
         warnings.simplefilter("error", LrbtlWarning)
         lrbtl.infer(battles, lrbtl.score(0, 0), rank=1, n_folds=3)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 3)])
+def test_a_rank_that_restricts_nothing_cannot_be_too_large(shape):
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores(shape, rank_caps(shape), scale=0.2, rng=0), 600, rng=3)
+    whole = lrbtl.fit(battles, rank_caps(shape), ridge=0.1)
+    assert signal_ratio(whole.point, battles.n_battles) < 1.5
+    crossfit.cross_fit(whole, n_folds=3)
 
 
 def test_mle_says_where_contexts_are_thin():

@@ -200,7 +200,7 @@ def cross_fit(
         )
     design = fit.design
     ridge = RIDGE_SHARE[method] * fit.ridge
-    warn_weak_signal(fit.point, battles.n_battles, design.noise)
+    warn_weak_signal(fit.point, battles.n_battles, design.noise, centred=design.centred)
     if method == "mle":
         if isinstance(battles, Battles):
             warn_thin_contexts(battles)

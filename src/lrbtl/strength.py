@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lrbtl.errors import ConvergenceWarning, ThinContextWarning, WeakSignalWarning
-from lrbtl.tucker import Tucker
+from lrbtl.tucker import Tucker, rank_caps
 
 if TYPE_CHECKING:
     from lrbtl.battles import Battles
@@ -44,9 +44,9 @@ def thin_contexts(battles: "Battles") -> tuple[object, ...]:
     return tuple(battles.context_label(int(u)) for u in np.flatnonzero((counts > 0) & (counts < THIN_CONTEXT)))
 
 
-def warn_weak_signal(point: Tucker, n_battles: int, noise: float | None = None) -> None:
-    """Warn where the weakest singular value of a fit hardly exceeds the noise; order 1 has no rank to choose."""
-    if len(point.shape) == 1:
+def warn_weak_signal(point: Tucker, n_battles: int, noise: float | None = None, *, centred: bool = True) -> None:
+    """Warn where the weakest singular value of a fit hardly exceeds the noise, unless the rank restricts nothing."""
+    if point.rank == rank_caps(point.shape, centred=centred):
         return
     signal = signal_ratio(point, n_battles, noise)
     if signal < SIGNAL_FLOOR:

@@ -185,7 +185,7 @@ def test_a_rank_that_the_penalty_removed_is_reported():
 
 def test_a_fit_that_did_not_converge_is_reported(monkeypatch):
     def stopped(design, point, ridge, **options):
-        return Newton(point, 1.0, 1.0, 7, False, "stopped after 7 iterations")
+        return Newton(point, 1.0, 1.0, 7, False, "stopped after 7 iterations", design.link)
 
     monkeypatch.setattr(fitting, "minimise", stopped)
     with pytest.warns(ConvergenceWarning, match="stopped after 7 iterations"):

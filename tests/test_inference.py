@@ -22,7 +22,7 @@ from lrbtl.errors import (
 from lrbtl.fitting import fit, refit
 from lrbtl.folds import fold_counts
 from lrbtl.inference import estimate_targets, resolve_targets
-from lrbtl.links import mean_terms
+from lrbtl.links import LOGISTIC, mean_over_spread
 from lrbtl.onestep import eta_variances, evaluate_targets, fold_step
 from problems import SMALL_CASES, law_dict, oracle_rows, rebuilt, simulated
 
@@ -202,7 +202,8 @@ def one_step_with_spread(fits, folds, rows, targets, rank, spread, method):
         training = [(*row[:4], row[4] - n) for row, n in zip(rows, held_out, strict=True) if row[4] > n]
         H = oracle.directions(T, training, targets, rank, method)
         eta = np.array([oracle.eta_of(T, *row[:3]) for row in rows])
-        mean, information = mean_terms(eta, spread * N / (N - held_out.sum()))
+        left = spread * N / (N - held_out.sum())
+        mean, information = mean_over_spread(LOGISTIC.mean, eta, left), LOGISTIC.mean_fisher(eta, left)
         score = np.array([row[3] for row in rows]) - mean
         if method == "whitened":
             score = (np.array([row[3] for row in rows]) - expit(eta)) / information

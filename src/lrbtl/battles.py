@@ -25,17 +25,17 @@ from lrbtl.errors import (
     SelfBattleWarning,
     TooFewModelsError,
     UnknownContextError,
-    UnknownModelError,
 )
 from lrbtl.folds import check_folds, fold_counts
 from lrbtl.ingest import as_columns, encode, read_counts, read_frame
-from lrbtl.labels import LabelIndex, find_label, index_labels
+from lrbtl.labelled import Labelled
+from lrbtl.labels import find_label, index_labels
 
 Ties = Literal["half", "drop"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Battles:
+class Battles(Labelled):
     """Battles between models, counted by distinct (context, a, b, y).
 
     Build them with `from_arrays` or `from_frame`; add them with ``+``.
@@ -198,26 +198,6 @@ class Battles:
             )
         return cls(cells, labels[0], tuple(labels[1:]), tuple(axis.what for axis in axes[1:]), n_self)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Numbers of models and of levels of each context mode: (d1, d2, ..., dm)."""
-        return (len(self.models), *map(len, self.levels))
-
-    @property
-    def n_battles(self) -> int:
-        """Number of battles."""
-        return self.cells.n_battles
-
-    @property
-    def n_cells(self) -> int:
-        """Number of distinct battles."""
-        return self.cells.n_cells
-
-    @property
-    def n_contexts(self) -> int:
-        """Number of contexts D, with or without battles; 1 when there are no context modes."""
-        return prod(self.shape[1:])
-
     @cached_property
     def model_counts(self) -> IntArray:
         """Battles of each model: int64 (d1,)."""
@@ -226,54 +206,11 @@ class Battles:
         return total.astype(np.int64)
 
     @cached_property
-    def context_counts(self) -> IntArray:
-        """Battles in each context: int64 (D,)."""
-        return np.diff(np.concatenate([[0], np.cumsum(self.cells.count)])[self.cells.start])
-
-    @cached_property
     def win_rates(self) -> NDArray[np.float64]:
         """Share of its battles that each model won, ties half: (d1,); NaN for a model without battles."""
         cells, d1 = self.cells, len(self.models)
         won = np.bincount(cells.a, cells.count * cells.y, d1) + np.bincount(cells.b, cells.count * (1.0 - cells.y), d1)
         return np.asarray(np.divide(won, self.model_counts, out=np.full(d1, np.nan), where=self.model_counts > 0))
-
-    @cached_property
-    def _model_index(self) -> LabelIndex:
-        return index_labels(self.models, "models")
-
-    @cached_property
-    def _level_index(self) -> tuple[LabelIndex, ...]:
-        return tuple(index_labels(labels, name) for labels, name in zip(self.levels, self.names, strict=True))
-
-    def model_index(self, model: object) -> int:
-        """Position of a model given by label or by code.
-
-        Examples
-        --------
-        >>> import lrbtl
-        >>> battles = lrbtl.Battles.from_arrays(["x", "z"], ["y", "y"], [1, 0])
-        >>> battles.model_index("z"), battles.model_index(1)
-        (2, 1)
-        """
-        return find_label(self._model_index, model, "model", UnknownModelError)
-
-    def context_index(self, context: object = None) -> int:
-        """Flat position of a context: a label or code for one mode, a tuple of them for several, None for none.
-
-        Examples
-        --------
-        >>> import lrbtl
-        >>> battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], [["en", "fr"], ["code", "math"]])
-        >>> battles.context_index(("fr", "code")), battles.context_index((0, 1))
-        (2, 1)
-        """
-        return _labels.find_context(context, self._level_index, self.names)
-
-    def context_label(self, context: int) -> Any:
-        """Label of a flat context: the level for one mode, a tuple for several, None for none."""
-        parts = np.unravel_index(context, self.shape[1:]) if self.levels else ()
-        labels = tuple(names[int(k)] for names, k in zip(self.levels, parts, strict=True))
-        return labels[0] if len(labels) == 1 else labels or None
 
     def __add__(self, more: Battles) -> Battles:
         """Battles of both, over the union of their labels."""
@@ -397,7 +334,7 @@ class Battles:
         return f"Battles(shape={self.shape}, n_battles={self.n_battles}, n_cells={self.n_cells})"
 
 
-def check_same_labels(battles: Battles, fitted: Battles) -> None:
+def check_same_labels(battles: Labelled, fitted: Labelled) -> None:
     """Raise `LabelError` where battles have other models or levels than those that a fit was made from."""
     if battles.models != fitted.models or battles.levels != fitted.levels:
         raise LabelError(

@@ -17,6 +17,7 @@ from lrbtl.compat import BASE_RATING, ELO
 from lrbtl.joint import normal_quantile, sidak_quantile
 from lrbtl.newcomers import FEW_BATTLES, Placement, place_outside
 from lrbtl.ranking import joint_above, rank_models
+from lrbtl.ties import TIE_LINKS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -213,8 +214,12 @@ def _board_notes(
     count = np.where(weights[cells.context] > 0, cells.count, 0)
     notes = [*options.notes, *engine.info.notes]
     ties = int(count[cells.y == 0.5].sum())
+    link = engine.info.link
     if ties:
-        notes.append(f"{ties:,} ties ({ties / count.sum():.1%}) count as half a win for both")
+        meaning = "are an outcome of their own" if link in TIE_LINKS else "count as half a win for both"
+        notes.append(f"{ties:,} ties ({ties / count.sum():.1%}) {meaning}")
+    if link is not None:
+        notes.append(f"{link} link; scores are scaled to the log odds of a nearly even battle")
     if limits:
         notes.append(f"{len(limits)} model(s) with a note are placed against the others and not part of the mean score")
     return tuple(notes)

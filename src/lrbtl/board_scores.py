@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -21,11 +21,12 @@ from lrbtl.crossfit import LARGEST_SCORE, CrossFit, Moments, believed_covariance
 from lrbtl.errors import SeparationError, SeparationWarning
 from lrbtl.fitting import Fit, fit
 from lrbtl.graph import component_members, strong_components
+from lrbtl.links import LOGISTIC
 from lrbtl.naive import naive_errors
 from lrbtl.rank_selection import MAX_DEFAULT_RANK, select_rank
 from lrbtl.runinfo import RunInfo
 from lrbtl.separate import fit_separate
-from lrbtl.targets import Resolved, Terms, View
+from lrbtl.targets import Resolved, Terms, View, weighted_win
 from lrbtl.tucker import rank_caps
 
 Floats = NDArray[np.float64]
@@ -76,7 +77,8 @@ class LowRankEngine:
     """One cross-fitted low-rank analysis that serves every board.
 
     It holds the core: models that can all be reached from each other by wins and have enough battles for the rank.
-    The others would have infinite or undetermined scores, and would take the core's mean along.
+    The others would have infinite or undetermined scores, and would take the core's mean along. Scores of other links
+    than the logistic are scaled to the log odds of a nearly even battle.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class LowRankEngine:
     ) -> None:
         self.inside = inside
         self._known: dict[tuple[bytes, bool], BoardScores] = {}
+        self.unit = float(whole.link.log_odds(np.zeros(1))[1][0])
         self.steps: CrossFit = cross_fit(whole, method=method, n_folds=n_folds, rng=rng, progress=progress)
         self.info = RunInfo(
             method=method,
@@ -99,13 +102,14 @@ class LowRankEngine:
             n_battles=whole.battles.n_battles,
             n_folds=None if method == "mle" else n_folds,
             ridge=tuple(float(x) for x in whole.ridge),
+            link=None if whole.link == LOGISTIC else str(whole.link),
             notes=notes,
         )
 
     @cached_property
     def by_context(self) -> Floats:
         """One-step scores (k, D): the fitted ones are biased towards zero by the ridge."""
-        return self.steps.one_step_scores()
+        return self.unit * self.steps.one_step_scores()
 
     def scores(self, weights: Floats, win_rates: bool) -> BoardScores:
         """Return the scores of a board, computed when first asked for."""
@@ -123,8 +127,8 @@ class LowRankEngine:
         naive_se = naive_errors(self.steps.fit, targets, gradients)
         return BoardScores(
             self.inside,
-            found.values,
-            self._believed(found),
+            self.unit * found.values,
+            self.unit**2 * self._believed(found),
             None if rates is None else rates.values,
             None if rates is None else self._believed(rates),
             self.by_context,
@@ -234,7 +238,8 @@ def candidate_ranks(
         return [rank]
     thick = thick_core(battles, pooled_core(battles), THIN * MAX_DEFAULT_RANK)  # others are placed, whatever the rank
     core = select_models(battles, thick)
-    found = select_rank(core, n_threads=options["n_threads"], rng=options["rng"], progress=progress)
+    run = {key: options[key] for key in ("n_threads", "rng", "link") if key in options}
+    found = select_rank(core, progress=progress, **run)
     if found.asks_for_more:
         return []
     within = found.determined & (found.deficit <= found.deficit_se)
@@ -287,16 +292,7 @@ def _win_rate(i: int, d1: int, contexts: Ints, weights: Floats) -> Callable[[Vie
     others = np.delete(np.arange(d1), i)
     rivals, where = np.repeat(others, contexts.size), np.tile(contexts, others.size)
     share = np.tile(weights, others.size) / others.size
-    own = np.full(rivals.size, i)
-    models, both = np.concatenate([own, rivals]), np.concatenate([where, where])
-
-    def evaluate(view: View) -> tuple[float, Terms]:
-        p = expit(view.entries(own, where) - view.entries(rivals, where))
-        mean = float(share @ p)
-        slope = share * p * (1 - p) / (mean * (1 - mean))
-        return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]))
-
-    return evaluate
+    return partial(weighted_win, np.full(rivals.size, i), rivals, where, share)
 
 
 def win_rate_slopes(theta: Floats) -> tuple[Floats, Floats]:

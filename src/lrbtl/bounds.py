@@ -8,13 +8,16 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from lrbtl.battles import Battles
+from lrbtl.completion import Data, Observations
 from lrbtl.errors import MethodError, RankError, SamplingError, SingularInformationError, TargetError
 from lrbtl.information import accumulate
+from lrbtl.links import Link
 from lrbtl.onestep import Law, evaluate_targets
 from lrbtl.sampling import Sampling, UniformSampling, reference_probability
 from lrbtl.solvers import IsotropicSolver, SolverName, touched
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Target
+from lrbtl.ties import as_link
 from lrbtl.tucker import Tucker, centre, check_rank, truncate
 
 Floats = np.typing.NDArray[np.float64]
@@ -30,6 +33,9 @@ def efficiency_bound(
     rank: int | Sequence[int],
     sampling: Sampling | None = None,
     method: Literal["efficient", "whitened"] = "efficient",
+    link: str | Link = "logistic",
+    entries: bool | None = None,
+    variance: ArrayLike | None = None,
     solver: SolverName = "auto",
 ) -> float | Floats:
     """Return V such that the best variance of an estimate from n battles is V / n, if `scores` are true.
@@ -48,6 +54,12 @@ def efficiency_bound(
     method : "efficient" or "whitened"
         V_eff = <Gamma, A^-1 Gamma> [Li26, thm. general-lb], or V_ws = E[w^2 <H, X>^2 / I] of the (weighted) whitened
         estimator.
+    link : str or Link
+        Law of the responses. A tie parameter that is to be estimated enters the bound at its value in the link.
+    entries : bool, optional
+        Whether single entries are observed rather than pairs; by default with the identity link.
+    variance : number or array of the scores' shape, optional
+        Of the noise of each entry, for the identity link; 1 by default.
     solver : "auto", "direct" or "cg"
 
     Examples
@@ -59,16 +71,23 @@ def efficiency_bound(
     True
     """
     truth = np.asarray(scores, dtype=float)
-    full_rank = check_rank(rank, truth.shape)
-    law = Law.of(UniformSampling() if sampling is None else sampling, truth.shape)
-    space = TangentSpace(_point(truth, full_rank))
+    law_of_response = as_link(link)
+    if entries is None:
+        entries = law_of_response.name == "identity"
+    law_of_response.check(np.array([0.0, 0.5, 1.0]), not entries)
+    full_rank = check_rank(rank, truth.shape, centred=not entries)
+    noise = None if variance is None else np.broadcast_to(np.asarray(variance, dtype=float), truth.shape)
+    noise = None if noise is None else np.ascontiguousarray(noise.reshape(truth.shape[0], -1).T).reshape(-1)
+    law = Law.of(UniformSampling() if sampling is None else sampling, truth.shape, entries=entries, variance=noise)
+    point = _point(truth, full_rank, centred=not entries)
+    space = TangentSpace(point, centred=not entries, n_extra=law_of_response.n_extra)
     targets = [target] if isinstance(target, Target) else list(target)
-    resolved = [each.resolve(_unnamed(truth.shape)) for each in targets]
+    resolved = [each.resolve(_unnamed(truth.shape, entries)) for each in targets]
     if not resolved:
         raise TargetError("no targets were given: pass at least one.")
-    values, gradients = evaluate_targets(space, resolved, truth.shape)
+    values, gradients = evaluate_targets(space, resolved, truth.shape, law_of_response)
     if method == "efficient":
-        information = law.solver(space, solver)
+        information = law.solver(space, solver, law_of_response)
         if (hit := np.flatnonzero(touched(information, gradients))).size:
             raise SingularInformationError(
                 f"no battles inform {resolved[hit[0]].label} under the sampling law, so its variance has no bound. "
@@ -77,11 +96,14 @@ def efficiency_bound(
         directions = information.solve(gradients)
         bound = np.einsum("im,im->m", gradients, directions)
     elif method == "whitened":
+        if law_of_response.n_extra:
+            raise MethodError(f"the whitened estimator has no tie parameter: use method='efficient' with {link}.")
         if not law.probability.min() > 0:
             raise SamplingError("the whitened estimator needs a law under which every pair can meet in every context.")
         directions = IsotropicSolver(space, law.atoms.d_eff).solve(gradients)
-        weights = reference_probability(truth.shape) / law.probability
-        meat = accumulate(law.atoms, space, law.probability * weights**2 / law.fisher(space))
+        weights = reference_probability(truth.shape, entries=entries) / law.probability
+        fisher = law.terms(space, law_of_response).fisher
+        meat = accumulate(law.atoms, space, law.probability * weights**2 / fisher)
         bound = np.einsum("im,im->m", directions, meat @ directions)
     else:
         raise MethodError(f"method={method!r} is not known: choose 'efficient' or 'whitened'.")
@@ -92,20 +114,23 @@ def efficiency_bound(
     return float(bound[0]) if isinstance(target, Target) else bound
 
 
-def _point(truth: Floats, rank: tuple[int, ...]) -> Tucker:
+def _point(truth: Floats, rank: tuple[int, ...], *, centred: bool) -> Tucker:
     if not np.all(np.isfinite(truth)):
         raise RankError("the scores hold NaN or infinity: the bound needs finite scores.")
-    point = truncate(centre(truth), rank)
+    point = truncate(centre(truth) if centred else truth, rank)
     size = max(float(np.abs(truth).max()), 1e-12)
     if np.abs(point.dense() - truth).max() > RANK_TOL * size:
-        raise RankError(f"the scores are not zero-sum along mode 1 with rank {rank}: centre and truncate them first.")
+        sums = "zero-sum along mode 1 with" if centred else "of"
+        raise RankError(f"the scores are not {sums} rank {rank}: {'centre and ' * centred}truncate them first.")
     if min(s[-1] / max(s[0], 1e-300) for s in point.singular_values) < DEFICIENT:
         raise RankError(f"the scores have a rank below {rank}, where no bound exists: give their own rank.")
     return point
 
 
-def _unnamed(shape: tuple[int, ...]) -> Battles:
-    """Return battles whose labels are positions, to resolve targets against."""
+def _unnamed(shape: tuple[int, ...], entries: bool) -> Data:
+    """Return battles (or an observation) whose labels are positions, to resolve targets against."""
+    if entries:
+        return Observations.from_arrays([(0,) * len(shape)], [0.0], shape=shape)
     levels = tuple(np.array([0, size - 1]) for size in shape[1:])
     return Battles.from_arrays(
         np.array([0, 0]),

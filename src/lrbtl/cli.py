@@ -153,6 +153,12 @@ def _add_analysis(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--method", choices=("efficient", "whitened", "mle", "naive"), default="efficient", help="default: efficient"
     )
+    group.add_argument(
+        "--link",
+        choices=("logistic", "probit", "davidson", "rao-kupper"),
+        default="logistic",
+        help="law of a vote; davidson and rao-kupper model ties (default: logistic)",
+    )
     group.add_argument("--rank", default="auto", metavar="R", help="rank of the scores: a number or auto (default)")
     group.add_argument(
         "--weights", metavar="W", help="weights of contexts overall: uniform, traffic, or label=number,label=number"

@@ -66,7 +66,7 @@ def run_diagnose(options: Namespace) -> None:
     analysis = analysis_options(options)
     battles = load(options)
     print(battles.summary(), "\n")
-    run = {"n_threads": options.threads, "rng": options.seed}
+    run = {"n_threads": options.threads, "rng": options.seed, "link": options.link}
     rank = candidate_ranks(battles, analysis["rank"], progress=analysis["progress"], **run)[0]
     inside, fitted = fit_core(battles, rank, **run)
     if inside.size < len(battles.models):
@@ -202,6 +202,7 @@ def analysis_options(options: Namespace) -> dict[str, Any]:
         raise UsageError(f"--threads {options.threads}: give at least 1.")
     return {
         "method": options.method,
+        "link": options.link,
         "rank": read_rank(options.rank),
         "weights": read_weights(options.weights),
         "level": options.level,

@@ -21,6 +21,7 @@ from lrbtl.inference import Method
 from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice, with_context
 from lrbtl.joint import Seed, max_gap_quantile, max_t_quantile, normal_quantile
 from lrbtl.leaderboards import METHODS, Rank, Ridge
+from lrbtl.links import Link
 from lrbtl.newcomers import place_outside
 from lrbtl.options import check_run
 from lrbtl.tables import format_numbers, html_table, text_table
@@ -151,6 +152,7 @@ def compare(
     method: Method = "efficient",
     n_folds: int = 10,
     ridge: Ridge = "auto",
+    link: str | Link = "logistic",
     n_threads: int = 1,
     rng: Seed = 0,
     progress: Progress | None = None,
@@ -162,7 +164,7 @@ def compare(
     battles : Battles
     a, b : label or code
         The models.
-    rank, weights, level, method, n_folds, ridge, n_threads, rng, progress
+    rank, weights, level, method, n_folds, ridge, link, n_threads, rng, progress
         See `leaderboard`.
 
     Returns
@@ -184,7 +186,10 @@ def compare(
     i, j = battles.model_index(a), battles.model_index(b)
     if i == j:
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
-    run = {"rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "n_threads": n_threads, "rng": rng}
+    run = {
+        "rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "n_threads": n_threads, "rng": rng,
+        "link": link,
+    }  # fmt: skip
     islands = analyse_islands(battles, weights, run, wanted=[i, j], progress=progress)
     if len(islands) != 1:
         raise SeparationError(f"no chain of battles links {a!r} with {b!r}: nothing can be said of their gap.")
@@ -220,7 +225,7 @@ def _gaps(island: Island, i: int, j: int, boards: Floats, level: float, rng: See
         se = np.sqrt(np.diag(cov))
         joint = max_t_quantile(cov / np.outer(se, se), level, rng)
         z = normal_quantile(level)
-        return np.array([found.values, *(found.values + c * se for c in (-z, z, -joint, joint))])
+        return engine.unit * np.array([found.values, *(found.values + c * se for c in (-z, z, -joint, joint))])
     shared = 1.0 - (1.0 - level) / len(boards)
     single, joint_limits = ([_gap_limits(island, i, j, weights, x) for weights in boards] for x in (level, shared))
     return np.array([[*one, *both[1:]] for one, both in zip(single, joint_limits, strict=True)]).T
@@ -331,6 +336,7 @@ def win_matrix(
     method: Method = "efficient",
     n_folds: int = 10,
     ridge: Ridge = "auto",
+    link: str | Link = "logistic",
     n_threads: int = 1,
     rng: Seed = 0,
     progress: Progress | None = None,
@@ -344,7 +350,7 @@ def win_matrix(
         A context; None: at the mean gap over contexts.
     joint : bool
         Intervals that hold for all pairs at once.
-    rank, weights, level, method, n_folds, ridge, n_threads, rng, progress
+    rank, weights, level, method, n_folds, ridge, link, n_threads, rng, progress
         See `leaderboard`.
 
     Returns
@@ -361,7 +367,10 @@ def win_matrix(
     """
     check_choice(method, METHODS, "method", MethodError)
     check_run(battles.shape, rank=rank, ridge=ridge, n_folds=n_folds, n_threads=n_threads)
-    run = {"rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "n_threads": n_threads, "rng": rng}
+    run = {
+        "rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "n_threads": n_threads, "rng": rng,
+        "link": link,
+    }  # fmt: skip
     islands = analyse_islands(battles, weights, run, progress=progress)
     options = Options(level, "logit", None, rng)
     name = None if context is None else context_name(battles.context_label(battles.context_index(context)))

@@ -92,7 +92,7 @@ def context_blocks(space: TangentSpace, blocks: Blocks) -> Iterator[ContextBlock
         E = space.E[contexts[0]]
         cross = np.einsum("ai,jiq->jaq", E, blocks.cross)
         own = E @ blocks.own @ E.T
-        if space.q > q1:
+        if space.has_others:
             columns, bilinear = space.border_jacobian(levels)
             F = np.einsum("ali,ji->jal", bilinear, space.factors[space.mode])
             mixed = cross[:, :, columns] @ np.swapaxes(F, 1, 2)

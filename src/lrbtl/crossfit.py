@@ -3,23 +3,24 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
 from lrbtl.battles import Battles
+from lrbtl.completion import Data
 from lrbtl.covariance import Blocks, gap_variances, inverse_blocks, sandwich_blocks, score_variances
 from lrbtl.design import Design
-from lrbtl.errors import SamplingError, SingularInformationError
+from lrbtl.errors import MethodError, SamplingError, SingularInformationError
 from lrbtl.fitting import Fit, refit
 from lrbtl.folds import check_folds, fold_counts
-from lrbtl.links import logistic_terms
+from lrbtl.newton import Newton
 from lrbtl.onestep import Law, Step, dispersion, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
 from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
 from lrbtl.solvers import Solver, SolverName, information_solver, needs_krylov, touched
 from lrbtl.strength import warn_thin_contexts, warn_unconverged, warn_weak_signal
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved
-from lrbtl.tucker import Tucker
 
 Floats = np.typing.NDArray[np.float64]
 
@@ -43,7 +44,7 @@ class Moments:
     bound : array (M,)
         Model-based standard errors: what an efficient estimate has if every vote is a plain win or loss.
     dispersion : float
-        Variance of the votes over that of wins and losses.
+        Variance of the votes over that of wins and losses; 0 where responses have no variance that a model knows.
     """
 
     values: Floats
@@ -94,7 +95,8 @@ class CrossFit:
     @cached_property
     def dispersion(self) -> float:
         """Variance of the votes over that of wins and losses: 1 without ties and soft votes."""
-        return dispersion(Design.of(self.fit.battles, self.fit.n_threads), TangentSpace(self.fit.point))
+        design = self.fit.design
+        return dispersion(design, design.space(self.fit.point))
 
     def moments(self, targets: Sequence[Resolved]) -> Moments:
         """Return estimates, covariance and model-based errors of targets."""
@@ -103,7 +105,7 @@ class CrossFit:
         model = np.zeros(len(targets))
         shape = self.fit.battles.shape
         for step in self.steps:
-            at, gradients = evaluate_targets(step.space, targets, shape)
+            at, gradients = evaluate_targets(step.space, targets, shape, step.link)
             _check_touched(step, gradients, targets, self.fit.battles)
             share = step.n / self.n
             values += share * (at + gradients.T @ step.delta)
@@ -112,10 +114,10 @@ class CrossFit:
                 cov += share * covariance
                 model += share * bound
         if self.full is not None:
-            _, gradients = evaluate_targets(self.full.space, targets, shape)
+            _, gradients = evaluate_targets(self.full.space, targets, shape, self.full.link)
             cov, model = self._fold_moments(self.full, gradients)
         if self.reference is not None:
-            _, gradients = evaluate_targets(self.reference.space, targets, shape)
+            _, gradients = evaluate_targets(self.reference.space, targets, shape, self.fit.link)
             _check_touched(self.reference, gradients, targets, self.fit.battles)
             model = np.einsum("im,im->m", gradients, self.reference.solver.solve(gradients))
         return Moments(values, cov / self.n, np.sqrt(model / self.n), self.dispersion)
@@ -156,7 +158,7 @@ class CrossFit:
             model = variances_of(self.reference.space, inverse_blocks(self.reference.solver.inverse()))
         model *= self.dispersion
         variances = np.where(model > SEPARATED * sandwich, model, sandwich)
-        separated = np.abs(values) >= LARGEST_SCORE
+        separated = (np.abs(values) >= LARGEST_SCORE) & self.fit.link.separable
         errors = np.sqrt(variances / self.n)
         return np.where(separated, np.nan, values), np.where(separated, np.nan, errors)
 
@@ -196,25 +198,28 @@ def cross_fit(
             "all fitted scores are zero, round which a low-rank model has no tangent space: the votes favour no model. "
             "Add battles, give a smaller ridge, or use method='naive'."
         )
-    design = Design.of(battles, fit.n_threads)
+    design = fit.design
     ridge = RIDGE_SHARE[method] * fit.ridge
-    warn_weak_signal(fit.point, battles.n_battles)
+    warn_weak_signal(fit.point, battles.n_battles, design.noise, centred=design.centred)
     if method == "mle":
-        warn_thin_contexts(battles)
+        if isinstance(battles, Battles):
+            warn_thin_contexts(battles)
         newton = refit(fit, design.count, ridge=ridge, tol=1e-6)
         warn_unconverged(int(not newton.converged), 1)
-        return CrossFit(fit, method, [mle_step(design, newton.point, ridge, solver)], None)
+        return CrossFit(fit, method, [mle_step(design.with_link(newton.link), newton.point, ridge, solver)], None)
     weights, law = _weights_and_law(battles, design, method, sampling)
     check_folds(battles, n_folds)
-    start = refit(fit, design.count, ridge=ridge).point
-    space = TangentSpace(start)
+    start = refit(fit, design.count, ridge=ridge)
+    space = design.space(start.point)
     spread = None  # beyond what can be factored, scores are plain: the same for either solver
     if not needs_krylov(space, "auto"):
-        spread = dispersion(design, space) * eta_variances(design, space, ridge)
+        here = design.with_link(start.link)
+        spread = dispersion(here, space) * eta_variances(here, space, ridge)
 
-    def step(point: Tucker, held_out: Floats, trained_on: float) -> Step:
+    def step(at: Newton, held_out: Floats, trained_on: float) -> Step:
         scaled = None if spread is None else spread * (battles.n_battles / trained_on)
-        return fold_step(design, point, held_out, method=method, weights=weights, law=law, spread=scaled, solver=solver)
+        held = design.with_link(at.link), at.point, held_out
+        return fold_step(*held, method=method, weights=weights, law=law, spread=scaled, solver=solver)
 
     steps = []
     failed = 0
@@ -222,21 +227,20 @@ def cross_fit(
         train = design.count - held_out
         newton = refit(fit, train, ridge=ridge, start=start)
         failed += not newton.converged
-        steps.append(step(newton.point, held_out, float(train.sum())))
+        steps.append(step(newton, held_out, float(train.sum())))
         if progress is not None:
             progress(f"fold {k + 1} of {n_folds}")
     warn_unconverged(failed, n_folds)
     full = step(start, design.count, battles.n_battles) if se == "full" else None
     reference = None
     if method == "whitened":
-        fisher = logistic_terms(design.eta(space), design.y)[2]
-        weight = design.count * fisher / battles.n_battles
+        weight, _ = design.terms(design.eta(space)).information(design.count / battles.n_battles)
         reference = Bread(space, information_solver(design, space, weight, solver))
     return CrossFit(fit, method, steps, full, reference)
 
 
 def _weights_and_law(
-    battles: Battles, design: Design, method: str, sampling: Sampling | None
+    battles: Data, design: Design, method: str, sampling: Sampling | None
 ) -> tuple[Floats | None, Law | None]:
     """Return inverse-probability weights (whitened) or the law of the information (efficient)."""
     if sampling is not None and not hasattr(sampling, "probability"):
@@ -247,7 +251,16 @@ def _weights_and_law(
         if sampling is None:
             return None, None
         sampling.probability(battles.cells, battles.shape)  # raises where an observed battle is impossible
-        return None, Law.of(sampling, battles.shape, design.n_threads)
+        variance = design.variance
+        if variance is not None and np.ptp(variance) > 0:
+            raise MethodError(
+                "the information under a sampling law needs the variance of every entry, but only those of the "
+                "observed ones are known: leave `sampling` out, which uses the observed entries."
+            )
+        everywhere = None if variance is None else np.full(prod(battles.shape), variance[0])
+        return None, Law.of(sampling, battles.shape, design.n_threads, entries=not design.centred, variance=everywhere)
+    if design.link.n_extra:
+        raise MethodError(f"the whitened estimator has no tie parameter: use method='efficient' with {design.link}.")
     law = ProductSampling.estimate(battles) if sampling is None else sampling
     return (None if isinstance(law, UniformSampling) else inverse_weights(law, design)), None
 
@@ -258,7 +271,7 @@ def _one_step_scores(step: Step) -> Floats:
     return (step.space.U + dU) @ step.space.V.T + step.space.U @ dV.T
 
 
-def _check_touched(step: Step | Bread, gradients: Floats, targets: Sequence[Resolved], battles: Battles) -> None:
+def _check_touched(step: Step | Bread, gradients: Floats, targets: Sequence[Resolved], battles: Data) -> None:
     """Raise where a target touches a direction without information."""
     hit = np.flatnonzero(touched(step.solver, gradients))
     if step.solver.null is not None and len(hit):
@@ -267,13 +280,13 @@ def _check_touched(step: Step | Bread, gradients: Floats, targets: Sequence[Reso
         raise _undetermined(step, int(np.argmax(overlap)), targets[hit[0]].label + more, battles)
 
 
-def _check_determined(step: Step | Bread | None, what: str, battles: Battles) -> None:
+def _check_determined(step: Step | Bread | None, what: str, battles: Data) -> None:
     """Raise where any direction is without information: a family of all scores or gaps touches it."""
     if step is not None and step.solver.null is not None:
         raise _undetermined(step, 0, f"all {what}", battles)
 
 
-def _undetermined(step: Step | Bread, column: int, what: str, battles: Battles) -> SingularInformationError:
+def _undetermined(step: Step | Bread, column: int, what: str, battles: Data) -> SingularInformationError:
     """Return the error that names what a direction without information involves."""
     assert step.solver.null is not None
     dU, dV = step.space.push(step.solver.null[:, column])

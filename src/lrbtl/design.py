@@ -1,5 +1,6 @@
 """What the kernels see: cells, and the (context, model) slots they touch."""
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -8,8 +9,10 @@ import numpy as np
 from scipy import sparse
 
 from lrbtl._kernels import _cells
-from lrbtl.battles import Battles
+from lrbtl.completion import Data, Observations
+from lrbtl.links import LOGISTIC, CellTerms, Link
 from lrbtl.tangent import TangentSpace
+from lrbtl.tucker import Tucker
 
 Floats = np.typing.NDArray[np.float64]
 Ints = np.typing.NDArray[np.int32]
@@ -35,6 +38,10 @@ class Design:
         Multiplicity, as a float.
     centred : bool
         True for pairs, whose scores are determined up to a constant per context.
+    link : Link
+        Law of the responses given their eta.
+    variance : array (n_cells,) or None
+        Known variance of the noise.
     """
 
     shape: tuple[int, ...]
@@ -45,19 +52,57 @@ class Design:
     count: Floats
     centred: bool = True
     n_threads: int = field(default=1, compare=False)
+    link: Link = LOGISTIC
+    variance: Floats | None = None
 
     @classmethod
-    def of(cls, battles: Battles, n_threads: int = 1) -> "Design":
-        """Return the design of battles."""
-        cells = battles.cells
-        return cls(
-            battles.shape, cells.start, cells.a, cells.b, cells.y, cells.count.astype(float), n_threads=n_threads
-        )
+    def of(cls, data: Data, n_threads: int = 1, link: Link | None = None) -> "Design":
+        """Return the design of battles or of observed entries."""
+        cells, count = data.cells, data.cells.count.astype(float)
+        entries = isinstance(data, Observations)
+        chosen = link or LOGISTIC
+        variance = data.variance if isinstance(data, Observations) else None
+        return cls(data.shape, cells.start, cells.a, cells.b, cells.y, count, not entries, n_threads, chosen, variance)
+
+    def with_link(self, link: Link) -> "Design":
+        """Return the same cells under another link."""
+        if link is self.link:
+            return self
+        other = copy(self)
+        object.__setattr__(other, "link", link)
+        other.__dict__.pop("at_zero", None)
+        return other
+
+    def space(self, point: Tucker) -> TangentSpace:
+        """Return the tangent space at a point, with the link's own parameters in its border."""
+        return TangentSpace(point, centred=self.centred, n_extra=self.link.n_extra)
+
+    def terms(self, eta: Floats) -> CellTerms:
+        """Return loss, score and information of one response in each cell, given its eta."""
+        return self.link.terms(eta, self.y, self.variance)
+
+    @cached_property
+    def at_zero(self) -> CellTerms:
+        """Terms at eta = 0, before any fit."""
+        return self.terms(np.zeros(len(self.a)))
+
+    @property
+    def information_at_zero(self) -> float:
+        """Sum over responses of the Fisher information at eta = 0: the strength of the data before any fit."""
+        return float(self.count @ self.at_zero.fisher)
+
+    @property
+    def noise(self) -> float:
+        """Size of the noise in an entry of the linearised estimate, sqrt(d_eff / sum of n I(0))."""
+        return float(np.sqrt(self.d_eff / self.information_at_zero))
 
     def restricted(self, keep: np.typing.NDArray[np.bool_]) -> "Design":
         """Return the design of some of the cells."""
         start = np.concatenate([[0], np.cumsum(keep)])[self.start]
-        return replace(self, start=start, a=self.a[keep], b=self.b[keep], y=self.y[keep], count=self.count[keep])
+        variance = None if self.variance is None else self.variance[keep]
+        return replace(
+            self, start=start, a=self.a[keep], b=self.b[keep], y=self.y[keep], count=self.count[keep], variance=variance
+        )
 
     @property
     def d_eff(self) -> float:
@@ -146,6 +191,13 @@ class Design:
         sums = self.tensor_sums(value)
         return space.pull(sums.T @ space.V, sums @ space.U)
 
+    def score_sum(self, space: TangentSpace, terms: CellTerms, count: Floats) -> Floats:
+        """Return the sum of the scores of all coordinates, with multiplicities."""
+        out = self.gradient(space, count * terms.score)
+        if terms.tie is not None:
+            out[space.extra] = count @ terms.tie.score
+        return out
+
     def gram_apply(self, space: TangentSpace, weight: Floats, coordinates: Floats) -> Floats:
         """Return J^T (sum of weight X X^T) J x without forming a matrix [Li26, eq. Ghat_def]."""
         return self.gradient(space, weight * self.eta_change(space, coordinates))
@@ -193,6 +245,14 @@ class Design:
             return blocks.reshape(dl, d1, rl, r1).transpose(0, 2, 1, 3).reshape(dl * rl, d1 * r1)
         indptr = np.searchsorted(present, np.arange(dl + 1) * d1)
         return sparse.bsr_array((blocks, present % d1, indptr), shape=(dl * rl, d1 * r1))
+
+
+def every_entry(shape: tuple[int, ...], n_threads: int = 1) -> Design:
+    """Return the design in which every entry is observed once."""
+    D = prod(shape[1:])
+    a = np.tile(np.arange(shape[0], dtype=np.int32), D)
+    start = np.arange(D + 1, dtype=np.int64) * shape[0]
+    return Design(shape, start, a, np.full_like(a, -1), np.zeros(len(a)), np.ones(len(a)), False, n_threads)
 
 
 @dataclass(frozen=True)

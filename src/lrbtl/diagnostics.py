@@ -7,13 +7,14 @@ from math import prod
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
 
-from lrbtl.battles import Battles, check_same_labels
+from lrbtl.battles import check_same_labels
+from lrbtl.completion import Data, Observations
 from lrbtl.design import Design
 from lrbtl.diagnosis_text import Level, sentences, verdict
 from lrbtl.errors import SamplingError
 from lrbtl.fitting import Fit
 from lrbtl.graph import component_members, weak_components
-from lrbtl.links import logistic_terms
+from lrbtl.links import Link
 from lrbtl.onestep import ScoreView, evaluate_targets
 from lrbtl.sampling import ProductSampling, Sampling, reference_probability
 from lrbtl.solvers import Solver, information_solver
@@ -106,7 +107,7 @@ class Diagnosis:
 
 
 def diagnose(
-    battles: Battles,
+    battles: Data,
     fit: Fit,
     targets: Target | Sequence[Target] | None = None,
     *,
@@ -116,7 +117,7 @@ def diagnose(
 
     Parameters
     ----------
-    battles : Battles
+    battles : Battles or Observations
     fit : Fit
         Of these battles.
     targets : Target or list, optional
@@ -137,20 +138,20 @@ def diagnose(
     if targets is None:
         targets = [score(i) for i in range(battles.shape[0])]
     targets = [targets] if isinstance(targets, Target) else list(targets)
-    design = Design.of(battles, fit.n_threads)
-    space = TangentSpace(fit.point)
-    _, vote_score, fisher = logistic_terms(design.eta(space), design.y)
-    weight = design.count * fisher / battles.n_battles
-    solver = information_solver(design, space, weight)
+    design = Design.of(battles, fit.n_threads, fit.link)
+    space = design.space(fit.point)
+    terms = design.terms(design.eta(space))
+    weight, tie = terms.information(design.count / battles.n_battles)
+    solver = information_solver(design, space, weight, tie=tie)
     resolved = [target.resolve(battles) for target in targets]
-    _, gradients = evaluate_targets(space, resolved, battles.shape)
+    _, gradients = evaluate_targets(space, resolved, battles.shape, fit.link)
     low, high = _information_range(design, space, weight, solver)
-    variance, largest, bernstein = _influence(design, space, solver, gradients, vote_score)
+    variance, largest, bernstein = _influence(design, space, solver, gradients, terms.score)
     overlap = _overlap(battles, sampling)
     singular = np.concatenate(space.point.singular_values)
-    cells, contexts = battles.cells, battles.context_counts
-    groups = component_members(weak_components(cells.a, cells.b, battles.shape[0])[0])
-    signal, thin = signal_ratio(fit.point, battles.n_battles), thin_contexts(battles)
+    contexts, groups = battles.context_counts, _groups(battles)
+    signal = signal_ratio(fit.point, battles.n_battles, design.noise)
+    thin = () if isinstance(battles, Observations) else thin_contexts(battles)
     conclusion, reason = verdict(len(groups), signal, bernstein, thin)
     return Diagnosis(
         n_battles=battles.n_battles,
@@ -170,7 +171,7 @@ def diagnose(
         C_A=_inverse_norm(space, solver) / design.d_eff,
         overlap_min=overlap[0],
         overlap_max=overlap[1],
-        alignment=_alignment(space, resolved, gradients, battles.shape),
+        alignment=_alignment(space, resolved, gradients, battles.shape, fit.link),
         influence_variance=variance,
         influence_max=largest,
         bernstein=bernstein,
@@ -242,36 +243,49 @@ def _influence(
     return worst
 
 
-def _alignment(space: TangentSpace, targets: Sequence[Resolved], gradients: Floats, shape: tuple[int, ...]) -> float:
+def _alignment(
+    space: TangentSpace, targets: Sequence[Resolved], gradients: Floats, shape: tuple[int, ...], link: Link
+) -> float:
     """Return the smallest ||P_T Gamma|| / ||Gamma|| sqrt(prod d / max d) [Li26, eq. alignment]."""
-    view = ScoreView(space, shape)
+    view = ScoreView(space, shape, link)
     inside = np.einsum("im,im->m", gradients, space.solve_isotropic(gradients))
-    whole = np.array([_centred_square(target.at(view)[1], shape[0], len(space.V)) for target in targets])
+    sizes = shape[0], len(space.V)
+    whole = np.array([_square(target.at(view)[1], *sizes, space.centred) for target in targets])
     ratio = np.sqrt(inside / np.maximum(whole, 1e-300))
     return float(ratio.min() * np.sqrt(prod(shape) / max(shape)))
 
 
-def _centred_square(gradient: Terms | Floats, d1: int, D: int) -> float:
-    """Return ||Q1 Gamma||^2."""
+def _square(gradient: Terms | Floats, d1: int, D: int, centred: bool) -> float:
+    """Return ||Q1 Gamma||^2, or without the centring ||Gamma||^2."""
     if isinstance(gradient, Terms):
         sums = np.bincount(gradient.contexts, gradient.weights, D)
         entries = np.bincount(gradient.models * D + gradient.contexts, gradient.weights)
-        return float(entries @ entries - sums @ sums / d1)
+        return float(entries @ entries - (sums @ sums / d1 if centred else 0.0))
     flat = gradient.reshape(d1, D)
-    return float(np.square(flat - flat.mean(axis=0)).sum())
+    return float(np.square(flat - flat.mean(axis=0) if centred else flat).sum())
 
 
-def _overlap(battles: Battles, sampling: Sampling | None) -> tuple[float, float]:
+def _overlap(battles: Data, sampling: Sampling | None) -> tuple[float, float]:
     """Return the extreme p / q over observed battles; nan where no product law can be estimated."""
     try:
         law = ProductSampling.estimate(battles) if sampling is None else sampling
-        ratio = law.probability(battles.cells, battles.shape) / reference_probability(battles.shape)
+        reference = reference_probability(battles.shape, entries=isinstance(battles, Observations))
+        ratio = law.probability(battles.cells, battles.shape) / reference
     except SamplingError:
         return float("nan"), float("nan")
     return float(ratio.min()), float(ratio.max())
 
 
-def _split_contexts(battles: Battles) -> tuple[object, ...]:
+def _groups(battles: Data) -> list[np.typing.NDArray[np.int64]]:
+    """Return the models of each connected group; entries need no chain of comparisons."""
+    if isinstance(battles, Observations):
+        return [np.arange(battles.shape[0])]
+    return component_members(weak_components(battles.cells.a, battles.cells.b, battles.shape[0])[0])
+
+
+def _split_contexts(battles: Data) -> tuple[object, ...]:
+    if isinstance(battles, Observations):
+        return ()
     cells = battles.cells
     labels = weak_components(cells.a, cells.b, battles.shape[0], context=cells.context, n_contexts=battles.n_contexts)
     return tuple(battles.context_label(int(u)) for u in np.flatnonzero(np.any(labels != labels[:, :1], axis=1)))

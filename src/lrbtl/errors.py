@@ -216,6 +216,14 @@ class UsageError(LrbtlError, ValueError):
     """Options of the command line that do not go together."""
 
 
+class LinkError(LrbtlError, ValueError):
+    """A link that is not known, or that does not fit the responses."""
+
+
+class ObservationError(LrbtlError, ValueError):
+    """Observed entries with indices, values or variances that cannot be used."""
+
+
 class UndeterminedRankWarning(LrbtlWarning):
     """A rank that predicts better than the chosen one but that the battles do not determine."""
 

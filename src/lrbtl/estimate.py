@@ -21,12 +21,12 @@ from lrbtl.errors import (
     UnknownTargetError,
 )
 from lrbtl.estimate_table import ROWS_SHOWN, EstimateTable, name_contrast
+from lrbtl.families import FamilyLabels
 from lrbtl.frames import to_frame
 from lrbtl.joint import max_t_quantile, normal_quantile
 from lrbtl.labels import find_label, index_labels
 from lrbtl.runinfo import RunInfo
 from lrbtl.tables import shown_rows
-from lrbtl.targets import FamilyLabels
 from lrbtl.wald import WaldTest, wald_interval, wald_statistic
 
 __all__ = ["Estimate", "RunInfo", "WaldTest"]

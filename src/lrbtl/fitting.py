@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import expit
 
-from lrbtl.battles import Battles, check_same_labels
+from lrbtl.battles import check_same_labels
+from lrbtl.completion import Data, Observations
 from lrbtl.design import Design
 from lrbtl.errors import (
     ConvergenceWarning,
@@ -17,11 +17,11 @@ from lrbtl.errors import (
     UndeterminedRankWarning,
     UninformedError,
 )
-from lrbtl.links import logistic_terms
+from lrbtl.links import LOGISTIC, Identity, Link
 from lrbtl.newton import Newton, minimise
 from lrbtl.options import check_rank_kind, check_ridge, check_whole
-from lrbtl.ridge import choose_ridge
-from lrbtl.tangent import TangentSpace
+from lrbtl.ridge import choose_ridge, residual_variance
+from lrbtl.ties import as_link
 from lrbtl.tucker import Tucker, check_rank, eigenvectors, truncate
 
 Floats = np.typing.NDArray[np.float64]
@@ -35,7 +35,7 @@ class Fit:
 
     Attributes
     ----------
-    battles : Battles
+    battles : Battles or Observations
     point : Tucker
         The scores in HOSVD form.
     ridge : array (m,)
@@ -45,9 +45,11 @@ class Fit:
     stop_reason : str
     objective : float
         Penalised negative log-likelihood, in nats.
+    link : Link
+        Law of the responses, with its own parameters (tie parameter, variance of the noise) as estimated.
     """
 
-    battles: Battles
+    battles: Data
     point: Tucker
     ridge: Floats
     converged: bool
@@ -55,6 +57,7 @@ class Fit:
     stop_reason: str
     objective: float
     n_threads: int = field(default=1, repr=False)
+    link: Link = LOGISTIC
 
     @property
     def core(self) -> Floats:
@@ -82,7 +85,7 @@ class Fit:
         return self.point.singular_values
 
     def predict_proba(self, a: Any, b: Any, context: Any = None) -> float:
-        """Return the probability that model a beats model b in a context (not needed for order 1).
+        """Return the probability that model a beats model b in a context (not needed for order 1), ties half.
 
         Examples
         --------
@@ -95,13 +98,18 @@ class Fit:
         """
         i, j = self.battles.model_index(a), self.battles.model_index(b)
         v = self.point.context_vectors()[self.battles.context_index(context)]
-        return float(expit((self.factors[0][i] - self.factors[0][j]) @ v))
+        return float(self.link.mean((self.factors[0][i] - self.factors[0][j]) @ np.atleast_2d(v).T)[0])
 
-    def log_likelihood(self, battles: Battles) -> float:
+    @property
+    def design(self) -> Design:
+        """The cells of the battles under the link of the fit."""
+        return Design.of(self.battles, self.n_threads, self.link)
+
+    def log_likelihood(self, battles: Data) -> float:
         """Return the mean log-likelihood per battle, in nats, of battles with the labels of those fitted."""
         check_same_labels(battles, self.battles)
-        design = Design.of(battles, self.n_threads)
-        loss, _, _ = logistic_terms(design.eta(TangentSpace(self.point)), design.y)
+        design = Design.of(battles, self.n_threads, self.link)
+        loss = design.terms(design.eta(design.space(self.point))).loss
         return -float(design.count @ loss) / battles.n_battles
 
     def __repr__(self) -> str:
@@ -113,10 +121,11 @@ class Fit:
 
 
 def fit(
-    battles: Battles,
+    battles: Data,
     rank: int | Sequence[int] | Literal["auto"] = "auto",
     *,
     ridge: float | Sequence[float] | Literal["auto"] = "auto",
+    link: str | Link | None = None,
     n_threads: int = 1,
     rng: int | np.random.Generator | None = 0,
 ) -> Fit:
@@ -124,12 +133,15 @@ def fit(
 
     Parameters
     ----------
-    battles : Battles
+    battles : Battles or Observations
     rank : int, tuple or "auto"
         Tucker rank; an int r means (r, ..., r) under the caps. "auto" takes the best rank of `select_rank`.
     ridge : float, sequence or "auto"
         Penalty 1/2 sum_k ridge_k ||T_(k)||_* in nats; one number serves every mode. "auto"
         minimises an estimate of the held-out loss.
+    link : "logistic", "probit", "davidson", "rao-kupper", "identity" or Link
+        Law of a response given its eta. Davidson and Rao-Kupper know ties as an outcome of their own and estimate its
+        parameter. By default logistic for battles, identity (Gaussian noise) for observed entries.
     n_threads : int
         Threads of the compiled loops; results do not depend on it.
     rng : int, Generator or None
@@ -154,7 +166,7 @@ def fit(
         check_rank_kind(rank)
         from lrbtl.rank_selection import select_rank
 
-        selection = select_rank(battles, rng=rng, n_threads=n_threads)
+        selection = select_rank(battles, link=link, rng=rng, n_threads=n_threads)
         if selection.asks_for_more:
             warnings.warn(
                 f"rank {selection.ranks[-1]} predicts better than rank {selection.best}, but the battles do not "
@@ -164,44 +176,65 @@ def fit(
                 stacklevel=2,
             )
         rank = selection.best
-    full_rank = check_rank(rank, battles.shape)
+    full_rank = check_rank(rank, battles.shape, centred=not isinstance(battles, Observations))
     check_informed(battles)
     if isinstance(ridge, str) and ridge == "auto":
-        return fit_with_chosen_ridge(battles, full_rank, n_threads)
+        return fit_with_chosen_ridge(battles, full_rank, n_threads, link=link)
     penalties = check_ridge(ridge, battles.shape)
-    design = Design.of(battles, n_threads)
-    newton = minimise(design, spectral_start(design, full_rank), penalties)
+    newton = minimise(*_prepared(battles, full_rank, link, n_threads), penalties)
     return _as_fit(battles, newton, penalties, n_threads)
 
 
 def fit_with_chosen_ridge(
-    battles: Battles, rank: tuple[int, ...], n_threads: int = 1, around: Floats | None = None
+    battles: Data,
+    rank: tuple[int, ...],
+    n_threads: int = 1,
+    around: Floats | None = None,
+    *,
+    link: str | Link | None = None,
 ) -> Fit:
     """Return the fit with the ridge that the criterion chooses, searched around a ridge where one is given."""
-    design = Design.of(battles, n_threads)
-    penalties, newton = choose_ridge(design, spectral_start(design, rank), around)
+    penalties, newton = choose_ridge(*_prepared(battles, rank, link, n_threads), around)
     return _as_fit(battles, newton, penalties, n_threads)
 
 
+def _prepared(data: Data, rank: tuple[int, ...], link: str | Link | None, n_threads: int) -> tuple[Design, Tucker]:
+    """Return the design, with the variance of the noise where the link lacks it, and the spectral start."""
+    design = make_design(data, link, n_threads)
+    start = spectral_start(design, rank)
+    if isinstance(design.link, Identity) and design.link.variance is None and design.variance is None:
+        design = design.with_link(Identity(residual_variance(design, start)))
+    return design, start
+
+
+def make_design(data: Data, link: str | Link | None, n_threads: int = 1) -> Design:
+    """Return the design of some data under a link, by default their own, with a first guess of its parameters."""
+    entries = isinstance(data, Observations)
+    chosen = as_link(("identity" if entries else "logistic") if link is None else link)
+    chosen.check(data.cells.y, not entries)
+    return Design.of(data, n_threads, chosen.started(data.cells.y, data.cells.count.astype(float)))
+
+
 def refit(
-    fit: Fit, counts: Floats, *, ridge: Floats | None = None, start: Tucker | None = None, tol: float = FOLD_TOL
+    fit: Fit, counts: Floats, *, ridge: Floats | None = None, start: Newton | None = None, tol: float = FOLD_TOL
 ) -> Newton:
     """Return the Newton fit to the same cells with other multiplicities (and ridge), started from a fit."""
-    design = replace(Design.of(fit.battles, fit.n_threads), count=counts)
-    penalties = fit.ridge if ridge is None else ridge
-    return minimise(design, fit.point if start is None else start, penalties, tol=tol, damping=1e-4)
+    point, link = (fit.point, fit.link) if start is None else (start.point, start.link)
+    design = replace(fit.design.with_link(link), count=counts)
+    return minimise(design, point, fit.ridge if ridge is None else ridge, tol=tol, damping=1e-4)
 
 
 def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:
-    """Return the truncated linearised estimate 4 d_eff / n sum of n (y - 1/2) X [Li26, sec. sim-altmin], in HOSVD form.
+    """Return the truncated linearised estimate d_eff sum n s(0) X / sum n I(0), in HOSVD form.
 
+    For the logistic link that is 4 d_eff / n sum of n (y - 1/2) X [Li26, sec. sim-altmin].
     The models' factor comes from a (d1, d1) Gram matrix, so that no (d1, D) array is formed.
     """
-    sums = design.tensor_sums(design.count * (design.y - 0.5)).T
+    sums = design.tensor_sums(design.count * design.at_zero.score).T
     shape = design.shape if len(design.shape) > 1 else (*design.shape, 1)
     gram = sums @ sums.T
     U = eigenvectors(gram if isinstance(gram, np.ndarray) else gram.toarray(), rank[0])
-    scale = 2 * design.n_contexts * (shape[0] - 1) / design.count.sum()
+    scale = design.d_eff / design.information_at_zero
     compressed = np.asarray(sums.T @ U).T.reshape(-1, *shape[1:]) * scale
     if len(design.shape) == 1:
         return Tucker(compressed.reshape(-1), (U,)).canonical()
@@ -209,7 +242,7 @@ def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:
     return Tucker(point.core, (U @ point.factors[0], *point.factors[1:])).canonical()
 
 
-def check_informed(battles: Battles) -> None:
+def check_informed(battles: Data) -> None:
     """Raise where a model or a level of a context mode has no battle: nothing can be said of its scores."""
     silent = [repr(battles.models[i]) for i in np.flatnonzero(battles.model_counts == 0)]
     where = ["models " + ", ".join(silent[:5])] if silent else []
@@ -226,7 +259,7 @@ def check_informed(battles: Battles) -> None:
         )
 
 
-def _as_fit(battles: Battles, newton: Newton, ridge: Floats, n_threads: int) -> Fit:
+def _as_fit(battles: Data, newton: Newton, ridge: Floats, n_threads: int) -> Fit:
     """Return the fit at the rank that the penalty left; warn where it is less, or where the fit did not converge."""
     if not newton.converged:
         warnings.warn(
@@ -243,4 +276,5 @@ def _as_fit(battles: Battles, newton: Newton, ridge: Floats, n_threads: int) -> 
             stacklevel=3,
         )
     point = newton.point.leading(kept) if min(kept) > 0 else newton.point
-    return Fit(battles, point, ridge, newton.converged, newton.n_iter, newton.reason, newton.objective, n_threads)
+    ended = newton.converged, newton.n_iter, newton.reason, newton.objective
+    return Fit(battles, point, ridge, *ended, n_threads, newton.link)

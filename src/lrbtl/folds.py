@@ -10,7 +10,7 @@ from lrbtl.cells import Cells, IntArray
 from lrbtl.errors import FoldError
 
 if TYPE_CHECKING:
-    from lrbtl.battles import Battles
+    from lrbtl.labelled import Labelled
 
 _EXPAND = 16  # battles per cell up to which they are listed one by one
 
@@ -113,7 +113,7 @@ def check_fold_number(n_folds: int) -> None:
         raise FoldError(f"n_folds is {n_folds!r}; cross-fitting needs a whole number of at least 2.")
 
 
-def check_folds(battles: Battles, n_folds: int) -> None:
+def check_folds(battles: Labelled, n_folds: int) -> None:
     """Raise `FoldError` unless every fold gets a battle and no training fold loses a level of a context mode.
 
     Examples

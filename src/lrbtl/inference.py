@@ -8,18 +8,20 @@ from typing import Literal
 import numpy as np
 
 from lrbtl.battles import Battles
+from lrbtl.completion import Data, Observations
 from lrbtl.crossfit import LARGEST_SCORE, CrossFit, Moments, cross_fit
 from lrbtl.errors import MethodError, SeparationWarning, TargetError
 from lrbtl.estimate import Estimate, RunInfo
+from lrbtl.families import Family
 from lrbtl.fitting import Fit, fit
+from lrbtl.links import LOGISTIC, Link
 from lrbtl.naive import naive_errors, naive_family, naive_moments
 from lrbtl.onestep import ScoreView
 from lrbtl.options import check_run, check_whole
 from lrbtl.sampling import Sampling
 from lrbtl.separate import fit_separate
 from lrbtl.solvers import SolverName
-from lrbtl.tangent import TangentSpace
-from lrbtl.targets import Family, Resolved, Target, Terms
+from lrbtl.targets import Resolved, Target, Terms
 
 Floats = np.typing.NDArray[np.float64]
 Longs = np.typing.NDArray[np.int64]
@@ -27,7 +29,7 @@ Method = Literal["efficient", "whitened", "mle", "naive"]
 
 
 def infer(
-    battles: Battles,
+    battles: Data,
     targets: Target | Family | Iterable[Target],
     *,
     rank: int | Sequence[int] | Literal["auto"] = "auto",
@@ -36,6 +38,7 @@ def infer(
     n_folds: int = 10,
     se: Literal["crossfit", "full"] = "crossfit",
     ridge: float | Sequence[float] | Literal["auto"] = "auto",
+    link: str | Link | None = None,
     solver: SolverName = "auto",
     n_repeats: int = 1,
     n_threads: int = 1,
@@ -46,7 +49,7 @@ def infer(
 
     Parameters
     ----------
-    battles : Battles
+    battles : Battles or Observations
     targets : Target, list of Target, `all_scores()` or `all_gaps()`
     rank : int, tuple or "auto"
         Tucker rank of the scores; "auto" takes the best rank of `select_rank`. Intervals are conditional on the rank.
@@ -61,6 +64,8 @@ def infer(
         Errors from out-of-fold influence values, or (as in the paper's simulations; covers less) from the full sample.
     ridge : float, sequence or "auto"
         Penalty of the fits; see `fit`.
+    link : str or Link, optional
+        Law of the responses; see `fit`.
     solver : "auto", "direct" or "cg"
     n_repeats : int
         Random partitions; estimates are combined by the median, errors allow for their spread.
@@ -90,8 +95,10 @@ def infer(
     if isinstance(targets, Target):
         targets = [targets]
     if method == "naive":
+        if isinstance(battles, Observations) or (link is not None and str(link) != "logistic"):
+            raise MethodError("the naive method fits Bradley-Terry: it takes battles and link='logistic' only.")
         return _naive(battles, targets)
-    whole = fit(battles, rank, ridge=ridge, n_threads=n_threads, rng=rng)
+    whole = fit(battles, rank, ridge=ridge, link=link, n_threads=n_threads, rng=rng)
     generator = np.random.default_rng(rng)
     seeds: list[int | np.random.Generator | None] = [rng] if n_repeats == 1 else list(generator.spawn(n_repeats))
     runs = [
@@ -117,6 +124,7 @@ def estimate_targets(
         ridge=tuple(float(x) for x in whole.ridge),
         sampling=None if sampling is None else repr(sampling),
         se="full" if runs[0].full is not None else None,
+        link=None if whole.link == LOGISTIC else str(whole.link),
     )
     if isinstance(targets, Family):
         parts = [run.all_scores() if targets.kind == "scores" else run.all_gaps() for run in runs]
@@ -129,7 +137,9 @@ def estimate_targets(
         return Estimate(labels, values, None, se=errors, links="identity", info=info)
     resolved = resolve_targets(battles, targets)
     moments = _combine([run.moments(resolved) for run in runs])
-    moments = _without_separated(moments, resolved, runs[0].one_step_scores())
+    if whole.link.separable:
+        moments = _without_separated(moments, resolved, _Entries(runs[0].one_step_scores(), whole.link))
+    paired = isinstance(battles, Battles)
     return Estimate(
         [target.label for target in resolved],
         moments.values,
@@ -137,11 +147,11 @@ def estimate_targets(
         links=[target.link for target in resolved],
         info=info,
         bound_se=moments.bound,
-        naive_se=lambda: naive_errors(whole, resolved, _gradients(whole, resolved)),
+        naive_se=(lambda: naive_errors(whole, resolved, _gradients(whole, resolved))) if paired else None,
     )
 
 
-def resolve_targets(battles: Battles, targets: Iterable[Target]) -> list[Resolved]:
+def resolve_targets(battles: Data, targets: Iterable[Target]) -> list[Resolved]:
     """Return targets with their indices; raise where one is no target."""
     resolved = []
     for target in targets:
@@ -155,12 +165,11 @@ def resolve_targets(battles: Battles, targets: Iterable[Target]) -> list[Resolve
     return resolved
 
 
-def _without_separated(moments: Moments, targets: Sequence[Resolved], scores: Floats) -> Moments:
+def _without_separated(moments: Moments, targets: Sequence[Resolved], view: "_Entries") -> Moments:
     """Return the moments with NaN for targets that touch scores (d1, D) which run to infinity, and warn."""
-    infinite = ~(np.abs(scores) < LARGEST_SCORE)
+    infinite = ~(np.abs(view.scores) < LARGEST_SCORE)
     if not infinite.any():
         return moments
-    view = _Entries(scores)
     separated = np.array([_touches(target.at(view)[1], infinite) for target in targets])
     if not separated.any():
         return moments
@@ -178,6 +187,7 @@ class _Entries:
     """Scores (d1, D) as targets read them."""
 
     scores: Floats
+    link: Link
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         return np.asarray(self.scores[models, contexts])
@@ -204,7 +214,7 @@ def _warn_separated(names: list[str], count: int) -> None:
 
 
 def _gradients(whole: Fit, targets: Sequence[Resolved]) -> list[Terms | Floats]:
-    view = ScoreView(TangentSpace(whole.point), whole.battles.shape)
+    view = ScoreView(whole.design.space(whole.point), whole.battles.shape, whole.link)
     return [target.at(view)[1] for target in targets]
 
 

@@ -14,11 +14,19 @@ Longs = np.typing.NDArray[np.int64]
 SPARSE_BELOW = 0.15  # share of occupied (row, model) blocks below which the cross part stays sparse
 
 
-def accumulate(design: Design, space: TangentSpace, weight: Floats, score: Floats | None = None) -> Arrowhead:
+def accumulate(
+    design: Design,
+    space: TangentSpace,
+    weight: Floats,
+    tie: tuple[Floats, float] | None = None,
+    *,
+    score: Floats | None = None,
+) -> Arrowhead:
     """Return J^T (sum of weight X X^T) J over cells as an arrowhead matrix [Li26, eq. Ghat_def].
 
-    With `score`, the second-order part - sum of score * (second derivative of eta) is added, which makes it the
-    Hessian of a loss whose derivative in eta is -score.
+    `tie` gives the border of a tie parameter: the weight of each cell in its cross part, and the corner. With `score`,
+    the second-order part - sum of score * (second derivative of eta) is added, which makes it the Hessian of a loss
+    whose derivative in eta is -score.
     """
     rows, gram = design.slot_rows(space, weight)
     slot_score = np.zeros(len(rows)) if score is None else design.slot_sums(score)
@@ -29,7 +37,13 @@ def accumulate(design: Design, space: TangentSpace, weight: Floats, score: Float
     blocks = space.sum_over(space.E.transpose(0, 2, 1) @ gram @ space.E, space.mode)
     models = design.cross_blocks(space, rows, slot_score)
     others = np.zeros((dl, rl, space.q - q1))
-    if space.q > q1:
+    if tie is not None:
+        column = design.gradient(space, tie[0])
+        column[space.extra] = tie[1]
+        border[space.extra] = column[: space.q]
+        border[:, space.extra] = column[: space.q, None]
+        others[:, :, -1] = column[space.q :].reshape(dl, rl)
+    if space.has_others:
         sums = [design.slot_matrix(column) for column in (*rows.T, slot_score)]
         for contexts, levels in space.groups():
             _add_group(space, contexts, levels, gram, sums, border, others, score is not None)

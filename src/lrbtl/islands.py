@@ -16,6 +16,7 @@ from lrbtl.errors import (
     ContextModeError,
     IslandWarning,
     LrbtlError,
+    MethodError,
     NoDecisionError,
     SeparationError,
     SingularInformationError,
@@ -24,6 +25,8 @@ from lrbtl.errors import (
     WeightError,
 )
 from lrbtl.graph import component_members, weak_components
+from lrbtl.links import LOGISTIC
+from lrbtl.ties import as_link
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -63,7 +66,7 @@ def analyse_islands(
     battles : Battles
     weights : see `leaderboard`
     run : dict
-        Options of the analysis: rank, method, n_folds, ridge, n_threads, rng.
+        Options of the analysis: rank, method, n_folds, ridge, n_threads, rng, link (logistic by default).
     wanted : models or None
         Only islands with one of these models, all of which must be in one island.
     progress : callable, optional
@@ -168,9 +171,12 @@ def make_engine(part: Battles, weights: Floats, run: dict[str, Any], progress: P
     A rank chosen from the data may ask for more than every model's and context's battles determine: then smaller ones
     are tried, and separate fits last.
     """
-    if run["method"] == "naive" or (not part.levels and run["method"] != "whitened"):
+    link = as_link(run.get("link", "logistic"))
+    if run["method"] == "naive" and link != LOGISTIC:
+        raise MethodError(f"the naive method fits Bradley-Terry: it has no link={str(link)!r}.")
+    if run["method"] == "naive" or (not part.levels and run["method"] != "whitened" and link == LOGISTIC):
         return SeparateEngine(part, run["method"])
-    options = {key: run[key] for key in ("ridge", "n_threads", "rng")}
+    options = {**{key: run[key] for key in ("ridge", "n_threads", "rng")}, "link": link}
     ranks = candidate_ranks(part, run["rank"], progress=progress, **options)
     for rank in ranks:
         notes = () if rank == ranks[0] else (f"rank {ranks[0]} asks for more than these battles tell: rank {rank}",)

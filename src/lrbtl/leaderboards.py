@@ -18,6 +18,7 @@ from lrbtl.errors import MethodError, ScaleError
 from lrbtl.inference import Method
 from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice, with_context
 from lrbtl.joint import Seed, normal_quantile
+from lrbtl.links import Link
 from lrbtl.options import check_run
 
 Rank = int | Sequence[int] | Literal["auto"]
@@ -43,6 +44,7 @@ def leaderboard(
     compat: Compat | None = None,
     n_folds: int = 10,
     ridge: Ridge = "auto",
+    link: str | Link = "logistic",
     n_threads: int = 1,
     rng: Seed = 0,
     progress: Progress | None = None,
@@ -61,6 +63,7 @@ def leaderboard(
     compat: Compat | None = None,
     n_folds: int = 10,
     ridge: Ridge = "auto",
+    link: str | Link = "logistic",
     n_threads: int = 1,
     rng: Seed = 0,
     progress: Progress | None = None,
@@ -78,6 +81,7 @@ def leaderboard(
     compat: Compat | None = None,
     n_folds: int = 10,
     ridge: Ridge = "auto",
+    link: str | Link = "logistic",
     n_threads: int = 1,
     rng: Seed = 0,
     progress: Progress | None = None,
@@ -113,6 +117,8 @@ def leaderboard(
         Reproduces the arithmetic of these packages instead: contexts are pooled, intervals are theirs (FastChat: none).
     n_folds, ridge, n_threads, rng
         See `infer`.
+    link : str or Link
+        See `fit`. Scores of other links than the logistic are scaled to the log odds of a nearly even battle.
     progress : callable, optional
         Called with a line of text now and then.
 
@@ -146,6 +152,7 @@ def leaderboard(
         return compat_boards(battles, context, compat, options)
     engine_options = {
         "rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "n_threads": n_threads, "rng": rng,
+        "link": link,
     }  # fmt: skip
     islands = analyse_islands(battles, weights, engine_options, progress=progress)
     if context == "all":

@@ -10,7 +10,7 @@ import numpy as np
 from lrbtl.btl import centred_inverse, laplacian
 from lrbtl.errors import SeparationWarning
 from lrbtl.fitting import Fit
-from lrbtl.links import logistic_terms
+from lrbtl.links import LOGISTIC, Link
 from lrbtl.separate import SeparateFit
 from lrbtl.targets import Resolved, Terms
 
@@ -23,6 +23,7 @@ class NaiveView:
     """Scores of separate fits; in a separated context, those that sum to zero within each strong component."""
 
     fit: SeparateFit
+    link: Link = LOGISTIC
 
     @cached_property
     def within(self) -> Floats:
@@ -103,7 +104,7 @@ def naive_errors(fit: Fit, targets: Sequence[Resolved], gradients: Sequence[Term
         rows = [i for i, gradient in enumerate(by_context) if u in gradient]
         part = slice(cells.start[u], cells.start[u + 1])
         a, b = cells.a[part], cells.b[part]
-        fisher = logistic_terms(scores[a, u] - scores[b, u], cells.y[part])[2]
+        fisher = fit.link.terms(scores[a, u] - scores[b, u], cells.y[part]).fisher
         bread = laplacian(a, b, cells.count[part] * fisher, d1)
         weights = np.stack([by_context[i][u] for i in rows])
         weights = weights - weights.mean(axis=1, keepdims=True)

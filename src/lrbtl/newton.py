@@ -16,7 +16,7 @@ from lrbtl.arrowhead import Arrowhead, NotPositiveDefinite
 from lrbtl.design import Design
 from lrbtl.information import accumulate, fix_gauge
 from lrbtl.krylov import conjugate_gradients, diagonal_blocks, invert_blocks
-from lrbtl.links import logistic_terms
+from lrbtl.links import CellTerms, Link
 from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import Tucker, mode_product, unfold
 
@@ -41,6 +41,8 @@ class Newton:
     n_iter : int
     converged : bool
     reason : str
+    link : Link
+        With its own parameters at their estimates.
     """
 
     point: Tucker
@@ -49,6 +51,7 @@ class Newton:
     n_iter: int
     converged: bool
     reason: str
+    link: Link
 
 
 def penalty(point: Tucker, ridge: Floats) -> float:
@@ -102,12 +105,12 @@ def penalised(matrix: Arrowhead, space: TangentSpace, ridge: Floats) -> Arrowhea
 
 @dataclass(frozen=True)
 class _State:
-    """A point with the objective there and the score and information of each cell, times its multiplicity."""
+    """A point with the objective there and the terms of each cell."""
 
+    design: Design
     space: TangentSpace
     objective: float
-    score: Floats
-    weight: Floats
+    terms: CellTerms
 
 
 @dataclass(frozen=True)
@@ -119,11 +122,11 @@ class _DirectModel:
     diagonal: Floats
 
     @classmethod
-    def at(cls, design: Design, state: _State, ridge: Floats) -> "_DirectModel":
-        space = state.space
+    def at(cls, state: _State, ridge: Floats) -> "_DirectModel":
+        design, space, terms = state.design, state.space, state.terms
         gradient, hessians, core_diagonal = penalty_terms(space, ridge)
-        gradient -= design.gradient(space, state.score)
-        hessian = accumulate(design, space, state.weight, state.score)
+        gradient -= design.score_sum(space, terms, design.count)
+        hessian = accumulate(design, space, *terms.information(design.count), score=design.count * terms.score)
         hessian = add_penalty(hessian, space, hessians, core_diagonal)
         if len(space.factors) > 2:
             hessian = fix_gauge(hessian, space)
@@ -150,15 +153,16 @@ class _KrylovModel:
     blocks: tuple[dict[int, Floats], Floats | None]
 
     @classmethod
-    def at(cls, design: Design, state: _State, ridge: Floats) -> "_KrylovModel":
-        space = state.space
+    def at(cls, state: _State, ridge: Floats) -> "_KrylovModel":
+        design, space = state.design, state.space
+        weight = design.count * state.terms.fisher
         gradient, hessians, core_diagonal = penalty_terms(space, ridge)
-        scores = design.tensor_sums(state.score)
+        scores = design.tensor_sums(design.count * state.terms.score)
         gradient -= space.pull(scores.T @ space.V, scores @ space.U)
-        rows, core = diagonal_blocks(design, space, state.weight)
+        rows, core = diagonal_blocks(design, space, weight)
         rows = {k: block + hessians[k] for k, block in rows.items()}
         core = None if core is None else core + np.diag(core_diagonal)
-        return cls(design, space, gradient, state.weight, scores, hessians, core_diagonal, (rows, core))
+        return cls(design, space, gradient, weight, scores, hessians, core_diagonal, (rows, core))
 
     def step(self, damping: float) -> tuple[Floats, float]:
         """Return the damped Newton step and the decrease that the model predicts."""
@@ -189,7 +193,8 @@ def _model_class(design: Design, space: TangentSpace) -> type[_DirectModel] | ty
         space.q**2 * (space.q / 3 + space.size - space.q) / 10.0
     )  # dense linear algebra runs about ten times faster
     krylov = 2 * KRYLOV_PASSES * len(design.a) * space.U.shape[1] * 4
-    return _DirectModel if direct <= krylov or len(space.factors) > 2 else _KrylovModel
+    forced = len(space.factors) > 2 or design.link.n_extra > 0
+    return _DirectModel if forced or direct <= krylov else _KrylovModel
 
 
 def minimise(
@@ -201,10 +206,11 @@ def minimise(
     decrement = np.inf
 
     def stop(n_iter: int, converged: bool, reason: str) -> Newton:
-        return Newton(_unpad(state.space, design), state.objective, decrement, n_iter, converged, reason)
+        point = _unpad(state.space, design)
+        return Newton(point, state.objective, decrement, n_iter, converged, reason, state.design.link)
 
     for n_iter in range(1, max_iter + 1):
-        model = make_model.at(design, state, ridge)
+        model = make_model.at(state, ridge)
         while True:
             try:
                 step, decrement = model.step(damping)
@@ -213,7 +219,8 @@ def minimise(
                 if damping > MAX_DAMPING:
                     return stop(n_iter, False, "the scores are zero: the votes favour no model")
                 continue
-            trial = _evaluate(design, _moved(state.space, step), ridge)
+            moved = state.design.with_link(state.design.link.moved(step[state.space.extra]))
+            trial = _evaluate(moved, _moved(state.space, step), ridge)
             fall = state.objective - trial.objective
             if fall >= 1e-3 * decrement or decrement < 1e-13 * abs(state.objective) or damping > MAX_DAMPING:
                 break
@@ -230,10 +237,9 @@ def minimise(
 
 
 def _evaluate(design: Design, point: Tucker, ridge: Floats) -> _State:
-    space = TangentSpace(point, centred=design.centred)
-    loss, score, fisher = logistic_terms(design.eta(space), design.y)
-    objective = float(design.count @ loss) + penalty(space.point, ridge)
-    return _State(space, objective, design.count * score, design.count * fisher)
+    space = design.space(point)
+    terms = design.terms(design.eta(space))
+    return _State(design, space, float(design.count @ terms.loss) + penalty(space.point, ridge), terms)
 
 
 def _moved(space: TangentSpace, step: Floats) -> Tucker:

@@ -6,16 +6,16 @@ At the fit T_k from the other folds, with J the Jacobian of the tangent coordina
     delta_k = K_k^-1 g_k,   Gam_k = J^T Q1 grad psi(T_k),   Theta_k = K_k^-1 Gam_k,
     psi = sum_k n_k / N [psi(T_k) + Gam_k . delta_k],   Cov = sum_k n_k / N^2 Theta_k^T B_k Theta_k.
 
-The efficient score is y - E[sigmoid(eta)] for eta normal round its fit with the variance that the fit leaves (times the
+The efficient score is y - E[mean(eta)] for eta normal round its fit with the variance that the fit leaves (times the
 dispersion of the votes, below one with ties and soft votes): plain
-y - sigmoid(eta_k) has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same
+y - mean(eta_k) has a second-order bias, towards zero scores, that costs coverage of large scores. It is the same
 to first order.
 The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q / p under non-uniform sampling; its I is
 the mean information under the same spread of eta, because 1 / I at a noisy eta has heavy tails.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,9 +24,9 @@ from scipy import sparse
 from lrbtl.arrowhead import Arrowhead
 from lrbtl.btl import HC3_FLOOR
 from lrbtl.covariance import leverages
-from lrbtl.design import CompleteDesign, Design
+from lrbtl.design import CompleteDesign, Design, every_entry
 from lrbtl.information import accumulate
-from lrbtl.links import logistic_terms, mean_terms
+from lrbtl.links import LOGISTIC, CellTerms, Link
 from lrbtl.newton import penalised
 from lrbtl.sampling import Sampling, reference_probability
 from lrbtl.solvers import IsotropicSolver, Solver, SolverName, information_solver, robust_factor
@@ -37,7 +37,6 @@ from lrbtl.tucker import Tucker
 Floats = np.typing.NDArray[np.float64]
 Longs = np.typing.NDArray[np.int64]
 
-SMALLEST_DISPERSION = 1e-3
 PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
 
 
@@ -57,6 +56,8 @@ class Step:
         B_k, the mean squared score of the fold.
     solver : Solver
         Solves with K_k.
+    link : Link
+        With its parameters from the other folds.
     """
 
     space: TangentSpace
@@ -64,6 +65,7 @@ class Step:
     gradient: Floats
     meat: Arrowhead
     solver: Solver
+    link: Link = LOGISTIC
 
     @cached_property
     def delta(self) -> Floats:
@@ -77,6 +79,7 @@ class ScoreView:
 
     space: TangentSpace
     shape: tuple[int, ...]
+    link: Link = LOGISTIC
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return scores[models, contexts]."""
@@ -104,55 +107,55 @@ def fold_step(
     multiply whitened scores. `law` replaces the empirical information of the efficient method by its expectation.
     Where the fold holds all battles the information is theirs too: the step of the full sample.
     """
-    space = TangentSpace(point, centred=design.centred)
+    space = design.space(point)
     eta = design.eta(space)
-    _, score, fisher = logistic_terms(eta, design.y)
-    mean, mean_fisher = (None, fisher) if spread is None else mean_terms(eta, spread)
+    terms = design.terms(eta)
     chosen: Solver
     if method == "whitened":
-        score = score / mean_fisher if weights is None else weights * score / mean_fisher
+        fisher = terms.fisher if spread is None else design.link.mean_fisher(eta, spread, design.variance)
+        terms = replace(terms, score=(terms.score if weights is None else weights * terms.score) / fisher)
         chosen = IsotropicSolver(space, design.d_eff)
     elif law is not None:
-        chosen = law.solver(space, solver)
+        chosen = law.solver(space, solver, design.link)
     else:
         train = design.count - held_out if held_out.sum() < design.count.sum() else design.count
-        chosen = information_solver(design, space, train * fisher / train.sum(), solver)
-    if method == "efficient" and mean is not None:
-        score = design.y - mean
+        weight, tie = terms.information(train / train.sum())
+        chosen = information_solver(design, space, weight, solver, tie=tie)
+    if method == "efficient" and spread is not None:
+        terms = design.link.spread(terms, eta, design.y, spread)
     n = float(held_out.sum())
-    gradient = design.gradient(space, held_out * score) / n
+    gradient = design.score_sum(space, terms, held_out / n)
     inside = held_out > 0
-    meat = accumulate(design.restricted(inside), space, (held_out * score**2)[inside] / n)
-    return Step(space, n, gradient, meat, chosen)
+    weight, tie = terms.meat(held_out / n)
+    part = design.restricted(inside)
+    meat = accumulate(part, space, weight[inside], None if tie is None else (tie[0][inside], tie[1]))
+    return Step(space, n, gradient, meat, chosen, design.link)
 
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> Step:
     """Return the step of the penalised estimate with HC3 errors: meat n s^2 / (1 - h)^2, bread without ridge."""
-    space = TangentSpace(point, centred=design.centred)
-    _, score, fisher = logistic_terms(design.eta(space), design.y)
-    h = fisher * eta_variances(design, space, ridge)
+    space = design.space(point)
+    terms = design.terms(design.eta(space))
+    h = terms.fisher * eta_variances(design, space, ridge)
     n = float(design.count.sum())
-    meat = accumulate(design, space, design.count * (score / np.maximum(1.0 - h, HC3_FLOOR)) ** 2 / n)
-    bread = information_solver(design, space, design.count * fisher / n, solver)
-    return Step(space, n, np.zeros(space.size), meat, bread)
+    meat = accumulate(
+        design, space, *replace(terms, score=terms.score / np.maximum(1.0 - h, HC3_FLOOR)).meat(design.count / n)
+    )
+    weight, tie = terms.information(design.count / n)
+    bread = information_solver(design, space, weight, solver, tie=tie)
+    return Step(space, n, np.zeros(space.size), meat, bread, design.link)
 
 
 def dispersion(design: Design, space: TangentSpace) -> float:
-    """Return 1 - sum of n y (1 - y) / sum of n I: how much votes vary, over wins and losses of the same probability.
-
-    For a vote y in [0, 1] with mean p the variance is p (1 - p) - E[y (1 - y)]. Residuals would fall short of I also
-    near separation, where the model is to be believed.
-    """
-    fisher = logistic_terms(design.eta(space), design.y)[2]
-    soft = float(design.count @ (design.y * (1 - design.y)))
-    return float(np.clip(1.0 - soft / float(design.count @ fisher), SMALLEST_DISPERSION, 1.0))
+    """Return how much responses vary, over what the model says of plain ones: below 1 with ties and soft votes."""
+    return design.link.dispersion(design.eta(space), design.y, design.count)
 
 
 def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:
     """Return j^T (N K + R)^-1 j of each cell, the variance of its eta given the battles; R is the penalty's Hessian."""
-    fisher = logistic_terms(design.eta(space), design.y)[2]
-    matrix = penalised(accumulate(design, space, design.count * fisher), space, ridge)
-    return leverages(design, space, np.ones(len(fisher)), robust_factor(matrix)[0].inverse())
+    terms = design.terms(design.eta(space))
+    matrix = penalised(accumulate(design, space, *terms.information(design.count)), space, ridge)
+    return leverages(design, space, np.ones(len(terms.fisher)), robust_factor(matrix)[0].inverse())
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ class Law:
     Attributes
     ----------
     atoms : Design
-        Every pair in every context once.
+        Every pair in every context once, or every entry.
     probability : array
         Of each atom.
     """
@@ -171,29 +174,39 @@ class Law:
     probability: Floats
 
     @classmethod
-    def of(cls, sampling: Sampling, shape: tuple[int, ...], n_threads: int = 1) -> "Law":
-        """Return the law that a sampling gives to a shape."""
-        atoms = CompleteDesign.of_shape(shape, n_threads)
-        table = sampling.table(shape).reshape(shape[0], shape[0], -1)
-        return cls(atoms, table[atoms.a, atoms.b, atoms.context])
+    def of(
+        cls,
+        sampling: Sampling,
+        shape: tuple[int, ...],
+        n_threads: int = 1,
+        *,
+        entries: bool = False,
+        variance: Floats | None = None,
+    ) -> "Law":
+        """Return the law that a sampling gives to the pairs or entries of a shape; `variance` is that of each entry."""
+        atoms = every_entry(shape, n_threads) if entries else CompleteDesign.of_shape(shape, n_threads)
+        return cls(replace(atoms, variance=variance), sampling.weights(atoms, shape))
 
-    def fisher(self, space: TangentSpace) -> Floats:
-        """Return the Fisher information of a vote on each atom."""
-        return logistic_terms(self.atoms.eta(space), self.atoms.y)[2]
+    def terms(self, space: TangentSpace, link: Link) -> CellTerms:
+        """Return the terms of a response on each atom."""
+        return self.atoms.with_link(link).terms(self.atoms.eta(space))
 
-    def solver(self, space: TangentSpace, solver: SolverName) -> Solver:
+    def solver(self, space: TangentSpace, solver: SolverName, link: Link = LOGISTIC) -> Solver:
         """Return a solver for the expected information sum of p I X X^T [Li26, sec. info-operator]."""
-        return information_solver(self.atoms, space, self.probability * self.fisher(space), solver)
+        weight, tie = self.terms(space, link).information(self.probability)
+        return information_solver(self.atoms, space, weight, solver, tie=tie)
 
 
 def inverse_weights(law: Sampling, design: Design) -> Floats:
     """Return w = q / p of each cell, q the uniform probability of an atom [Li26, sec. unknown-sampling, corrected]."""
-    return reference_probability(design.shape) / law.probability(design, design.shape)
+    return reference_probability(design.shape, entries=not design.centred) / law.probability(design, design.shape)
 
 
-def evaluate_targets(space: TangentSpace, targets: Sequence[Resolved], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+def evaluate_targets(
+    space: TangentSpace, targets: Sequence[Resolved], shape: tuple[int, ...], link: Link = LOGISTIC
+) -> tuple[Floats, Floats]:
     """Return psi(T_k) of each target (M,) and its gradient in coordinates (size, M)."""
-    view = ScoreView(space, shape)
+    view = ScoreView(space, shape, link)
     values, gradients = np.empty(len(targets)), np.empty((space.size, len(targets)))
     sparse_terms: list[tuple[int, Terms]] = []
     for i, target in enumerate(targets):
@@ -221,4 +234,6 @@ def pull_terms(space: TangentSpace, terms: Sequence[Terms]) -> Floats:
     gU = (by_model @ space.V).reshape(count, d1, -1)
     if space.centred:
         gU = gU - gU.mean(axis=1, keepdims=True)
-    return space.pull(gU, (by_context @ space.U).reshape(count, D, -1))
+    out = space.pull(gU, (by_context @ space.U).reshape(count, D, -1))
+    out[space.extra] = [t.tie for t in terms]
+    return out

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lrbtl.battles import Battles
-from lrbtl.design import Design
+from lrbtl.completion import Data, Observations
 from lrbtl.errors import RankCollapseWarning, RankError
 from lrbtl.fitting import Fit, check_informed, fit_with_chosen_ridge, refit
 from lrbtl.folds import check_fold_number, check_folds, fold_counts
-from lrbtl.links import logistic_terms
+from lrbtl.links import Link
 from lrbtl.options import check_whole
 from lrbtl.solvers import information_solver
-from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import check_rank, rank_caps
 
 Floats = np.typing.NDArray[np.float64]
@@ -85,10 +83,11 @@ class RankSelection:
 
 
 def select_rank(
-    battles: Battles,
+    battles: Data,
     ranks: Iterable[int | Sequence[int]] | None = None,
     *,
     n_folds: int = 5,
+    link: str | Link | None = None,
     n_threads: int = 1,
     progress: Callable[[str], None] | None = None,
     rng: int | np.random.Generator | None = 0,
@@ -100,11 +99,13 @@ def select_rank(
 
     Parameters
     ----------
-    battles : Battles
+    battles : Battles or Observations
     ranks : iterable of int or tuple, optional
         Candidates; by default 1, 2, ... until two in a row have not improved or one is not determined by the battles,
         at most 8.
     n_folds : int
+    link : str or Link, optional
+        See `fit`.
     n_threads : int
     progress : callable, optional
         Called with one line per rank.
@@ -122,10 +123,12 @@ def select_rank(
     check_fold_number(n_folds)
     shape = battles.shape
     given = ranks is not None
-    candidates = list(ranks) if ranks is not None else list(range(1, min(MAX_DEFAULT_RANK, max(rank_caps(shape))) + 1))
+    centred = not isinstance(battles, Observations)
+    largest = min(MAX_DEFAULT_RANK, max(rank_caps(shape, centred=centred)))
+    candidates = list(ranks) if ranks is not None else list(range(1, largest + 1))
     if not candidates:
         raise RankError("ranks is empty: give at least one candidate.")
-    full = sorted(dict.fromkeys(check_rank(rank, shape) for rank in candidates))
+    full = sorted(dict.fromkeys(check_rank(rank, shape, centred=centred) for rank in candidates))
     if len(full) == 1:
         return RankSelection(full, np.full(1, np.nan), np.zeros(1), np.zeros(1), np.ones(1, dtype=bool), full[0])
     check_informed(battles)
@@ -137,7 +140,7 @@ def select_rank(
     for rank in full:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RankCollapseWarning)  # a rank too many is what the comparison should see
-            whole = fit_with_chosen_ridge(battles, rank, n_threads, around)
+            whole = fit_with_chosen_ridge(battles, rank, n_threads, around, link=link)
         around = whole.ridge
         loss, known = _held_out(whole, folds)
         losses.append(loss)
@@ -155,29 +158,41 @@ def _held_out(whole: Fit, folds: Floats) -> tuple[Floats, bool]:
 
     And whether every training fold determines all directions of the scores.
     """
-    design = Design.of(whole.battles, whole.n_threads)
+    design = whole.design
     losses = np.empty_like(folds)
     determined = True
     for k, held_out in enumerate(folds):
         train = design.count - held_out
-        space = TangentSpace(refit(whole, train).point)
-        loss, _, fisher = logistic_terms(design.eta(space), design.y)
-        losses[k] = loss * held_out
-        determined = determined and information_solver(design, space, train * fisher).null is None
+        fold = refit(whole, train)
+        here, space = design.with_link(fold.link), design.space(fold.point)
+        terms = here.terms(design.eta(space))
+        losses[k] = terms.loss * held_out
+        weight, tie = terms.information(train)
+        determined = determined and information_solver(here, space, weight, tie=tie).null is None
     return losses, determined
 
 
 def _select(
     ranks: list[tuple[int, ...]], losses: Floats, determined: np.typing.NDArray[np.bool_], folds: Floats
 ) -> RankSelection:
+    eligible = determined if determined.any() else np.arange(len(ranks)) == 0
+    held_out, deficit, deficit_se = compare_losses(losses, folds, eligible)
+    chosen = int(np.argmax(eligible & (deficit <= deficit_se)))
+    return RankSelection(ranks, held_out, deficit, deficit_se, determined, ranks[chosen])
+
+
+def compare_losses(
+    losses: Floats, folds: Floats, eligible: np.typing.NDArray[np.bool_]
+) -> tuple[Floats, Floats, Floats]:
+    """Return mean held-out log-likelihoods, how far each is below the best eligible one, and the paired errors of that.
+
+    `losses` (candidates, folds, cells) hold the loss of each cell times its multiplicity in `folds` (folds, cells).
+    """
     n = folds.sum()
     totals = losses.sum(axis=(1, 2))
-    eligible = determined if determined.any() else np.arange(len(ranks)) == 0
     best = int(np.argmin(np.where(eligible, totals, np.inf)))
     with np.errstate(divide="ignore", invalid="ignore"):
         per_vote = np.where(folds > 0, (losses - losses[best]) / folds, 0.0)
     deficit = (totals - totals[best]) / n
     variance = np.sum(folds * (per_vote - deficit[:, None, None]) ** 2, axis=(1, 2)) / n
-    deficit_se = np.sqrt(variance / n)
-    chosen = int(np.argmax(eligible & (deficit <= deficit_se)))
-    return RankSelection(ranks, -totals / n, deficit, deficit_se, determined, ranks[chosen])
+    return -totals / n, deficit, np.sqrt(variance / n)

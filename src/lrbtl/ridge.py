@@ -8,15 +8,15 @@ import numpy as np
 from lrbtl.arrowhead import NotPositiveDefinite
 from lrbtl.design import Design
 from lrbtl.information import accumulate
-from lrbtl.links import logistic_terms
+from lrbtl.links import Identity
 from lrbtl.newton import Newton, minimise, penalised
-from lrbtl.tangent import TangentSpace
 from lrbtl.tucker import Tucker
 
 Floats = np.typing.NDArray[np.float64]
 
 EXACT_TRACE = 300  # coordinates up to which traces are exact
 PROBES = 8
+VARIANCE_PASSES = 8
 ORDER_ONE = 0.05  # of the noise: one context has none to borrow from, so only enough ridge to stay finite
 SEARCH_TOL = 1e-2  # Newton decrement, in nats, of the fits that the search compares
 
@@ -47,10 +47,10 @@ class Complexity:
 
 def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
     """Return loss, effective parameters and optimism of a penalised fit; traces by a fixed set of random signs."""
-    space = TangentSpace(point, centred=design.centred)
-    loss, score, fisher = logistic_terms(design.eta(space), design.y)
-    information = accumulate(design, space, design.count * fisher)
-    meat = accumulate(design, space, design.count * score**2)
+    space = design.space(point)
+    terms = design.terms(design.eta(space))
+    information = accumulate(design, space, *terms.information(design.count))
+    meat = accumulate(design, space, *terms.meat(design.count))
     matrix = penalised(information, space, ridge)
     factor = matrix.plus_diagonal(1e-10 * matrix.diagonal()).factor()
     if space.size <= EXACT_TRACE:
@@ -61,7 +61,7 @@ def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
     parameters = float(np.sum(solved * (information @ probes)))
     n = float(design.count.sum())
     shrink = 1.0 - min(parameters / n, 0.9)
-    return Complexity(float(design.count @ loss), parameters, float(np.sum(solved * (meat @ probes))) / shrink**2)
+    return Complexity(float(design.count @ terms.loss), parameters, float(np.sum(solved * (meat @ probes))) / shrink**2)
 
 
 def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) -> tuple[Floats, Newton]:
@@ -73,7 +73,7 @@ def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) ->
     if len(design.shape) == 1:
         ridge = ORDER_ONE * noise_ridge(design, start.rank)
         return ridge, minimise(design, start, ridge)
-    base, point = (around, start) if around is not None else _pilot(design, start)
+    base, pilot = (around, None) if around is not None else _pilot(design, start)
     values: dict[int, float] = {}
     fits: dict[int, Newton] = {}
 
@@ -81,10 +81,11 @@ def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) ->
         if k not in values:
             near = min(fits, key=lambda j: abs(j - k), default=None)
             ridge = 2.0**k * base
-            warm = point if near is None else fits[near].point
-            fits[k] = minimise(design, warm, ridge, tol=SEARCH_TOL, damping=1e-4)
+            warm = pilot if near is None else fits[near]
+            point, link = (start, design.link) if warm is None else (warm.point, warm.link)
+            fits[k] = minimise(design.with_link(link), point, ridge, tol=SEARCH_TOL, damping=1e-4)
             try:
-                values[k] = complexity(design, fits[k].point, ridge).criterion
+                values[k] = complexity(design.with_link(fits[k].link), fits[k].point, ridge).criterion
             except NotPositiveDefinite:
                 values[k] = np.inf
         return values[k]
@@ -97,24 +98,41 @@ def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) ->
     curvature = low - 2 * mid + high
     shift = 0.5 * (low - high) / curvature if np.isfinite(curvature) and curvature > 0 else 0.0
     ridge = 2.0 ** (best + float(np.clip(shift, -0.5, 0.5))) * base
-    return ridge, minimise(design, fits[best].point, ridge, damping=1e-4)
+    return ridge, minimise(design.with_link(fits[best].link), fits[best].point, ridge, damping=1e-4)
 
 
-def _pilot(design: Design, start: Tucker) -> tuple[Floats, Tucker]:
+def _pilot(design: Design, start: Tucker) -> tuple[Floats, Newton]:
     """Return 1.5 parameters / (order * sum of singular values of T_(k)) at a fit whose ridge is the size of noise."""
     ridge = noise_ridge(design, start.rank)
-    point = minimise(design, start, ridge, tol=SEARCH_TOL).point
-    singular = TangentSpace(point, centred=design.centred).point.singular_values
+    pilot = minimise(design, start, ridge, tol=SEARCH_TOL)
+    singular = design.space(pilot.point).point.singular_values
     totals = np.array([max(float(values.sum()), 1e-6) for values in singular])
-    return 1.5 * max(complexity(design, point, ridge).parameters, 1.0) / (len(totals) * totals), point
+    parameters = complexity(design.with_link(pilot.link), pilot.point, ridge).parameters
+    return 1.5 * max(parameters, 1.0) / (len(totals) * totals), pilot
 
 
 def noise_ridge(design: Design, rank: tuple[int, ...]) -> Floats:
     """Return a quarter of the size of pure noise in each unfolding of the gradient: the pilot's ridge."""
     shape = design.shape
-    n = float(design.count.sum())
     ridge = [
-        0.25 * np.sqrt(n / (4 * design.d_eff)) * (np.sqrt(d) + np.sqrt(prod(rank) / r))
+        0.25 * np.sqrt(design.information_at_zero / design.d_eff) * (np.sqrt(d) + np.sqrt(prod(rank) / r))
         for d, r in zip(shape, rank, strict=True)
     ]
     return np.array(ridge if len(ridge) > 1 else ridge * 2)
+
+
+def residual_variance(design: Design, start: Tucker) -> float:
+    """Return the variance of the noise round a pilot fit under the identity link, with its degrees of freedom."""
+    n = float(design.count.sum())
+    mean = float(design.count @ design.y) / n
+    whole = variance = max(float(design.count @ (design.y - mean) ** 2) / n, 1e-300)
+    for _ in range(VARIANCE_PASSES):
+        scaled = design.with_link(Identity(variance))
+        ridge = noise_ridge(scaled, start.rank)
+        start = minimise(scaled, start, ridge, tol=SEARCH_TOL).point
+        residual = float(design.count @ (design.y - design.eta(design.space(start))) ** 2)
+        freedom = max(n - complexity(scaled, start, ridge).parameters, 0.1 * n)
+        last, variance = variance, max(residual / freedom, 1e-12 * whole)
+        if abs(variance - last) < 0.01 * last:
+            break
+    return variance

@@ -14,6 +14,7 @@ class RunInfo:
     ridge: float | tuple[float, ...] | None = None
     sampling: str | None = None
     se: str | None = None
+    link: str | None = None
     level: float = 0.95
     notes: tuple[str, ...] = ()
 

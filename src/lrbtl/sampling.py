@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from lrbtl.errors import SamplingError
 
 if TYPE_CHECKING:
-    from lrbtl.battles import Battles
+    from lrbtl.completion import Data
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -35,7 +35,10 @@ class Sampling(Protocol):
     """What every sampling law offers; `shape` is (d1, d2, ..., dm) of the battles."""
 
     def probability(self, cells: Atoms, shape: Shape) -> Floats:
-        """Return p(context, {a, b}) of each cell's atom."""
+        """Return p(context, {a, b}) of each cell's atom, all positive."""
+
+    def weights(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return the same where atoms may have probability zero."""
 
     def draw(self, n: int, shape: Shape, rng: np.random.Generator) -> tuple[Codes, Codes, Codes]:
         """Return flat contexts and the two models, in either order, of n independent battles."""
@@ -49,8 +52,13 @@ def n_contexts(shape: Shape) -> int:
     return math.prod(shape[1:])
 
 
-def reference_probability(shape: Shape) -> float:
-    """Return q = 1 / (D C(d1, 2)), the probability of every atom under uniform sampling.
+def of_entries(cells: Atoms) -> bool:
+    """Return whether atoms are single entries (b = -1) rather than pairs."""
+    return bool(cells.b.size and cells.b[0] < 0)
+
+
+def reference_probability(shape: Shape, *, entries: bool = False) -> float:
+    """Return q = 1 / (D C(d1, 2)), the probability of every atom under uniform sampling; 1 / (D d1) for entries.
 
     Examples
     --------
@@ -58,7 +66,7 @@ def reference_probability(shape: Shape) -> float:
     >>> 1 / reference_probability((4, 3))
     18.0
     """
-    return 1.0 / (n_contexts(shape) * math.comb(shape[0], 2))
+    return 1.0 / (n_contexts(shape) * (shape[0] if entries else math.comb(shape[0], 2)))
 
 
 @dataclass(frozen=True)
@@ -73,8 +81,10 @@ class UniformSampling:
     """
 
     def probability(self, cells: Atoms, shape: Shape) -> Floats:
-        """Return q = 1 / (D C(d1, 2)) for each cell."""
-        return np.full(cells.a.size, reference_probability(shape))
+        """Return q = 1 / (D C(d1, 2)) for each cell, 1 / (D d1) for entries."""
+        return np.full(cells.a.size, reference_probability(shape, entries=of_entries(cells)))
+
+    weights = probability
 
     def draw(self, n: int, shape: Shape, rng: np.random.Generator) -> tuple[Codes, Codes, Codes]:
         """Return flat contexts and the two models, in either order, of n independent battles."""
@@ -125,7 +135,7 @@ class ProductSampling:
         return f"ProductSampling({self.models.size} models, contexts: {levels})"
 
     @classmethod
-    def estimate(cls, battles: Battles) -> ProductSampling:
+    def estimate(cls, battles: Data) -> ProductSampling:
         """Return the maximum-likelihood product law of the battles.
 
         contexts[u] = n_u / N, and with f_a = (battles of a) / 2N the models solve
@@ -146,14 +156,16 @@ class ProductSampling:
         array([0.6, 0.3, 0.1])
         """
         cells, shape = battles.cells, battles.shape
-        appearances = np.bincount(cells.a, cells.count, shape[0]) + np.bincount(cells.b, cells.count, shape[0])
+        appearances = np.bincount(cells.a, cells.count, shape[0])
+        if not of_entries(cells):
+            appearances = appearances + np.bincount(cells.b, cells.count, shape[0])
         frequencies = appearances / appearances.sum()
-        _check_frequencies(frequencies, battles.models)
+        _check_frequencies(frequencies, battles.models, of_entries(cells))
         contexts = None
         if len(shape) > 1:
             per_context = np.bincount(cells.context, cells.count, n_contexts(shape))
             contexts = (per_context / per_context.sum()).reshape(shape[1:])
-        return cls(solve_model_law(frequencies), contexts)
+        return cls(frequencies if of_entries(cells) else solve_model_law(frequencies), contexts)
 
     def probability(self, cells: Atoms, shape: Shape) -> Floats:
         """Return p(context, {a, b}) of each cell's atom.
@@ -163,9 +175,14 @@ class ProductSampling:
         SamplingError
             If the law does not fit `shape`, or gives an observed battle probability zero.
         """
-        pi = self._context_law(shape)
-        p = pi[cells.context] * (2.0 * self.models[cells.a] * self.models[cells.b] / self._distinct().sum())
-        return _require_positive(p, cells)
+        return _require_positive(self.weights(cells, shape), cells)
+
+    def weights(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return the same where atoms may have probability zero."""
+        pi, m = self._context_law(shape), self.models
+        if of_entries(cells):
+            return np.asarray(pi[cells.context] * m[cells.a])
+        return np.asarray(pi[cells.context] * (2.0 * m[cells.a] * m[cells.b] / self._distinct().sum()))
 
     def draw(self, n: int, shape: Shape, rng: np.random.Generator) -> tuple[Codes, Codes, Codes]:
         """Return flat contexts and the two models, in either order, of n independent battles."""
@@ -214,7 +231,9 @@ class TableSampling:
     ----------
     table : (d1, d1, d2, ..., dm) array_like
         table[a, b, u] = table[b, a, u] = p(u, {a, b}): symmetric in the models, zero where a = b, and the entries with
-        a < b sum to one.
+        a < b sum to one. For observed entries: (d1, ..., dm), summing to one.
+    entries : bool
+        Whether the law is one of observed entries rather than of pairs.
 
     Examples
     --------
@@ -225,8 +244,12 @@ class TableSampling:
     TableSampling(3 models, contexts: none)
     """
 
-    def __init__(self, table: ArrayLike) -> None:
+    def __init__(self, table: ArrayLike, *, entries: bool = False) -> None:
         values = np.array(table, dtype=np.float64)
+        self.entries = entries
+        if entries:
+            self._table = _law(values, "table")
+            return
         if values.ndim < 2 or values.shape[0] != values.shape[1] or values.shape[0] < 2:
             raise SamplingError(f"A table of shape {values.shape} is not (d1, d1, d2, ..., dm), d1 >= 2.")
         diagonal = np.arange(values.shape[0])
@@ -237,6 +260,8 @@ class TableSampling:
         self._table.setflags(write=False)
 
     def __repr__(self) -> str:
+        if self.entries:
+            return f"TableSampling({' x '.join(map(str, self._table.shape))} entries)"
         levels = " x ".join(map(str, self._table.shape[2:])) or "none"
         return f"TableSampling({self._table.shape[0]} models, contexts: {levels})"
 
@@ -248,8 +273,17 @@ class TableSampling:
         SamplingError
             If the table does not fit `shape`, or gives an observed battle probability zero.
         """
+        return _require_positive(self.weights(cells, shape), cells)
+
+    def weights(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return the same where atoms may have probability zero."""
+        if of_entries(cells) != self.entries:
+            kind = "observed entries" if self.entries else "pairs"
+            raise SamplingError(f"the sampling table is one of {kind}; give TableSampling(..., entries=...) that fits.")
+        if self.entries:
+            return np.asarray(self.table(shape).reshape(shape[0], -1)[cells.a, cells.context])
         flat = self.table(shape).reshape(shape[0], shape[0], -1)
-        return _require_positive(flat[cells.a, cells.b, cells.context], cells)
+        return np.asarray(flat[cells.a, cells.b, cells.context])
 
     def draw(self, n: int, shape: Shape, rng: np.random.Generator) -> tuple[Codes, Codes, Codes]:
         """Return flat contexts and the two models, in either order, of n independent battles."""
@@ -259,10 +293,9 @@ class TableSampling:
 
     def table(self, shape: Shape) -> Floats:
         """Return the dense (d1, d1, d2, ..., dm) table, symmetric in the models."""
-        if self._table.shape[1:] != tuple(shape):
-            raise SamplingError(
-                f"The sampling table is for shape {self._table.shape[1:]}, the battles have shape {tuple(shape)}."
-            )
+        fits = self._table.shape if self.entries else self._table.shape[1:]
+        if fits != tuple(shape):
+            raise SamplingError(f"The sampling table is for shape {fits}, the battles have shape {tuple(shape)}.")
         return self._table
 
 
@@ -302,7 +335,7 @@ def solve_model_law(frequencies: Floats) -> Floats:
     return np.asarray(law / law.sum())
 
 
-def _check_frequencies(frequencies: Floats, names: Sequence[object]) -> None:
+def _check_frequencies(frequencies: Floats, names: Sequence[object], entries: bool) -> None:
     absent = np.flatnonzero(frequencies == 0.0)
     if absent.size:
         shown = ", ".join(repr(names[i]) for i in absent[:5])
@@ -311,7 +344,7 @@ def _check_frequencies(frequencies: Floats, names: Sequence[object]) -> None:
             "drop them with `battles.select(...)` or give the law yourself."
         )
     always = np.flatnonzero(frequencies >= 0.5)
-    if frequencies.size > 2 and always.size:
+    if not entries and frequencies.size > 2 and always.size:
         raise SamplingError(
             f"Model {names[always[0]]!r} takes part in every battle, so no product law fits best; "
             "give the law as a TableSampling."

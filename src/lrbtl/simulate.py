@@ -9,8 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lrbtl.battles import Battles
+from lrbtl.completion import Observations
+from lrbtl.design import every_entry
 from lrbtl.errors import SimulationError
+from lrbtl.links import Link
 from lrbtl.sampling import Sampling, UniformSampling, n_contexts
+from lrbtl.ties import as_link
 from lrbtl.tucker import centre, check_rank, mode_product
 
 Floats = NDArray[np.float64]
@@ -104,6 +108,55 @@ def simulate_battles(
     return Battles.from_arrays(
         a, b, y, contexts, models=[f"model_{i:0{width}d}" for i in range(shape[0])], n_levels=shape[1:], counts=counts
     )
+
+
+def simulate_observations(
+    scores: ArrayLike,
+    n: int,
+    *,
+    link: str | Link = "identity",
+    variance: ArrayLike = 1.0,
+    sampling: Sampling | None = None,
+    known: bool = False,
+    rng: int | np.random.Generator | None = None,
+) -> Observations:
+    """Return n independent observations of entries of a tensor, with replacement.
+
+    Parameters
+    ----------
+    scores : (d1, ..., dm) array_like
+        True entries.
+    n : int
+    link : "identity", "logistic", "probit" or a binary Link
+        Real values with Gaussian noise, or zeros and ones.
+    variance : number or array of the scores' shape
+        Of the noise, for the identity link.
+    sampling : Sampling, optional
+        Law of the entries; uniform when None.
+    known : bool
+        Whether the observations come with their variances.
+    rng : int, Generator or None
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.simulate_observations([[1.0, 2.0], [3.0, 4.0]], 10, rng=0)
+    Observations(shape=(2, 2), n_observations=10, n_cells=10)
+    """
+    truth = np.asarray(scores, dtype=np.float64)
+    generator, law = np.random.default_rng(rng), UniformSampling() if sampling is None else sampling
+    atoms = every_entry(truth.shape)
+    p = law.weights(atoms, truth.shape)
+    drawn = generator.choice(len(p), size=n, p=p / p.sum())
+    index = np.unravel_index(atoms.a[drawn] * n_contexts(truth.shape) + atoms.context[drawn], truth.shape)
+    response = as_link(link)
+    mean = response.mean(truth[index])
+    if response.name != "identity":
+        values = (generator.random(n) < mean).astype(np.float64)
+        return Observations.from_arrays(tuple(index), values, shape=truth.shape)
+    noise = np.broadcast_to(np.asarray(variance, dtype=float), truth.shape)[index]
+    values = mean + np.sqrt(noise) * generator.normal(size=n)
+    return Observations.from_arrays(tuple(index), values, shape=truth.shape, variance=noise if known else None)
 
 
 def _draw_battles(flat: Floats, n: int, law: Sampling, shape: Shape, generator: np.random.Generator) -> Drawn:

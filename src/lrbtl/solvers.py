@@ -117,12 +117,21 @@ def needs_krylov(space: TangentSpace, solver: SolverName) -> bool:
     return solver == "cg" or (solver == "auto" and space.q > LARGEST_BORDER)
 
 
-def information_solver(design: Design, space: TangentSpace, weight: Floats, solver: SolverName = "auto") -> Solver:
-    """Return a solver for K = J^T (sum of weight X X^T) J on tangent vectors."""
+def information_solver(
+    design: Design,
+    space: TangentSpace,
+    weight: Floats,
+    solver: SolverName = "auto",
+    *,
+    tie: tuple[Floats, float] | None = None,
+) -> Solver:
+    """Return a solver for K = J^T (sum of weight X X^T) J on tangent vectors; see `accumulate` for `tie`."""
     if needs_krylov(space, solver):
+        if tie is not None:
+            raise SolverError("links with a tie parameter need solver='direct'.")
         rows, core = diagonal_blocks(design, space, weight)
         return KrylovSolver(design, space, weight, invert_blocks(space, rows, core))
-    return DirectSolver(*robust_factor(fix_gauge(accumulate(design, space, weight), space)))
+    return DirectSolver(*robust_factor(fix_gauge(accumulate(design, space, weight, tie), space)))
 
 
 def robust_factor(matrix: Arrowhead) -> tuple[Factor, Floats | None]:

@@ -16,8 +16,10 @@ SIGNAL_FLOOR = 1.5  # below it intervals of simulated fits cover about 0.89
 THIN_CONTEXT = 100  # battles; `mle` covers 0.7 to 0.8 in such contexts, cross-fitting above 0.9
 
 
-def signal_ratio(point: Tucker, n_battles: int) -> float:
+def signal_ratio(point: Tucker, n_battles: int, noise: float | None = None) -> float:
     """Return min_k sigma_min(T_(k)) / [sqrt(4 d_eff / n) (sqrt(d_k) + sqrt(prod r / r_k))]: signal over noise.
+
+    `noise` takes the place of the root, which is that of wins and losses near even battles.
 
     Examples
     --------
@@ -26,8 +28,8 @@ def signal_ratio(point: Tucker, n_battles: int) -> float:
     24.853
     """
     rank, shape = point.rank, point.shape
-    d_eff = prod(shape[1:]) * (shape[0] - 1) / 2
-    noise = np.sqrt(4 * d_eff / n_battles)
+    if noise is None:
+        noise = float(np.sqrt(2 * prod(shape[1:]) * (shape[0] - 1) / n_battles))
     return float(
         min(
             values.min() / (noise * (np.sqrt(d) + np.sqrt(prod(rank) / r)))
@@ -42,11 +44,11 @@ def thin_contexts(battles: "Battles") -> tuple[object, ...]:
     return tuple(battles.context_label(int(u)) for u in np.flatnonzero((counts > 0) & (counts < THIN_CONTEXT)))
 
 
-def warn_weak_signal(point: Tucker, n_battles: int) -> None:
+def warn_weak_signal(point: Tucker, n_battles: int, noise: float | None = None, *, centred: bool = True) -> None:
     """Warn where the weakest singular value of a fit hardly exceeds the noise, unless the rank restricts nothing."""
-    if point.rank == rank_caps(point.shape):
+    if point.rank == rank_caps(point.shape, centred=centred):
         return
-    signal = signal_ratio(point, n_battles)
+    signal = signal_ratio(point, n_battles, noise)
     if signal < SIGNAL_FLOOR:
         advice = "use a smaller rank or more battles" if max(point.rank) > 1 else "collect more battles"
         warnings.warn(

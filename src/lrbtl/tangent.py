@@ -3,11 +3,11 @@
 A tangent vector is dT[:, u] = dU_1 v_u + U_1 dv_u, where dv_u is linear in the changes of the core and of the factors
 of the context modes. Coordinates are the flat vector
 
-    [ dU_1 | dU_k of the other context modes | dcore | dU_l ]
+    [ dU_1 | dU_k of the other context modes | dcore | extra | dU_l ]
 
 where l is the largest context mode, which is eliminated first: given the rest (the border), its rows are independent.
 The core is left out where its mode-l unfolding is square, as for every matrix: dU_l then reaches the same directions.
-Order 1 is treated as a matrix with one context.
+Order 1 is treated as a matrix with one context. Extra coordinates move parameters of the link, not the tensor.
 
 Coordinates are redundant (gauge): T does not change under U_k -> U_k R, core -> core x_k inv(R), or
 dU_1 -> dU_1 + 1 c^T. The gauge is fixed by U_k^T dU_k = 0 for k != l, 1^T dU_1 = 0 and dcore_(l) core_(l)^T = 0.
@@ -37,9 +37,11 @@ class TangentSpace:
         The eliminated mode.
     q, size : int
         Length of the border, and of the whole coordinate vector.
+    extra : slice
+        Coordinates of the link's own parameters.
     """
 
-    def __init__(self, point: Tucker, *, centred: bool = True):
+    def __init__(self, point: Tucker, *, centred: bool = True, n_extra: int = 0):
         if len(point.shape) == 1:
             point = Tucker(point.core[:, None], (*point.factors, np.ones((1, 1))))
         self.point = point
@@ -57,7 +59,9 @@ class TangentSpace:
         ends = np.cumsum(sizes)
         self.slices = {k: slice(end - size, end) for k, size, end in zip([0, *self.others], sizes, ends, strict=False)}
         self.core_slice = slice(ends[-1] - sizes[-1], ends[-1])
-        self.q = int(ends[-1])
+        self.q = int(ends[-1]) + n_extra
+        self.extra = slice(self.q - n_extra, self.q)
+        self.has_others = bool(sum(sizes[1:]))
         self.slices[self.mode] = slice(self.q, self.q + self.factors[self.mode].size)
         self.size = self.slices[self.mode].stop
 
@@ -149,6 +153,7 @@ class TangentSpace:
         gU = gU.reshape(-1, *self.U.shape)
         gV = gV.reshape(len(gU), *self.context_shape, -1)
         out = np.empty((self.size, len(gU)))
+        out[self.extra] = 0.0
         out[self.slices[0]] = gU.reshape(len(gU), -1).T
         order = len(self.factors)
         batch, alpha, contexts, ranks = 0, 1, list(range(2, order + 1)), list(range(order + 1, 2 * order))
@@ -200,6 +205,7 @@ class TangentSpace:
         J^T Q1 J is block diagonal in the gauge: I for the core, core_(k) core_(k)^T for every row of U_k.
         """
         x = np.array(gradient, dtype=float).reshape(self.size, -1)
+        x[self.extra] = 0.0
         for k, part in self.slices.items():
             factor = self.factors[k]
             block = x[part].reshape(*factor.shape, -1)

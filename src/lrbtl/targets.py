@@ -4,34 +4,41 @@ A target is resolved against battles (labels become indices) and then evaluated 
 working scale, and its gradient there as a few weighted entries or a dense array. Probabilities work on the logit scale.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, logit, logsumexp
+from scipy.special import logit, logsumexp
 
-from lrbtl.battles import Battles
+from lrbtl.completion import Data
 from lrbtl.errors import GradientError, TargetError
+from lrbtl.links import Link
+from lrbtl.ties import TieLink
 
 Floats = np.typing.NDArray[np.float64]
 Longs = np.typing.NDArray[np.int64]
-Link = Literal["identity", "logit"]
+Scale = Literal["identity", "logit"]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """A sparse gradient: weight at (model, context), one row of three arrays."""
+    """A sparse gradient: weight at (model, context), one row of three arrays, and the slope in the tie parameter."""
 
     models: Longs
     contexts: Longs
     weights: Floats
+    tie: float = 0.0
 
 
 class View(Protocol):
-    """Scores at a point, read entry by entry or whole."""
+    """Scores at a point, read entry by entry or whole, and the link there."""
+
+    @property
+    def link(self) -> Link:
+        """Law of a response given its eta."""
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return scores[models, contexts]."""
@@ -55,7 +62,7 @@ class Resolved:
     """
 
     label: str
-    link: Link
+    link: Scale
     terms: Terms | None = None
     evaluate: Callable[[View], tuple[float, Terms | Floats]] | None = None
 
@@ -71,7 +78,7 @@ class Resolved:
 class Target:
     """Something to estimate; build one with `score`, `gap`, `win_probability`, ..."""
 
-    resolve: Callable[[Battles], Resolved]
+    resolve: Callable[[Data], Resolved]
     name: str
 
     def __repr__(self) -> str:
@@ -87,10 +94,10 @@ def score(model: Any, context: Any = None) -> Target:
     >>> lrbtl.score("gpt-x", "math")
     Target(score(gpt-x, math))
     """
-    return Target(partial(_resolve_score, model, context), _name("score", model, context=context))
+    return Target(partial(_resolve_score, model, context), target_name("score", model, context=context))
 
 
-def _resolve_score(model: Any, context: Any, battles: Battles) -> Resolved:
+def _resolve_score(model: Any, context: Any, battles: Data) -> Resolved:
     i = battles.model_index(model)
     label = _label(battles, "score", [i], context)
     return Resolved(label, "identity", _mean_terms([i], [1.0], _contexts(battles, context)))
@@ -105,10 +112,10 @@ def gap(a: Any, b: Any, context: Any = None) -> Target:
     >>> lrbtl.gap("gpt-x", "llama-y")
     Target(gap(gpt-x, llama-y))
     """
-    return Target(partial(_resolve_gap, a, b, context), _name("gap", a, b, context=context))
+    return Target(partial(_resolve_gap, a, b, context), target_name("gap", a, b, context=context))
 
 
-def _resolve_gap(a: Any, b: Any, context: Any, battles: Battles) -> Resolved:
+def _resolve_gap(a: Any, b: Any, context: Any, battles: Data) -> Resolved:
     pair = _pair(battles, a, b)
     label = _label(battles, "gap", pair, context)
     return Resolved(label, "identity", _mean_terms(pair, [1.0, -1.0], _contexts(battles, context)))
@@ -123,17 +130,51 @@ def win_probability(a: Any, b: Any, context: Any = None) -> Target:
     >>> lrbtl.win_probability("gpt-x", "llama-y", "code")
     Target(win_probability(gpt-x, llama-y, code))
     """
-    return Target(partial(_resolve_win_probability, a, b, context), _name("win_probability", a, b, context=context))
+    return Target(
+        partial(_resolve_win_probability, a, b, context), target_name("win_probability", a, b, context=context)
+    )
 
 
-def _resolve_win_probability(a: Any, b: Any, context: Any, battles: Battles) -> Resolved:
+def _resolve_win_probability(a: Any, b: Any, context: Any, battles: Data) -> Resolved:
     i, j = _pair(battles, a, b)
     contexts = _contexts(battles, context)
     label = _label(battles, "win_probability", [i, j], context)
-    if len(contexts) == 1:
-        return Resolved(label, "logit", _mean_terms([i, j], [1.0, -1.0], contexts))
-    pairs = np.full(len(contexts), i), np.full(len(contexts), j)
-    return Resolved(label, "logit", evaluate=partial(_mean_win, *pairs, contexts))
+    pairs = np.full(len(contexts), i), np.full(len(contexts), j), contexts
+    return Resolved(label, "logit", evaluate=partial(_one_win if len(contexts) == 1 else _mean_win, *pairs))
+
+
+def tie_parameter() -> Target:
+    """Return the tie parameter of a Davidson or Rao-Kupper link.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.tie_parameter()
+    Target(tie_parameter)
+    """
+    return Target(_resolve_tie_parameter, "tie_parameter")
+
+
+def _resolve_tie_parameter(battles: Data) -> Resolved:
+    return Resolved("tie_parameter", "identity", evaluate=_tie_at)
+
+
+def entry(*index: Any) -> Target:
+    """Return one entry of a completed tensor, by its position along each mode.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.entry(3, 7)
+    Target(entry(3, 7))
+    """
+    name = target_name("entry", *index)
+    return Target(partial(_resolve_entry, index, name), name)
+
+
+def _resolve_entry(index: tuple[Any, ...], name: str, battles: Data) -> Resolved:
+    contexts = np.array([battles.context_index(index[1] if len(index) == 2 else index[1:] or None)])
+    return Resolved(name, "identity", _mean_terms([battles.model_index(index[0])], [1.0], contexts))
 
 
 def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None) -> Target:
@@ -145,10 +186,10 @@ def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None)
     >>> lrbtl.win_rate("gpt-x")
     Target(win_rate(gpt-x))
     """
-    return Target(partial(_resolve_win_rate, model, pool, context), _name("win_rate", model, context=context))
+    return Target(partial(_resolve_win_rate, model, pool, context), target_name("win_rate", model, context=context))
 
 
-def _resolve_win_rate(model: Any, pool: Sequence[Any] | None, context: Any, battles: Battles) -> Resolved:
+def _resolve_win_rate(model: Any, pool: Sequence[Any] | None, context: Any, battles: Data) -> Resolved:
     i = battles.model_index(model)
     label = _label(battles, "win_rate", [i], context)
     members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
@@ -174,10 +215,10 @@ def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Targ
     >>> lrbtl.weighted_score("gpt-x", {"math": 0.7, "code": 0.3})
     Target(weighted_score(gpt-x))
     """
-    return Target(partial(_resolve_weighted_score, model, weights), _name("weighted_score", model))
+    return Target(partial(_resolve_weighted_score, model, weights), target_name("weighted_score", model))
 
 
-def _resolve_weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike, battles: Battles) -> Resolved:
+def _resolve_weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike, battles: Data) -> Resolved:
     i = battles.model_index(model)
     label = _label(battles, "weighted_score", [i], None)
     if isinstance(weights, Mapping):
@@ -205,7 +246,7 @@ def linear(gamma: ArrayLike, label: str | None = None) -> Target:
     return Target(partial(_resolve_linear, np.asarray(gamma, dtype=float), name), name)
 
 
-def _resolve_linear(array: Floats, name: str, battles: Battles) -> Resolved:
+def _resolve_linear(array: Floats, name: str, battles: Data) -> Resolved:
     if array.shape != battles.shape:
         raise TargetError(f"{name} has shape {array.shape} but the scores have shape {battles.shape}.")
     _check_finite(array, name)
@@ -223,10 +264,10 @@ def tail_score(model: Any, sharpness: float = 4.0) -> Target:
     >>> lrbtl.tail_score("gpt-x")
     Target(tail_score(gpt-x))
     """
-    return Target(partial(_resolve_tail_score, model, sharpness), _name("tail_score", model))
+    return Target(partial(_resolve_tail_score, model, sharpness), target_name("tail_score", model))
 
 
-def _resolve_tail_score(model: Any, sharpness: float, battles: Battles) -> Resolved:
+def _resolve_tail_score(model: Any, sharpness: float, battles: Data) -> Resolved:
     i = battles.model_index(model)
     label = _label(battles, "tail_score", [i], None)
     if not sharpness > 0:
@@ -253,7 +294,7 @@ def functional(
 
 
 def _resolve_functional(
-    value: Callable[[Floats], float], gradient: Callable[[Floats], ArrayLike], name: str, battles: Battles
+    value: Callable[[Floats], float], gradient: Callable[[Floats], ArrayLike], name: str, battles: Data
 ) -> Resolved:
     return Resolved(name, "identity", evaluate=_Functional(value, gradient, name))
 
@@ -283,80 +324,13 @@ class _Functional:
         return at, slope
 
 
-@dataclass(frozen=True)
-class Family:
-    """Every score, or every gap, at once; see `all_scores` and `all_gaps`."""
-
-    kind: Literal["scores", "gaps"]
-
-    def labels(self, battles: Battles) -> "FamilyLabels":
-        """Return the labels, made when they are read."""
-        return FamilyLabels(battles, self.kind)
-
-
-def all_scores() -> Family:
-    """Return the family of all scores, model by model, contexts in order within a model.
-
-    Examples
-    --------
-    >>> import lrbtl
-    >>> lrbtl.all_scores()
-    Family(kind='scores')
-    """
-    return Family("scores")
-
-
-def all_gaps() -> Family:
-    """Return the family of all gaps: pairs (a, b), a before b, contexts in order within a pair.
-
-    Examples
-    --------
-    >>> import lrbtl
-    >>> lrbtl.all_gaps()
-    Family(kind='gaps')
-    """
-    return Family("gaps")
-
-
-@dataclass(frozen=True)
-class FamilyLabels(Sequence[str]):
-    """Labels of a family, made one by one on demand: there can be millions."""
-
-    battles: Battles
-    kind: str
-
-    def __len__(self) -> int:
-        d1, contexts = self.battles.shape[0], self.battles.n_contexts
-        return contexts * (d1 if self.kind == "scores" else d1 * (d1 - 1) // 2)
-
-    def __getitem__(self, i: Any) -> Any:
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
-        i = range(len(self))[i]
-        battles, contexts = self.battles, self.battles.n_contexts
-        context = battles.context_label(i % contexts) if len(battles.shape) > 1 else None
-        if self.kind == "scores":
-            return _name("score", battles.models[i // contexts], context=context)
-        a, b = pair_of(i // contexts, battles.shape[0])
-        return _name("gap", battles.models[a], battles.models[b], context=context)
-
-    def __iter__(self) -> Iterator[str]:
-        return (self[i] for i in range(len(self)))
-
-
-def pair_of(index: int, d1: int) -> tuple[int, int]:
-    """Return the pair a < b at a position of the lexicographic list of pairs."""
-    a = int(d1 - 2 - np.floor((np.sqrt(4 * d1 * (d1 - 1) - 8 * index - 7) - 1) / 2))
-    return a, int(index + a + 1 - (d1 * (d1 - 1) - (d1 - a) * (d1 - a - 1)) // 2)
-
-
-def _contexts(battles: Battles, context: Any) -> Longs:
+def _contexts(battles: Data, context: Any) -> Longs:
     if context is None:
         return np.arange(battles.n_contexts)
     return np.array([battles.context_index(context)])
 
 
-def _pair(battles: Battles, a: Any, b: Any) -> list[int]:
+def _pair(battles: Data, a: Any, b: Any) -> list[int]:
     i, j = battles.model_index(a), battles.model_index(b)
     if i == j:
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
@@ -369,13 +343,34 @@ def _mean_terms(models: Sequence[int], signs: Sequence[float], contexts: Longs) 
     return Terms(np.repeat(np.asarray(models), len(contexts)), np.tile(contexts, len(models)), weights)
 
 
+def _tie_at(view: View) -> tuple[float, Terms]:
+    if not isinstance(view.link, TieLink):
+        raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
+    nowhere = np.empty(0, dtype=np.int64)
+    return view.link.tie, Terms(nowhere, nowhere, np.empty(0), 1.0)
+
+
+def _one_win(a: Longs, b: Longs, contexts: Longs, view: View) -> tuple[float, Terms]:
+    """Return the log odds of a win in one context, without leaving the logit scale."""
+    value, by_eta, by_tie = view.link.log_odds(view.entries(a, contexts) - view.entries(b, contexts))
+    weights = np.concatenate([by_eta, -by_eta])
+    return float(value[0]), Terms(np.concatenate([a, b]), np.repeat(contexts, 2), weights, float(by_tie[0]))
+
+
 def _mean_win(a: Longs, b: Longs, contexts: Longs, view: View) -> tuple[float, Terms]:
-    """Return the logit of the mean of sigmoid(scores[a, u] - scores[b, u]) over a list of (a, b, u)."""
-    p = expit(view.entries(a, contexts) - view.entries(b, contexts))
-    mean = float(p.mean())
-    slope = p * (1 - p) / len(p) / (mean * (1 - mean))
+    return weighted_win(a, b, contexts, np.full(len(a), 1 / len(a)), view)
+
+
+def weighted_win(a: Longs, b: Longs, contexts: Longs, weights: Floats, view: View) -> tuple[float, Terms]:
+    """Return the logit of the weighted mean response to scores[a, u] - scores[b, u] over a list of (a, b, u)."""
+    eta = view.entries(a, contexts) - view.entries(b, contexts)
+    p = view.link.mean(eta)
+    _, by_eta, by_tie = view.link.log_odds(eta)
+    mean = float(weights @ p)
+    each = weights * p * (1 - p) / (mean * (1 - mean))
+    slope = each * by_eta
     models, both = np.concatenate([a, b]), np.concatenate([contexts, contexts])
-    return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]))
+    return float(logit(mean)), Terms(models, both, np.concatenate([slope, -slope]), float(each @ by_tie))
 
 
 def _soft_minimum(models: Longs, contexts: Longs, sharpness: float, view: View) -> tuple[float, Terms]:
@@ -408,13 +403,14 @@ def _check_finite(values: Floats, name: str) -> None:
         raise GradientError(f"the weights of {name} are not finite: check them for NaN and infinity.")
 
 
-def _label(battles: Battles, kind: str, models: Sequence[int], context: Any) -> str:
+def _label(battles: Data, kind: str, models: Sequence[int], context: Any) -> str:
     """Return the name of a target with the battles' own labels."""
     named = None if context is None else battles.context_label(battles.context_index(context))
-    return _name(kind, *(battles.models[i] for i in models), context=named)
+    return target_name(kind, *(battles.models[i] for i in models), context=named)
 
 
-def _name(kind: str, *models: Any, context: Any = None) -> str:
+def target_name(kind: str, *models: Any, context: Any = None) -> str:
+    """Return the text that names a target."""
     parts = [str(model) for model in models]
     if context is not None:
         parts.append(" / ".join(str(x) for x in context) if isinstance(context, tuple) else str(context))

@@ -388,7 +388,8 @@ def test_repeated_context_columns_are_refused() -> None:
 def test_warnings_only_for_self_battles() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        lrbtl.Battles.from_arrays([0, 1], [1, 2], [0.25, 0.75])
+        battles = lrbtl.Battles.from_arrays([0, 1], [1, 2], [0.25, 0.75])
+    assert battles.n_self == 0
 
 
 def test_labels_of_another_type_are_explained() -> None:

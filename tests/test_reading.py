@@ -26,7 +26,7 @@ def rows():
     return [(f"m{a}", f"m{b}", w, c) for (a, b), w, c in zip(models, words, rng.choice(["p", "q"], 500), strict=True)]
 
 
-def same(one, other):
+def assert_same(one, other):
     assert one.models == other.models and one.levels == other.levels and one.names == other.names
     for name in ("context", "a", "b", "y", "count"):
         np.testing.assert_array_equal(getattr(one.cells, name), getattr(other.cells, name))
@@ -37,7 +37,7 @@ def test_chunks_do_not_matter(rows, chunk, tmp_path, monkeypatch):
     monkeypatch.setattr(lrbtl.reading, "CHUNK_ROWS", chunk)
     found = read_battles(write_rows(tmp_path / "log.csv", rows))
     columns = dict(zip(["model_a", "model_b", "winner", "category"], map(list, zip(*rows, strict=True)), strict=True))
-    same(found.battles, lrbtl.Battles.from_frame(columns, contexts="category"))
+    assert_same(found.battles, lrbtl.Battles.from_frame(columns, contexts="category"))
 
 
 def test_ties_and_both_bad_are_apart(rows, tmp_path):

@@ -8,6 +8,7 @@ from scipy.special import expit, logit
 
 import lrbtl
 import oracle
+from lrbtl.board_scores import linear_targets
 from lrbtl.crossfit import RIDGE_SHARE, CrossFit, _weights_and_law, cross_fit
 from lrbtl.design import Design
 from lrbtl.errors import (
@@ -23,6 +24,7 @@ from lrbtl.fitting import fit, refit
 from lrbtl.folds import fold_counts
 from lrbtl.inference import estimate_targets, resolve_targets
 from lrbtl.links import LOGISTIC, mean_over_spread
+from lrbtl.naive import naive_errors, naive_variances
 from lrbtl.onestep import eta_variances, evaluate_targets, fold_step
 from problems import SMALL_CASES, law_dict, oracle_rows, rebuilt, simulated
 
@@ -603,3 +605,25 @@ def test_large_targets_are_not_taken_for_infinite_ones():
     battles = simulated(*SMALL_CASES[1], 2000)[1]
     est = lrbtl.infer(battles, [lrbtl.weighted_score(0, np.full(battles.n_contexts, 100.0))], rank=1)
     assert np.isfinite(est.estimate).all() and np.isfinite(est.se).all()
+
+
+@all_cases
+@pytest.mark.parametrize("method", ["efficient", "whitened", "mle"])
+def test_mean_scores_of_many_boards_are_those_of_listed_targets(case, method):
+    _, battles, whole = problem(case)
+    run = cross_fit(whole, method=method, n_folds=FOLDS)
+    weights = np.vstack([np.random.default_rng(0).dirichlet(np.ones(battles.n_contexts)), np.eye(battles.n_contexts)])
+    for row, found in zip(weights, run.mean_moments(weights), strict=True):
+        listed = run.moments(linear_targets(battles.shape[0], row))
+        np.testing.assert_allclose(found.values, listed.values, atol=1e-9)
+        np.testing.assert_allclose(found.cov, listed.cov, rtol=1e-8, atol=1e-9 * np.abs(listed.cov).max())
+        np.testing.assert_allclose(found.bound, listed.bound, rtol=1e-8)
+
+
+def test_naive_variances_are_those_of_listed_targets():
+    battles, whole = problem(SMALL_CASES[1])[1:]
+    variances = naive_variances(whole)
+    for u, row in enumerate(np.eye(battles.n_contexts)):
+        targets = linear_targets(battles.shape[0], row)
+        errors = naive_errors(whole, targets, [target.terms for target in targets])
+        np.testing.assert_allclose(variances[u], errors**2, rtol=1e-9)

@@ -65,7 +65,8 @@ def test_hessian_is_the_derivative_of_the_gradient(shape, rank):
         return -design.gradient(at, design.count * logistic_terms(design.eta(at), design.y)[1])
 
     _, score, fisher = logistic_terms(design.eta(space), design.y)
-    hessian = accumulate(design, space, design.count * fisher, score=design.count * score).dense()
+    sums = design.slot_sums(design.count * score)
+    hessian = accumulate(design, space, design.count * fisher, slot_score=sums).dense()
     np.testing.assert_allclose(hessian, differences(gradient, np.zeros(space.size)), atol=1e-5)
 
 
@@ -163,7 +164,8 @@ def test_isotropic_solver_is_the_uniform_information(shape, rank):
 def test_results_do_not_depend_on_threads():
     space, design = problem((6, 5, 3), (3, 2, 2), n=200)
     matrices = [
-        accumulate(replace(design, n_threads=t), space, design.count, score=design.y).dense() for t in (1, 2, 3)
+        accumulate(replace(design, n_threads=t), space, design.count, slot_score=design.slot_sums(design.y)).dense()
+        for t in (1, 2, 3)
     ]
     np.testing.assert_array_equal(matrices[0], matrices[1])
     np.testing.assert_array_equal(matrices[0], matrices[2])

@@ -112,13 +112,24 @@ def test_the_seed_fixes_the_result():
 
 def test_kernel_equals_numpy():
     rng = np.random.default_rng(0)
-    draws, precision = rng.standard_normal((6, 11)), rng.random((6, 6))
-    largest, count = np.empty(11), np.empty(11)
-    scan_gaps(draws, precision, 0.7, largest, count)
+    draws, cov = rng.standard_normal((11, 6)), random_cov(0, 6, 6)
+    variance = gap_variances(cov)
+    precision = np.divide(1.0, variance, out=np.zeros((6, 6)), where=variance > 0)
+    first, second = rng.integers(0, 3, (11, 4)), rng.integers(3, 6, (11, 4))
+    beyond, bar = 2.0 + rng.random((11, 4)), 3.0
+    own = np.diag(cov)
+    floor = 0.5 * bar * own / ((own[:, None] + own) * precision).max(axis=1)
     a, b = np.triu_indices(6, 1)
-    values = (draws[a] - draws[b]) ** 2 * precision[a, b][:, None]
-    np.testing.assert_allclose(largest, values.max(axis=0), rtol=1e-14)
-    np.testing.assert_array_equal(count, (values > 0.7).sum(axis=0))
+    for skip in (floor, np.full(6, -1.0)):
+        largest, count = np.empty((11, 4)), np.empty((11, 4))
+        scan_gaps(draws, first, second, beyond, cov, precision, skip, bar, np.empty(6), largest, count)
+        for i, j in np.ndindex(11, 4):
+            f, s = first[i, j], second[i, j]
+            loading = (cov[f] - cov[s]) * np.sqrt(precision[f, s])
+            moved = draws[i] + loading * (beyond[i, j] - (draws[i, f] - draws[i, s]) * np.sqrt(precision[f, s]))
+            values = (moved[a] - moved[b]) ** 2 * precision[a, b]
+            assert largest[i, j] == pytest.approx(values.max(), rel=1e-12)
+            assert count[i, j] == (values > bar).sum()
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95, -0.1, np.nan])

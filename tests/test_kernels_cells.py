@@ -74,12 +74,13 @@ def test_sum_slots(design):
 
 
 def test_sum_slot_rows(design):
-    slot_a, slot_b, slot_start, _ = design._slots
+    slot_a, slot_b, slot_start, model = design._slots
     weight = RNG.random(len(design.a))
+    cells = design.start, design.a, design.b, slot_a, slot_b, slot_start, model
 
     def run(n_threads):
         rows, gram = np.zeros((slot_start[-1], R)), np.zeros((4, R, R))
-        _cells.sum_slot_rows(design.start, design.a, design.b, slot_a, slot_b, U, weight, rows, gram, n_threads)
+        _cells.sum_slot_rows(*cells, U, weight, rows, gram, n_threads)
         return rows, gram
 
     rows, gram = same_for_threads(run)
@@ -98,25 +99,45 @@ def test_sum_model_blocks(design):
     weight = RNG.random(len(design.a))
 
     def run(n_threads):
-        blocks = np.zeros((25, R * R))
-        scratch = np.empty((n_threads, R * R))
-        _cells.sum_model_blocks(design.start, design.a, design.b, V, weight, scratch, blocks, 5, n_threads)
+        blocks = np.zeros((5 * R, 5 * R))
+        _cells.sum_model_blocks(design.start, design.a, design.b, V, weight, blocks, n_threads)
         return [blocks]
 
     [blocks] = same_for_threads(run)
-    e = sides(design, np.eye(5))
+    pair = design.b >= 0
+    left, right = np.eye(5)[design.a], np.eye(5)[np.where(pair, design.b, design.a)]
     v = V[design.context]
-    expected = np.einsum("c,ca,cb,ck,cl->abkl", weight, e, e, v, v) * np.triu(np.ones((5, 5)))[:, :, None, None]
-    np.testing.assert_allclose(blocks.reshape(expected.shape), expected, rtol=1e-12, atol=1e-14)
+    expected = np.einsum("c,ca,cb,ck,cl->akbl", np.where(pair, -weight, weight), left, right, v, v)
+    np.testing.assert_allclose(blocks, expected.reshape(blocks.shape), rtol=1e-12, atol=1e-14)
 
 
 def test_model_blocks_beyond_the_threads_and_empty_contexts():
     design = random_design((2, 9), 4, seed=1)
-    blocks = np.zeros((4, R * R))
+    blocks = np.zeros((2 * R, 2 * R))
     V9 = RNG.normal(size=(9, R))
-    _cells.sum_model_blocks(design.start, design.a, design.b, V9, np.ones(4), np.empty((5, R * R)), blocks, 2, 5)
+    _cells.sum_model_blocks(design.start, design.a, design.b, V9, np.ones(4), blocks, 5)
     v = V9[design.context]
-    np.testing.assert_allclose(blocks[1], -(v.T @ v).ravel(), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(blocks[:R, R:], -(v.T @ v), rtol=1e-12, atol=1e-14)
+
+
+def test_fill_leverages(design):
+    factor = RNG.normal(size=(5 * R + 4 * R, 30))
+    cov = factor @ factor.T
+    models, low = cov[: 5 * R, : 5 * R].copy(), cov[5 * R :, 5 * R :].reshape(4, R, 4, R)
+    own = np.stack([low[u, :, u] for u in range(4)])
+    cross = np.ascontiguousarray(np.einsum("ukal,ul->uak", cov[5 * R :, : 5 * R].reshape(4, R, 5, R), V))
+
+    def run(n_threads):
+        out = np.full(len(design.a), np.nan)
+        _cells.fill_leverages(design.start, design.a, design.b, U, V, models, cross, own, out, n_threads)
+        return [out]
+
+    [found] = same_for_threads(run)
+    u = design.context
+    by_model = (sides(design, np.eye(5))[:, :, None] * V[u][:, None, :]).reshape(len(u), -1)
+    by_context = (np.eye(4)[u][:, :, None] * sides(design, U)[:, None, :]).reshape(len(u), -1)
+    rows = np.hstack([by_model, by_context])
+    np.testing.assert_allclose(found, np.einsum("ci,ij,cj->c", rows, cov, rows), rtol=1e-11)
 
 
 def test_sum_cross_blocks():

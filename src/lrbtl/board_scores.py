@@ -22,10 +22,11 @@ from lrbtl.errors import SeparationError, SeparationWarning
 from lrbtl.fitting import Fit, fit
 from lrbtl.graph import component_members, strong_components
 from lrbtl.links import LOGISTIC
-from lrbtl.naive import naive_errors
+from lrbtl.naive import naive_variances
 from lrbtl.rank_selection import MAX_DEFAULT_RANK, select_rank
 from lrbtl.runinfo import RunInfo
 from lrbtl.separate import fit_separate
+from lrbtl.solvers import needs_krylov
 from lrbtl.targets import Resolved, Terms, View, weighted_win
 from lrbtl.tucker import rank_caps
 
@@ -34,6 +35,7 @@ Ints = NDArray[np.int64]
 
 Rank = int | Sequence[int] | Literal["auto"]
 
+TOGETHER = 256  # boards whose covariances are computed at a time
 THIN = 5  # battles per component of a model's row below which the row is not estimated
 
 
@@ -94,6 +96,7 @@ class LowRankEngine:
     ) -> None:
         self.inside = inside
         self._known: dict[tuple[bytes, bool], BoardScores] = {}
+        self._moments: dict[bytes, Moments] = {}
         self.unit = float(whole.link.log_odds(np.zeros(1))[1][0])
         self.steps: CrossFit = cross_fit(whole, method=method, n_folds=n_folds, rng=rng, progress=progress)
         self.info = RunInfo(
@@ -115,31 +118,48 @@ class LowRankEngine:
         """Return the scores of a board, computed when first asked for."""
         key = (weights.tobytes(), win_rates)
         if key not in self._known:
+            self.prepare(weights[None, :])
             self._known[key] = self._compute(weights, win_rates)
         return self._known[key]
 
+    def prepare(self, boards: Floats) -> None:
+        """Compute the moments of boards with these weights (B, D) together: one inverse per fold serves them all."""
+        boards = np.array([weights for weights in boards if weights.tobytes() not in self._moments])
+        space = self.steps.steps[0].space
+        together = len(boards) >= space.U.shape[1] and self.steps.determined and not needs_krylov(space, "auto")
+        found: list[Moments] = []
+        for first in range(0, len(boards), TOGETHER):
+            part = boards[first : first + TOGETHER]
+            if together:
+                found += self.steps.mean_moments(part)
+            else:
+                found += [self.steps.moments(linear_targets(len(self.inside), weights)) for weights in part]
+        self._moments.update({weights.tobytes(): each for weights, each in zip(boards, found, strict=True)})
+
     def _compute(self, weights: Floats, win_rates: bool) -> BoardScores:
-        targets = linear_targets(len(self.inside), weights)
-        found = self.steps.moments(targets)
+        found = self._moments[weights.tobytes()]
         rates = self.steps.moments(win_rate_targets(len(self.inside), weights)) if win_rates else None
-        model_se = found.bound
-        gradients: list[Terms | Floats] = [target.terms for target in targets if target.terms is not None]
-        naive_se = naive_errors(self.steps.fit, targets, gradients)
         return BoardScores(
             self.inside,
             self.unit * found.values,
-            self.unit**2 * self._believed(found),
+            self.unit**2 * found.believed(),
             None if rates is None else rates.values,
-            None if rates is None else self._believed(rates),
+            None if rates is None else rates.believed(),
             self.by_context,
-            float(np.median(naive_se / model_se)) if self.steps.method == "efficient" else None,
+            self._gain(weights, found.bound) if self.steps.method == "efficient" else None,
         )
 
-    def _believed(self, moments: Moments) -> Floats:
-        return moments.believed()
+    def _gain(self, weights: Floats, model_se: Floats) -> float:
+        used = np.flatnonzero(weights)
+        return float(np.median(np.sqrt(weights[used] ** 2 @ self._naive_variances[used]) / model_se))
 
-    def check_finite(self) -> None:
-        """Raise where a fitted score runs to infinity: no board of it means anything."""
+    @cached_property
+    def _naive_variances(self) -> Floats:
+        return naive_variances(self.steps.fit)
+
+    def check(self, weights: Floats) -> None:
+        """Raise where battles leave a score of a board undetermined, or where any runs to infinity."""
+        self.steps.check(linear_targets(len(self.inside), weights))
         scores = np.abs(self.steps.one_step_scores())
         worst, context = np.unravel_index(int(np.argmax(scores)), scores.shape)
         if not scores.max() < LARGEST_SCORE:

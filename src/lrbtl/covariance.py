@@ -4,12 +4,13 @@ Only blocks are formed: of the model factor with itself, and of each context vec
 with itself. With T[:, u] = U v_u these give the covariance of any two scores of one context.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
+from lrbtl._kernels import _cells
 from lrbtl.arrowhead import Arrowhead, Inverse
 from lrbtl.design import Design
 from lrbtl.tangent import TangentSpace
@@ -65,19 +66,51 @@ def inverse_blocks(inverse: Inverse) -> Blocks:
 
 def sandwich_blocks(inverse: Inverse, meat: Arrowhead) -> Blocks:
     """Return the blocks of inverse @ meat @ inverse."""
-    reach = _dense(inverse.reach)
-    meat_cross = _dense(meat.cross)
-    dl, rl, _ = inverse.blocks.shape
-    wide = (dl, rl, -1)
-    rest = meat_cross - (meat.blocks @ reach.reshape(wide)).reshape(reach.shape)
-    inner = meat.border - reach.T @ rest - meat_cross.T @ reach
-    border = inverse.border @ inner @ inverse.border
+    reach, rest = _dense(inverse.reach), _rest(inverse, meat)
+    wide = (*inverse.blocks.shape[:2], -1)
+    border = sandwich_border(inverse, meat)
     through = ((inverse.blocks @ rest.reshape(wide)).reshape(reach.shape) @ inverse.border).reshape(wide)
     back = (reach @ border).reshape(wide)
     cross = through - back
     mixed = np.einsum("jiq,jkq->jik", 0.5 * back - through, reach.reshape(wide))
     own = inverse.blocks @ meat.blocks @ inverse.blocks + mixed + np.swapaxes(mixed, 1, 2)
     return Blocks(border, cross, own)
+
+
+def sandwich_border(inverse: Inverse, meat: Arrowhead) -> Floats:
+    """Return the border of inverse @ meat @ inverse, (q, q)."""
+    reach = _dense(inverse.reach)
+    inner = meat.border - reach.T @ _rest(inverse, meat) - _dense(meat.cross).T @ reach
+    return np.asarray(inverse.border @ inner @ inverse.border)
+
+
+def _rest(inverse: Inverse, meat: Arrowhead) -> Floats:
+    """Return the meat's cross part less what the eliminated rows' own meat puts there."""
+    reach = _dense(inverse.reach)
+    return _dense(meat.cross) - (meat.blocks @ reach.reshape(*inverse.blocks.shape[:2], -1)).reshape(reach.shape)
+
+
+def mean_covariances(space: TangentSpace, weights: Floats, border: Floats, times: Callable[[Floats], Floats]) -> Floats:
+    """Return covariances (B, d1, d1) of all models' mean scores over contexts, for weights (B, D) of the contexts.
+
+    The covariance of coordinates is given by its border and its product with columns. With v = sum of w_u v_u, which
+    changes by R^T x, a model's mean changes by dU[a] v + U[a] R^T x: few columns are needed beyond the model factor.
+    """
+    d1, r1 = space.U.shape
+    reach = np.einsum("bu,kl->bkul", weights, np.eye(r1)).reshape(-1, *space.V.shape)
+    R = space.pull(np.zeros((len(reach), d1, r1)), reach)
+    product = times(R)
+    models = np.ascontiguousarray(border[: d1 * r1, : d1 * r1]).reshape(-1, r1)
+    out = np.empty((len(weights), d1, d1))
+    for i, v in enumerate(weights @ space.V):
+        columns = slice(i * r1, (i + 1) * r1)
+        cross = np.einsum("akl,k->al", product[: d1 * r1, columns].reshape(d1, r1, r1), v) @ space.U.T
+        own = space.U @ (R[:, columns].T @ product[:, columns]) @ space.U.T
+        out[i] = np.einsum("akb,k->ab", (models @ v).reshape(d1, r1, d1), v) + cross + cross.T + own
+    if space.centred:
+        out -= out.mean(axis=1, keepdims=True)
+        out -= out.mean(axis=2, keepdims=True)
+    return out
 
 
 def _dense(matrix: Floats | sparse.csr_array) -> Floats:
@@ -153,23 +186,13 @@ def context_covariance(space: TangentSpace, blocks: Blocks, part: ContextBlocks,
 def leverages(design: Design, space: TangentSpace, weight: Floats, inverse: Inverse) -> Floats:
     """Return weight * j^T inverse j of every cell, where j is its Jacobian row."""
     blocks = inverse_blocks(inverse)
-    models = model_block(space, blocks)
-    out = np.empty(len(design.a))
+    q1, r1 = space.U.size, space.U.shape[1]
+    cross, own = np.empty((len(space.V), *space.U.shape)), np.empty((len(space.V), r1, r1))
     for part in context_blocks(space, blocks):
-        for i, u in enumerate(part.contexts):
-            cells = slice(design.start[u], design.start[u + 1])
-            a, b = design.a[cells], design.b[cells]
-            v = space.V[u]
-            pair = b >= 0
-            x = space.U[a] - np.where(pair[:, None], space.U[b], 0.0)
-            spread = models[a, :, a, :]
-            cross = part.cross[i][:, a, :] @ v
-            if pair.any():
-                mixed = models[a, :, b, :]
-                both = spread + models[b, :, b, :] - mixed - np.swapaxes(mixed, 1, 2)
-                spread = np.where(pair[:, None, None], both, spread)
-                cross = cross - np.where(pair, part.cross[i][:, b, :] @ v, 0.0)
-            out[cells] = (
-                spread @ v @ v + 2 * np.einsum("ck,kc->c", x, cross) + np.einsum("ck,kl,cl->c", x, part.own[i], x)
-            )
+        cross[part.contexts] = np.einsum("jkal,jl->jak", part.cross, space.V[part.contexts])
+        own[part.contexts] = part.own
+    out = np.empty(len(design.a))
+    models = np.ascontiguousarray(blocks.border[:q1, :q1])
+    cells = design.start, design.a, design.b
+    _cells.fill_leverages(*cells, space.U, space.V, models, cross, own, out, design.n_threads)
     return weight * out

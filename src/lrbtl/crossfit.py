@@ -9,7 +9,15 @@ import numpy as np
 
 from lrbtl.battles import Battles
 from lrbtl.completion import Data
-from lrbtl.covariance import Blocks, gap_variances, inverse_blocks, sandwich_blocks, score_variances
+from lrbtl.covariance import (
+    Blocks,
+    gap_variances,
+    inverse_blocks,
+    mean_covariances,
+    sandwich_blocks,
+    sandwich_border,
+    score_variances,
+)
 from lrbtl.design import Design
 from lrbtl.errors import MethodError, SamplingError, SingularInformationError
 from lrbtl.fitting import Fit, refit
@@ -122,10 +130,47 @@ class CrossFit:
             model = np.einsum("im,im->m", gradients, self.reference.solver.solve(gradients))
         return Moments(values, cov / self.n, np.sqrt(model / self.n), self.dispersion)
 
+    @property
+    def determined(self) -> bool:
+        """Whether the battles of all folds inform every direction of the scores."""
+        return all(bread is None or bread.solver.null is None for bread in (*self.steps, self.reference))
+
+    def check(self, targets: Sequence[Resolved]) -> None:
+        """Raise where a target touches a direction that some fold's battles leave without information."""
+        bread: Step | Bread | None
+        for bread in (*self.steps, self.reference):
+            if bread is not None and bread.solver.null is not None:
+                _, gradients = evaluate_targets(bread.space, targets, self.fit.battles.shape, self.fit.link)
+                _check_touched(bread, gradients, targets, self.fit.battles)
+
     def _fold_moments(self, step: Step, gradients: Floats) -> tuple[Floats, Floats]:
         directions = step.solver.solve(gradients)
         covariance = directions.T @ (step.meat @ directions)
         return 0.5 * (covariance + covariance.T), np.einsum("im,im->m", gradients, directions)
+
+    def mean_moments(self, weights: Floats) -> list[Moments]:
+        """Return the moments of every model's mean score over contexts, for each row of weights (B, D) of contexts.
+
+        One inverse per fold serves all rows: cheaper than `moments` where their number exceeds the rank.
+        """
+        self._check_determined("scores")
+        steps = self.steps if self.full is None else [self.full]
+        total = sum(step.n for step in steps)
+        shape = len(weights), *self.fit.battles.shape[:1]
+        cov, model = np.zeros((*shape, shape[1])), np.zeros((*shape, shape[1]))
+        for step in steps:
+            inverse, solve = step.solver.inverse(), step.solver.solve
+            border = sandwich_border(inverse, step.meat)
+            cov += step.n / total * mean_covariances(step.space, weights, border, _sandwich(step))
+            if self.reference is None:
+                model += step.n / total * mean_covariances(step.space, weights, inverse.border, solve)
+        if self.reference is not None:
+            space, solver = self.reference.space, self.reference.solver
+            model = mean_covariances(space, weights, solver.inverse().border, solver.solve)
+        bound = np.sqrt(np.einsum("baa->ba", model) / self.n)
+        values = weights @ self.one_step_scores().T
+        values -= values.mean(axis=1, keepdims=True)
+        return [Moments(values[i], cov[i] / self.n, bound[i], self.dispersion) for i in range(len(weights))]
 
     def one_step_scores(self) -> Floats:
         """Return the one-step estimates of all scores, (d1, D)."""
@@ -263,6 +308,11 @@ def _weights_and_law(
         raise MethodError(f"the whitened estimator has no tie parameter: use method='efficient' with {design.link}.")
     law = ProductSampling.estimate(battles) if sampling is None else sampling
     return (None if isinstance(law, UniformSampling) else inverse_weights(law, design)), None
+
+
+def _sandwich(step: Step) -> Callable[[Floats], Floats]:
+    """Return the product of K_k^-1 B_k K_k^-1 with columns."""
+    return lambda x: step.solver.solve(step.meat @ step.solver.solve(x))
 
 
 def _one_step_scores(step: Step) -> Floats:

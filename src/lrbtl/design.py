@@ -68,9 +68,18 @@ class Design:
         """Return the same cells under another link."""
         if link is self.link:
             return self
-        other = copy(self)
-        object.__setattr__(other, "link", link)
+        other = self._with("link", link)
         other.__dict__.pop("at_zero", None)
+        return other
+
+    def with_count(self, count: Floats) -> "Design":
+        """Return the same cells with other multiplicities."""
+        return self._with("count", count)
+
+    def _with(self, name: str, value: object) -> "Design":
+        """Return a copy with one field replaced, which keeps the slots."""
+        other = copy(self)
+        object.__setattr__(other, name, value)
         return other
 
     def space(self, point: Tucker) -> TangentSpace:
@@ -188,7 +197,11 @@ class Design:
 
     def gradient(self, space: TangentSpace, value: Floats) -> Floats:
         """Return J^T sum of value * X over cells, in tangent coordinates."""
-        sums = self.tensor_sums(value)
+        return self.pull_sums(space, self.slot_sums(value))
+
+    def pull_sums(self, space: TangentSpace, value: Floats) -> Floats:
+        """Return J^T of a tensor given by one value per slot, in tangent coordinates."""
+        sums = self.slot_matrix(value)
         return space.pull(sums.T @ space.V, sums @ space.U)
 
     def score_sum(self, space: TangentSpace, terms: CellTerms, count: Floats) -> Floats:
@@ -212,19 +225,21 @@ class Design:
     def model_blocks(self, space: TangentSpace, weight: Floats) -> Floats:
         """Return the (d1 r1, d1 r1) block of J^T (sum of weight X X^T) J for the model factor."""
         d1, r1 = space.U.shape
-        blocks = np.zeros((d1 * d1, r1 * r1))
-        scratch = np.empty((self.n_threads, r1 * r1))
-        _cells.sum_model_blocks(self.start, self.a, self.b, space.V, weight, scratch, blocks, d1, self.n_threads)
-        a, b = np.triu_indices(d1, 1)
-        blocks[b * d1 + a] = blocks[a * d1 + b]
-        return np.ascontiguousarray(blocks.reshape(d1, d1, r1, r1).transpose(0, 2, 1, 3)).reshape(d1 * r1, d1 * r1)
+        half = np.zeros((d1 * r1, d1 * r1))
+        _cells.sum_model_blocks(self.start, self.a, self.b, space.V, weight, half, self.n_threads)
+        each = np.arange(d1)
+        entries = half.reshape(d1, r1, d1, r1)[each, :, each, :]
+        full = half + half.T
+        sums = (full @ np.tile(np.eye(r1), (d1, 1))).reshape(d1, r1, r1)
+        full.reshape(d1, r1, d1, r1)[each, :, each, :] += entries - sums  # rows of a Laplacian sum to zero
+        return full
 
     def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:
         """Return weighted design rows per slot (n_slots, r1) and their Gram matrix per context (D, r1, r1)."""
-        slot_a, slot_b, slot_start, _ = self._slots
+        slots = self._slots
         r1 = space.U.shape[1]
-        rows, gram = np.zeros((slot_start[-1], r1)), np.zeros((self.n_contexts, r1, r1))
-        _cells.sum_slot_rows(self.start, self.a, self.b, slot_a, slot_b, space.U, weight, rows, gram, self.n_threads)
+        rows, gram = np.zeros((slots[2][-1], r1)), np.zeros((self.n_contexts, r1, r1))
+        _cells.sum_slot_rows(self.start, self.a, self.b, *slots, space.U, weight, rows, gram, self.n_threads)
         return rows, gram
 
     def cross_blocks(self, space: TangentSpace, rows: Floats, score: Floats) -> Floats | sparse.bsr_array:

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from lrbtl.tucker import Tucker, check_rank, eigenvectors, truncate
 
 Floats = np.typing.NDArray[np.float64]
 
-FOLD_TOL = 1e-3  # Newton decrement, in nats, of the fits on training folds
+FOLD_TOL = 1e-3  # Newton decrement, in nats per hundred parameters, of the fits on training folds
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,7 +100,7 @@ class Fit:
         v = self.point.context_vectors()[self.battles.context_index(context)]
         return float(self.link.mean((self.factors[0][i] - self.factors[0][j]) @ np.atleast_2d(v).T)[0])
 
-    @property
+    @cached_property
     def design(self) -> Design:
         """The cells of the battles under the link of the fit."""
         return Design.of(self.battles, self.n_threads, self.link)
@@ -216,12 +216,13 @@ def make_design(data: Data, link: str | Link | None, n_threads: int = 1) -> Desi
 
 
 def refit(
-    fit: Fit, counts: Floats, *, ridge: Floats | None = None, start: Newton | None = None, tol: float = FOLD_TOL
+    fit: Fit, counts: Floats, *, ridge: Floats | None = None, start: Newton | None = None, tol: float | None = None
 ) -> Newton:
     """Return the Newton fit to the same cells with other multiplicities (and ridge), started from a fit."""
     point, link = (fit.point, fit.link) if start is None else (start.point, start.link)
-    design = replace(fit.design.with_link(link), count=counts)
-    return minimise(design, point, fit.ridge if ridge is None else ridge, tol=tol, damping=1e-4)
+    design = fit.design.with_link(link).with_count(counts)
+    close = FOLD_TOL * max(design.space(point).dimension / 100, 1.0)
+    return minimise(design, point, fit.ridge if ridge is None else ridge, tol=close if tol is None else tol, warm=True)
 
 
 def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:

@@ -20,22 +20,22 @@ def accumulate(
     weight: Floats,
     tie: tuple[Floats, float] | None = None,
     *,
-    score: Floats | None = None,
+    slot_score: Floats | None = None,
 ) -> Arrowhead:
     """Return J^T (sum of weight X X^T) J over cells as an arrowhead matrix [Li26, eq. Ghat_def].
 
-    `tie` gives the border of a tie parameter: the weight of each cell in its cross part, and the corner. With `score`,
-    the second-order part - sum of score * (second derivative of eta) is added, which makes it the Hessian of a loss
-    whose derivative in eta is -score.
+    `tie` gives the border of a tie parameter: the weight of each cell in its cross part, and the corner. With
+    `slot_score`, the sums of a score over slots, the second-order part - sum of score * (second derivative of eta) is
+    added, which makes it the Hessian of a loss whose derivative in eta is -score.
     """
     rows, gram = design.slot_rows(space, weight)
-    slot_score = np.zeros(len(rows)) if score is None else design.slot_sums(score)
+    sums_of_score = np.zeros(len(rows)) if slot_score is None else slot_score
     dl, rl = space.factors[space.mode].shape
     q1 = space.U.size
     border = np.zeros((space.q, space.q))
     border[:q1, :q1] = design.model_blocks(space, weight)
     blocks = space.sum_over(space.E.transpose(0, 2, 1) @ gram @ space.E, space.mode)
-    models = design.cross_blocks(space, rows, slot_score)
+    models = design.cross_blocks(space, rows, sums_of_score)
     others = np.zeros((dl, rl, space.q - q1))
     if tie is not None:
         column = design.gradient(space, tie[0])
@@ -44,9 +44,9 @@ def accumulate(
         border[:, space.extra] = column[: space.q, None]
         others[:, :, -1] = column[space.q :].reshape(dl, rl)
     if space.has_others:
-        sums = [design.slot_matrix(column) for column in (*rows.T, slot_score)]
+        sums = [design.slot_matrix(column) for column in (*rows.T, sums_of_score)]
         for contexts, levels in space.groups():
-            _add_group(space, contexts, levels, gram, sums, border, others, score is not None)
+            _add_group(space, contexts, levels, gram, sums, border, others, slot_score is not None)
     return Arrowhead(border, blocks, _join(models, others.reshape(dl * rl, -1)), design.n_threads)
 
 

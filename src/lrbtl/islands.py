@@ -51,6 +51,11 @@ class Island:
         one[self.battles.context_index(context)] = 1.0
         return one
 
+    def prepare(self) -> None:
+        """Compute what the boards of all contexts need, together where that is cheaper."""
+        if isinstance(self.engine, LowRankEngine):
+            self.engine.prepare(np.array([self.weights_of(context) for context in (None, *self.contexts())]))
+
     def contexts(self) -> Iterable[Any]:
         """Return the labels of all contexts; none for battles without context modes."""
         return (self.battles.context_label(u) for u in range(self.battles.n_contexts if self.battles.levels else 0))
@@ -193,8 +198,7 @@ def make_engine(part: Battles, weights: Floats, run: dict[str, Any], progress: P
                 progress=progress,
                 notes=notes,
             )
-            engine.scores(weights, win_rates=False)
-            engine.check_finite()
+            engine.check(weights)
             return engine
         except (SeparationError, SingularInformationError, UninformedError):
             if run["rank"] != "auto":

@@ -3,11 +3,13 @@
 The tail P(max|Z| > c) is estimated by sampling from the union of the tails: pick a statistic at random, draw the vector
 given that this one exceeds c0 <= c, and weigh the draw by one over the number of statistics that exceed c0. The
 relative error does not grow as the tail gets smaller, and independent or identical statistics cost nothing
-[Owen, Maximov & Chertkov 2019, Importance sampling the union of rare events].
+[Owen, Maximov & Chertkov 2019, Importance sampling the union of rare events]. Each normal vector serves several picks,
+which see nearly independent parts of it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Seed = int | np.random.Generator | None
 
-CHUNK = 1 << 10  # draws at a time
+CHUNK = 1 << 7  # normal vectors at a time
+USES = 8  # picks per normal vector
 SEARCH_DRAWS, BATCH_DRAWS = 1 << 9, 1 << 12
 MOST_DRAWS = 1 << 18
 MOST_VALUES = 1 << 28  # draws times statistics
@@ -51,15 +54,13 @@ def sidak_quantile(level: float, n: int) -> float:
 class _Statistics:
     """Standardised linear statistics of a Gaussian vector G = factor x, x ~ N(0, I).
 
-    `factor` is (d, k). For draws G (d, n): `scan(G, bar)` gives the largest |statistic| of each draw and how many
-    exceed the bar; `one(G, pick)` the signed statistic pick[i] of draw i; `loading(pick)` its covariance (d, n) with G.
+    `factor` is (d, k). `scan(G, pick, beyond, bar)` takes draws G (n, d), moves draw i so that statistic pick[i, j] is
+    beyond[i, j], and gives the largest |statistic| of each and how many exceed the bar, (n, m) each.
     """
 
     factor: Floats
     n_statistics: int
-    scan: Callable[[Floats, float], tuple[Floats, Floats]]
-    one: Callable[[Floats, Ints], Floats]
-    loading: Callable[[Ints], Floats]
+    scan: Callable[[Floats, Ints, Floats, float], tuple[Floats, Floats]]
 
 
 def max_t_quantile(correlation: Floats, level: float = 0.95, rng: Seed = 0) -> float:
@@ -89,9 +90,7 @@ def max_t_quantile(correlation: Floats, level: float = 0.95, rng: Seed = 0) -> f
     statistics = _Statistics(
         factor=_factor(correlation),
         n_statistics=n,
-        scan=_scan_entries,
-        one=lambda g, pick: g[pick, np.arange(pick.size)],
-        loading=lambda pick: correlation[:, pick],
+        scan=partial(_scan_entries, correlation),
     )
     return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
 
@@ -114,25 +113,40 @@ def max_gap_quantile(cov: Floats, level: float = 0.95, rng: Seed = 0) -> float:
     low, high = normal_quantile(level), sidak_quantile(level, max(a.size, 1))
     if a.size <= 1:
         return low
-    root = np.sqrt(precision[a, b])
+    factor = _factor(cov)
+    factor = factor - factor.mean(axis=0)  # gaps stay, and bounds on them are tighter without what all scores share
+    cov = factor @ factor.T
     statistics = _Statistics(
-        factor=_factor(cov),
+        factor=factor,
         n_statistics=a.size,
-        scan=lambda g, bar: _scan_gaps(g, bar, precision),
-        one=lambda g, pick: (g[a[pick], np.arange(pick.size)] - g[b[pick], np.arange(pick.size)]) * root[pick],
-        loading=lambda pick: (cov[:, a[pick]] - cov[:, b[pick]]) * root[pick],
+        scan=partial(_scan_gaps, cov, precision, a, b),
     )
     return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
 
 
-def _scan_entries(draws: Floats, bar: float) -> tuple[Floats, Floats]:
-    values = np.abs(draws)
-    return values.max(axis=0), (values > bar).sum(axis=0, dtype=np.float64)
+def _scan_entries(correlation: Floats, draws: Floats, pick: Ints, beyond: Floats, bar: float) -> tuple[Floats, Floats]:
+    largest, count = np.empty(pick.shape), np.empty(pick.shape)
+    rows = np.arange(len(draws))
+    for j, one in enumerate(pick.T):
+        values = np.abs(draws + correlation[one] * (beyond[:, j] - draws[rows, one])[:, None])
+        largest[:, j], count[:, j] = values.max(axis=1), (values > bar).sum(axis=1)
+    return largest, count
 
 
-def _scan_gaps(draws: Floats, bar: float, precision: Floats) -> tuple[Floats, Floats]:
-    largest, count = np.empty(draws.shape[1]), np.empty(draws.shape[1])
-    scan_gaps(draws, precision, bar * bar, largest, count)
+def _scan_gaps(
+    cov: Floats, precision: Floats, a: Ints, b: Ints, draws: Floats, pick: Ints, beyond: Floats, bar: float
+) -> tuple[Floats, Floats]:
+    """Return what the kernel finds; it skips models that cannot be part of a gap above the bar.
+
+    With v_a = Var(G_a), (g_a - g_b)^2 <= (v_a + v_b) (g_a^2 / v_a + g_b^2 / v_b): a pair above the bar has a member
+    with g_a^2 / v_a > bar^2 / (2 max_b (v_a + v_b) precision_ab).
+    """
+    own = np.diag(cov)
+    reach = ((own[:, None] + own) * precision).max(axis=1)
+    floor = 0.5 * (1 - 1e-9) * bar**2 * own / np.maximum(reach, 1e-300)
+    largest, count = np.empty(pick.shape), np.empty(pick.shape)
+    pairs = a[pick], b[pick]
+    scan_gaps(draws, *pairs, beyond, cov, precision, floor, bar * bar, np.empty(len(cov)), largest, count)
     return np.sqrt(largest), count
 
 
@@ -172,7 +186,7 @@ def _tail_quantile(statistics: _Statistics, level: float, rng: Seed) -> float:
     generator = np.random.default_rng(rng)
     start = _search_start(statistics, level, generator)
     most = min(MOST_DRAWS, MOST_VALUES // statistics.n_statistics)
-    maxima, weights = np.empty(0), np.empty(0)
+    maxima, weights = np.empty((0, USES)), np.empty((0, USES))
     while True:
         more = _tail_draws(statistics, start, max(BATCH_DRAWS, maxima.size), generator)
         maxima, weights = np.concatenate([maxima, more[0]]), np.concatenate([weights, more[1]])
@@ -184,12 +198,12 @@ def _tail_quantile(statistics: _Statistics, level: float, rng: Seed) -> float:
 def _weighted_quantile(maxima: Floats, weights: Floats, tail: float, start: float) -> tuple[float, float]:
     """Return c with mean(weights [maxima > c]) = tail, not below `start`, and its standard error.
 
-    The density at c is taken as c times the tail, as it is for normal tails far out.
+    The density at c is taken as c times the tail, as it is for normal tails far out. Rows are independent.
     """
-    order = np.argsort(-maxima)
-    position = min(int(np.searchsorted(np.cumsum(weights[order]), tail * maxima.size)), maxima.size - 1)
-    quantile = max(float(maxima[order[position]]), start)
-    spread = float(np.std(weights * (maxima > quantile))) / np.sqrt(maxima.size)
+    order = np.argsort(-maxima, axis=None)
+    position = min(int(np.searchsorted(np.cumsum(weights.flat[order]), tail * maxima.size)), maxima.size - 1)
+    quantile = max(float(maxima.flat[order[position]]), start)
+    spread = float(np.std((weights * (maxima > quantile)).mean(axis=1))) / np.sqrt(len(maxima))
     return quantile, spread / (tail * quantile)
 
 
@@ -208,16 +222,18 @@ def _search_start(statistics: _Statistics, level: float, generator: np.random.Ge
 def _tail_draws(
     statistics: _Statistics, start: float, n_draws: int, generator: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return draws of max |statistic| given that it exceeds `start`, and weights whose mean is its tail there."""
+    """Return draws of max |statistic| given that it exceeds `start`, and weights whose mean is its tail there.
+
+    Rows belong to normal vectors, columns to their uses.
+    """
     factor, total = statistics.factor, statistics.n_statistics
     maxima, counts = [], []
-    for done in range(0, n_draws, CHUNK):
-        n = min(CHUNK, n_draws - done)
-        draws = factor @ generator.standard_normal((factor.shape[1], n))
-        pick = generator.integers(0, total, n)
-        beyond = -ndtri(generator.random(n) * ndtr(-start))  # Z given Z > start; the sign is free by symmetry
-        draws += statistics.loading(pick) * (beyond - statistics.one(draws, pick))
-        largest, count = statistics.scan(draws, start)
+    for done in range(0, n_draws // USES, CHUNK):
+        shape = min(CHUNK, n_draws // USES - done), USES
+        draws = generator.standard_normal((shape[0], factor.shape[1])) @ factor.T
+        pick = generator.integers(0, total, shape)
+        beyond = -ndtri(generator.random(shape) * ndtr(-start))  # Z given Z > start; the sign is free by symmetry
+        largest, count = statistics.scan(draws, pick, beyond, start)
         maxima.append(largest)
         counts.append(count)
     scale = total * 2.0 * ndtr(-start)

@@ -176,6 +176,7 @@ def _one_board(island: Island, context: Any, options: Options) -> Leaderboard:
 
 def _all_boards(island: Island, options: Options, progress: Progress | None) -> Leaderboards:
     results: dict[str | None, tuple[Leaderboard, Duels]] = {}
+    island.prepare()
     for context in (None, *island.contexts()):
         name = None if context is None else context_name(context)
         results[name] = build_board(island.battles, island.engine, options, name, island.weights_of(context))

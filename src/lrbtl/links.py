@@ -315,7 +315,10 @@ class Identity(Link):
 
 def logistic_terms(eta: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
     """Return loss, score and Fisher information of each vote under the logistic link [Li26, eq. btl]."""
-    loss, score, fisher = np.empty_like(eta), np.empty_like(eta), np.empty_like(eta)
+    score, fisher = np.abs(eta), np.empty_like(eta)
+    np.negative(score, out=score)
+    np.exp(score, out=score)  # NumPy's exp and log1p use the vector units
+    loss = np.log1p(score)
     _links.logistic_terms(eta, y, loss, score, fisher)
     return loss, score, fisher
 

@@ -94,25 +94,40 @@ def naive_errors(fit: Fit, targets: Sequence[Resolved], gradients: Sequence[Term
     They exist also where a separate fit does not, as long as the context's comparisons connect its models; else
     infinity.
     """
-    battles = fit.battles
-    d1, D = battles.shape[0], battles.n_contexts
-    cells = battles.cells
-    scores = fit.scores.reshape(d1, D)
+    d1, D = fit.battles.shape[0], fit.battles.n_contexts
     variances = np.zeros(len(targets))
     by_context = [_by_context(gradient, d1, D) for gradient in gradients]
     for u in sorted({u for gradient in by_context for u in gradient}):
         rows = [i for i, gradient in enumerate(by_context) if u in gradient]
-        part = slice(cells.start[u], cells.start[u + 1])
-        a, b = cells.a[part], cells.b[part]
-        fisher = fit.link.terms(scores[a, u] - scores[b, u], cells.y[part]).fisher
-        bread = laplacian(a, b, cells.count[part] * fisher, d1)
+        covariance = _separate_covariance(fit, u)
         weights = np.stack([by_context[i][u] for i in rows])
         weights = weights - weights.mean(axis=1, keepdims=True)
-        if np.linalg.matrix_rank(bread, hermitian=True) < d1 - 1:
+        if covariance is None:
             variances[rows] = np.inf
         else:
-            variances[rows] += np.einsum("ma,ab,mb->m", weights, centred_inverse(bread), weights)
+            variances[rows] += np.einsum("ma,ma->m", weights @ covariance, weights)
     return np.sqrt(variances)
+
+
+def naive_variances(fit: Fit) -> Floats:
+    """Return the same squared for every score, (D, d1)."""
+    found = (_separate_covariance(fit, u) for u in range(fit.battles.n_contexts))
+    nothing = np.full(fit.battles.shape[0], np.inf)
+    return np.array([nothing if covariance is None else np.diag(covariance) for covariance in found])
+
+
+def _separate_covariance(fit: Fit, u: int) -> Floats | None:
+    """Return the model-based covariance of a separate fit's scores in one context; None where it is not connected."""
+    battles, cells = fit.battles, fit.battles.cells
+    d1 = battles.shape[0]
+    part = slice(cells.start[u], cells.start[u + 1])
+    a, b = cells.a[part], cells.b[part]
+    scores = fit.scores.reshape(d1, -1)[:, u]
+    fisher = fit.link.terms(scores[a] - scores[b], cells.y[part]).fisher
+    bread = laplacian(a, b, cells.count[part] * fisher, d1)
+    if np.linalg.matrix_rank(bread, hermitian=True) < d1 - 1:
+        return None
+    return centred_inverse(bread)
 
 
 def _by_context(gradient: Terms | Floats, d1: int, D: int) -> dict[int, Floats]:

@@ -108,28 +108,35 @@ def fold_step(
     Where the fold holds all battles the information is theirs too: the step of the full sample.
     """
     space = design.space(point)
-    eta = design.eta(space)
-    terms = design.terms(eta)
     chosen: Solver
     if method == "whitened":
-        fisher = terms.fisher if spread is None else design.link.mean_fisher(eta, spread, design.variance)
-        terms = replace(terms, score=(terms.score if weights is None else weights * terms.score) / fisher)
         chosen = IsotropicSolver(space, design.d_eff)
     elif law is not None:
         chosen = law.solver(space, solver, design.link)
     else:
         train = design.count - held_out if held_out.sum() < design.count.sum() else design.count
-        weight, tie = terms.information(train / train.sum())
+        weight, tie = design.terms(design.eta(space)).information(train / train.sum())
         chosen = information_solver(design, space, weight, solver, tie=tie)
-    if method == "efficient" and spread is not None:
-        terms = design.link.spread(terms, eta, design.y, spread)
-    n = float(held_out.sum())
-    gradient = design.score_sum(space, terms, held_out / n)
     inside = held_out > 0
-    weight, tie = terms.meat(held_out / n)
+    n = float(held_out.sum())
     part = design.restricted(inside)
-    meat = accumulate(part, space, weight[inside], None if tie is None else (tie[0][inside], tie[1]))
-    return Step(space, n, gradient, meat, chosen, design.link)
+    terms = _fold_terms(part, space, method, *(None if each is None else each[inside] for each in (weights, spread)))
+    share = held_out[inside] / n
+    return Step(
+        space, n, part.score_sum(space, terms, share), accumulate(part, space, *terms.meat(share)), chosen, design.link
+    )
+
+
+def _fold_terms(
+    part: Design, space: TangentSpace, method: str, weights: Floats | None, spread: Floats | None
+) -> CellTerms:
+    """Return the terms of a fold's cells, with the scores of the method."""
+    eta = part.eta(space)
+    terms = part.terms(eta)
+    if method == "whitened":
+        fisher = terms.fisher if spread is None else part.link.mean_fisher(eta, spread, part.variance)
+        return replace(terms, score=(terms.score if weights is None else weights * terms.score) / fisher)
+    return terms if spread is None else part.link.spread(terms, eta, part.y, spread)
 
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> Step:

@@ -83,7 +83,7 @@ def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) ->
             ridge = 2.0**k * base
             warm = pilot if near is None else fits[near]
             point, link = (start, design.link) if warm is None else (warm.point, warm.link)
-            fits[k] = minimise(design.with_link(link), point, ridge, tol=SEARCH_TOL, damping=1e-4)
+            fits[k] = minimise(design.with_link(link), point, ridge, tol=SEARCH_TOL)
             try:
                 values[k] = complexity(design.with_link(fits[k].link), fits[k].point, ridge).criterion
             except NotPositiveDefinite:

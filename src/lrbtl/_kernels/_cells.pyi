@@ -17,6 +17,8 @@ def sum_slot_rows(
     b: Ints,
     slot_a: Longs,
     slot_b: Longs,
+    slot_start: Longs,
+    model: Longs,
     U: Floats,
     weight: Floats,
     rows_out: Floats,
@@ -24,14 +26,18 @@ def sum_slot_rows(
     n_threads: int,
 ) -> None: ...
 def sum_model_blocks(
+    start: Longs, a: Ints, b: Ints, V: Floats, weight: Floats, blocks_out: Floats, n_threads: int
+) -> None: ...
+def fill_leverages(
     start: Longs,
     a: Ints,
     b: Ints,
+    U: Floats,
     V: Floats,
-    weight: Floats,
-    vv_scratch: Floats,
-    blocks_out: Floats,
-    d1: int,
+    models: Floats,
+    cross: Floats,
+    own: Floats,
+    out: Floats,
     n_threads: int,
 ) -> None: ...
 def sum_cross_blocks(

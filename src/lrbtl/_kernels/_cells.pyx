@@ -78,39 +78,40 @@ def sum_slots(
 
 
 def sum_slot_rows(
-    const long long[::1] start,   # in
-    const int[::1] a,             # in
-    const int[::1] b,             # in
-    const long long[::1] slot_a,  # in
-    const long long[::1] slot_b,  # in
-    const double[:, ::1] U,       # in
-    const double[::1] weight,     # in
-    double[:, ::1] rows_out,      # out, zeroed: rows_out[slot_a] += weight x; rows_out[slot_b] -= weight x
-    double[:, :, ::1] gram_out,   # out, zeroed: gram_out[u] += weight x x^T
+    const long long[::1] start,       # in
+    const int[::1] a,                 # in
+    const int[::1] b,                 # in
+    const long long[::1] slot_a,      # in
+    const long long[::1] slot_b,      # in
+    const long long[::1] slot_start,  # in: slots of context u are slot_start[u]:slot_start[u + 1]
+    const long long[::1] model,       # in: model of each slot
+    const double[:, ::1] U,           # in
+    const double[::1] weight,         # in
+    double[:, ::1] rows_out,          # out, zeroed: rows_out[slot_a] += weight x; rows_out[slot_b] -= weight x
+    double[:, :, ::1] gram_out,       # out, zeroed: gram_out[u] += weight x x^T = sum of U[model] rows_out
     int n_threads,
 ):
     cdef Py_ssize_t u, i, k, h, r = U.shape[1]
-    cdef double wx
+    cdef double w, wx
     for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
+        w = 0.0
         for i in range(start[u], start[u + 1]):
+            w = w + weight[i]
+            if i + 1 < start[u + 1] and a[i] == a[i + 1] and b[i] == b[i + 1]:
+                continue  # another outcome of the same pair
             for k in range(r):
-                wx = weight[i] * row_entry(U, a[i], b[i], k)
+                wx = w * row_entry(U, a[i], b[i], k)
                 rows_out[slot_a[i], k] += wx
                 if b[i] >= 0:
                     rows_out[slot_b[i], k] -= wx
+            w = 0.0
+        for i in range(slot_start[u], slot_start[u + 1]):
+            for k in range(r):
                 for h in range(k + 1):
-                    gram_out[u, k, h] += wx * row_entry(U, a[i], b[i], h)
+                    gram_out[u, k, h] += U[model[i], k] * rows_out[i, h]
         for k in range(r):
             for h in range(k):
                 gram_out[u, h, k] = gram_out[u, k, h]
-
-
-cdef inline void add_block(
-    double[:, ::1] block, Py_ssize_t row, double weight, const double[::1] vv, Py_ssize_t size
-) noexcept nogil:
-    cdef Py_ssize_t k
-    for k in range(size):
-        block[row, k] += weight * vv[k]
 
 
 def sum_model_blocks(
@@ -119,30 +120,61 @@ def sum_model_blocks(
     const int[::1] b,             # in
     const double[:, ::1] V,       # in
     const double[::1] weight,     # in
-    double[:, ::1] vv_scratch,    # scratch: (n_threads, r * r)
-    # out, zeroed: (d1 * d1, r * r), += weight (e_a - e_b)(e_a - e_b)^T kron v v^T, without (b, a)
+    # out, zeroed: (d1 r, d1 r), blocks += weight e_a e_c^T kron v v^T; c = b with a minus for pairs, c = a for entries
     double[:, ::1] blocks_out,
-    Py_ssize_t d1,
     int n_threads,
 ):
-    cdef Py_ssize_t u, i, k, h, r = V.shape[1], lo, hi
+    cdef Py_ssize_t u, i, k, h, row, column, r = V.shape[1], d1 = blocks_out.shape[0] // V.shape[1], lo, hi
+    cdef double w, wv
     cdef int t
     for t in prange(n_threads, nogil=True, num_threads=n_threads, schedule="static"):
         lo = d1 * t // n_threads
         hi = d1 * (t + 1) // n_threads
         for u in range(start.shape[0] - 1):
-            if start[u] == start[u + 1]:
-                continue
-            for k in range(r):
-                for h in range(r):
-                    vv_scratch[t, k * r + h] = V[u, k] * V[u, h]
+            w = 0.0
             for i in range(start[u], start[u + 1]):
                 if lo <= a[i] < hi:
-                    add_block(blocks_out, a[i] * d1 + a[i], weight[i], vv_scratch[t], r * r)
+                    w = w + weight[i]
+                    if i + 1 < start[u + 1] and a[i] == a[i + 1] and b[i] == b[i + 1]:
+                        continue  # another outcome of the same pair
+                    row = a[i] * r
+                    column = row if b[i] < 0 else b[i] * r
+                    w = w if b[i] < 0 else -w
+                    for k in range(r):
+                        wv = w * V[u, k]
+                        for h in range(r):
+                            blocks_out[row + k, column + h] += wv * V[u, h]
+                    w = 0.0
+
+
+def fill_leverages(
+    const long long[::1] start,  # in
+    const int[::1] a,            # in
+    const int[::1] b,            # in
+    const double[:, ::1] U,      # in
+    const double[:, ::1] V,      # in
+    const double[:, ::1] models,  # in: covariance of the model factor, (d1 r, d1 r)
+    const double[:, :, ::1] cross,  # in: covariance of v_u with U @ v_u, (D, d1, r)
+    const double[:, :, ::1] own,  # in: covariance of v_u, (D, r, r)
+    double[::1] out,             # out: variance of (U[a] - U[b]) @ V[u]
+    int n_threads,
+):
+    cdef Py_ssize_t u, i, k, h, r = U.shape[1], row, column
+    cdef double total, block, x
+    for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
+        for i in range(start[u], start[u + 1]):
+            row = a[i] * r
+            column = b[i] * r
+            total = 0.0
+            for k in range(r):
+                x = row_entry(U, a[i], b[i], k)
+                total = total + 2.0 * x * (cross[u, a[i], k] - cross[u, b[i], k] if b[i] >= 0 else cross[u, a[i], k])
+                for h in range(r):
+                    block = models[row + k, row + h]
                     if b[i] >= 0:
-                        add_block(blocks_out, a[i] * d1 + b[i], -weight[i], vv_scratch[t], r * r)
-                if lo <= b[i] < hi:
-                    add_block(blocks_out, b[i] * d1 + b[i], weight[i], vv_scratch[t], r * r)
+                        block = block + models[column + k, column + h] - 2.0 * models[row + k, column + h]
+                    total = total + V[u, k] * V[u, h] * block + x * row_entry(U, a[i], b[i], h) * own[u, k, h]
+            out[i] = total
 
 
 def sum_cross_blocks(

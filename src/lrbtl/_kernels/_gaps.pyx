@@ -1,23 +1,39 @@
 """The largest standardised gap between any two models, draw by draw."""
+from libc.math cimport sqrt
 
 
 def scan_gaps(
-    const double[:, ::1] draws,      # in: (d, n), one column per draw
-    const double[:, ::1] precision,  # in: (d, d), 1 / Var(draws[a] - draws[b]); 0 leaves a pair out
-    double bar,                      # in
-    double[::1] largest_out,         # out: max_ab (draws[a] - draws[b])**2 * precision[a, b]
-    double[::1] count_out,           # out: number of pairs a < b above the bar
+    const double[:, ::1] base,         # in: (n, d), normal draws, one per row
+    const long long[:, ::1] first,     # in: (n, m), a pair of models for each of m uses of a draw
+    const long long[:, ::1] second,    # in
+    const double[:, ::1] beyond,       # in: (n, m), the standardised gap that the pair shall have
+    const double[:, ::1] cov,          # in: (d, d), of the draws
+    const double[:, ::1] precision,    # in: (d, d), 1 / Var(gap); 0 leaves a pair out
+    const double[::1] floor,           # in: no gap of a and b reaches the bar unless g[a]^2 or g[b]^2 exceeds its floor
+    double bar,                        # in: of squared standardised gaps
+    double[::1] draw_scratch,          # scratch: (d,)
+    double[:, ::1] largest_out,        # out: (n, m), the largest squared standardised gap above the bar, or the bar
+    double[:, ::1] count_out,          # out: (n, m), number of pairs above the bar
 ):
-    """Fill both with the draws innermost, so that they go through the vector units side by side."""
-    cdef Py_ssize_t a, b, i, d = draws.shape[0], n = draws.shape[1]
-    cdef double p, value
-    largest_out[:] = 0.0
-    count_out[:] = 0.0
+    """Move each draw along its pair's covariance until the pair has the gap asked for, then look at all pairs."""
+    cdef Py_ssize_t i, j, a, b, k, d = base.shape[1]
+    cdef double root, shift, value, largest, count
     with nogil:
-        for a in range(d):
-            for b in range(a + 1, d):
-                p = precision[a, b]
-                for i in range(n):
-                    value = (draws[a, i] - draws[b, i]) * (draws[a, i] - draws[b, i]) * p
-                    largest_out[i] = value if value > largest_out[i] else largest_out[i]
-                    count_out[i] += 1.0 if value > bar else 0.0
+        for i in range(base.shape[0]):
+            for j in range(first.shape[1]):
+                a, b = first[i, j], second[i, j]
+                root = sqrt(precision[a, b])
+                shift = (beyond[i, j] - (base[i, a] - base[i, b]) * root) * root
+                for k in range(d):
+                    draw_scratch[k] = base[i, k] + shift * (cov[a, k] - cov[b, k])
+                largest, count = bar, 0.0
+                for a in range(d):
+                    if draw_scratch[a] * draw_scratch[a] <= floor[a]:
+                        continue
+                    for b in range(d):
+                        value = (draw_scratch[a] - draw_scratch[b]) * (draw_scratch[a] - draw_scratch[b])
+                        value = value * precision[a, b]
+                        if value > bar and (a < b or draw_scratch[b] * draw_scratch[b] <= floor[b]):
+                            count += 1.0
+                            largest = value if value > largest else largest
+                largest_out[i, j], count_out[i, j] = largest, count

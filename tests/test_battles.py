@@ -272,7 +272,7 @@ def test_look_ups_take_labels_and_codes() -> None:
     for wrong in ("code", ("code",), None):
         with pytest.raises(ContextModeError, match=r"\(context 1, context 2\)"):
             battles.context_index(wrong)
-    with pytest.raises(ContextModeError, match="have 0"):
+    with pytest.raises(ContextModeError, match="have no contexts"):
         battles.pooled().context_index("code")
 
 

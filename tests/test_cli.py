@@ -261,6 +261,84 @@ def test_report(log, tmp_path):
     assert "&lt;Spring&gt;" in out.read_text()
 
 
+@pytest.fixture
+def judged(tmp_path):
+    path = tmp_path / "judged.csv"
+    rows = [f"{row},{judge}" for row in ROWS for judge in ("crowd", "expert")]
+    path.write_text(csv_of(*rows, header=HEADER + ",judge"))
+    return [str(path), "--context", "category", "--context", "judge"]
+
+
+@pytest.mark.parametrize(
+    ("board", "heading"),
+    [
+        ("math / crowd", "Leaderboard, math / crowd:"),
+        ("math/crowd", "Leaderboard, math / crowd:"),
+        ("math / *", "Leaderboard, math / *:"),
+        ("judge=crowd", "Leaderboard, * / crowd:"),
+        ("judge=crowd, category=code", "Leaderboard, code / crowd:"),
+    ],
+)
+def test_boards_of_several_columns(judged, board, heading, capsys):
+    assert main(["leaderboard", *judged, "--method", "naive", "--board", board]) == EXIT_OK
+    assert capsys.readouterr().out.startswith(heading)
+
+
+def test_a_board_is_checked_before_anything_is_computed(judged, monkeypatch, capsys):
+    monkeypatch.setattr("lrbtl.cli_commands.leaderboard", None)
+    for board, message in (
+        ("math", "join one level of each by ' / ', * for all"),
+        ("math / experts", "did you mean 'expert'?"),
+        ("jugde=crowd", "did you mean 'judge'?"),
+    ):
+        assert main(["leaderboard", *judged, "--board", board]) == EXIT_FAILED
+        assert check_one_line(capsys.readouterr()).endswith((message, message + "."))
+
+
+def test_categories_called_all_and_overall(log, capsys):
+    text = log.read_text()
+    log.write_text(text.replace(",code", ",all").replace(",math", ",overall"))
+    run = ["leaderboard", str(log), "--method", "naive", "--board"]
+    headings = {}
+    for board in ("overall", "category=overall", "category=all"):
+        assert main([*run, board]) == EXIT_OK
+        headings[board] = capsys.readouterr().out.splitlines()[0].split(":")[0]
+    assert list(headings.values()) == ["Leaderboard, overall", 'Leaderboard, context "overall"', "Leaderboard, all"]
+
+
+def test_fastchat_boards_have_no_empty_columns(log, capsys):
+    assert main(["leaderboard", str(log), "--compat", "fastchat"]) == EXIT_OK
+    assert "nan" not in capsys.readouterr().out
+
+
+def test_guesses_are_one_line(tmp_path, capsys):
+    path = write(tmp_path / "games.csv", csv_of(*ROWS, header="home_team,away_team,result,task"))
+    assert main(["leaderboard", str(path), "--method", "naive", "--quiet"]) == EXIT_OK
+    said = [line for line in capsys.readouterr().err.splitlines() if "guessed" in line]
+    assert len(said) == 1
+    assert "guessed model_a from column home_team, model_b from column away_team, winner from column result" in said[0]
+    assert "contexts from column task (--context COLUMN names another, --no-context uses none)" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rank", "0"], "--rank 0: give a whole number from 1"),
+        (["--rank", "50"], "--rank 50 is not possible for scores of shape (3, 2): choose 1 to 2, or --rank auto."),
+        (["--link", "probit", "--method", "naive"], "it has no --link probit."),
+        (["--compat", "fastchat", "--scale", "logit"], "leave --scale logit out."),
+        (["--no-context", "--board", "math"], "leave --board out, or name a column with --context"),
+        (["--top", "0"], "--top 0: give at least 1."),
+        (["--min-battles", "900"], "--min-battles 900: no level of category has that many"),
+    ],
+)
+def test_errors_speak_of_options(log, options, message, capsys):
+    assert main(["leaderboard", str(log), *options]) != EXIT_OK
+    line = check_one_line(capsys.readouterr())
+    assert message in line
+    assert "=" not in line and "?." not in line and ".." not in line
+
+
 def test_diagnose(tmp_path, capsys):
     out = tmp_path / "votes.csv"
     assert main(["simulate", "--models", "8", "--battles", "6000", "--out", str(out)]) == EXIT_OK
@@ -268,7 +346,7 @@ def test_diagnose(tmp_path, capsys):
         file.write("newcomer,model_0,model_a,0\n")
     assert main(["diagnose", str(out), "--rank", "2"]) == EXIT_OK
     text = capsys.readouterr().out
-    assert "Battles: 6,001 battles" in text and "1 model(s) that only won" in text and "efficient" in text
+    assert "Battles: 6,001 battles" in text and "Left out: 1 (newcomer) that only won" in text and "efficient" in text
 
 
 def test_simulate_feeds_leaderboard(tmp_path, capsys):

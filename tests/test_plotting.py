@@ -1,3 +1,4 @@
+import re
 import sys
 
 import matplotlib as mpl
@@ -8,9 +9,11 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
+import lrbtl
 from board_factory import CONTEXTS, LONG, NEWCOMER, SCRIPT, UNBEATEN, make_boards
 from lrbtl import plotting
 from lrbtl.errors import MissingExtraError, PlotError
+from lrbtl.plot_matrices import relative_scores
 from lrbtl.plot_style import THEMES, short_label
 
 SIZES = [10, 40, 200]
@@ -117,6 +120,70 @@ def test_infinite_scores_are_drawn_without_a_dot():
         plotting.plot_leaderboard(board)
 
 
+def test_one_very_wide_interval_does_not_stretch_the_axis():
+    board = make_boards(40).overall
+    plain = plotting.plot_leaderboard(board).get_xlim()
+    k = board.models.index(NEWCOMER)
+    board.lower[k], board.upper[k] = board.score[k] - 5000, board.score[k] + 5000
+    ax = plotting.plot_leaderboard(board)
+    left, right = ax.get_xlim()
+    assert plain[0] - 100 < left and right < plain[1] + 100
+    segments = np.array(ax.collections[0].get_segments())
+    np.testing.assert_allclose(segments[k, :, 0], (left, right))
+    assert "goes on beyond the axis" in ax.texts[-1].get_text()
+    arrows = [c.get_offsets() for c in ax.collections[1:3]]
+    assert [k in offsets[:, 1] for offsets in arrows] == [True, True]
+
+
+def test_scores_without_intervals_have_no_arrows():
+    board = make_boards(10).overall
+    board.lower, board.upper = np.full(10, np.nan), np.full(10, np.nan)
+    ax = plotting.plot_leaderboard(board)
+    assert [len(c.get_offsets()) for c in ax.collections[1:4]] == [0, 0, 10]
+    assert ax.texts[-1].get_text() == "scores without intervals"
+
+
+def test_pictures_take_the_natural_objects():
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3), 2, scale=2, rng=0), 9000, rng=1)
+    boards, wins = lrbtl.leaderboard(battles, context="all", rank=2), lrbtl.win_matrix(battles, 1, rank=2)
+    assert row_labels(plotting.plot_leaderboard(boards)) == list(boards.models)
+    assert row_labels(plotting.plot_ranks(boards)) == list(boards.models)
+    assert row_labels(plotting.plot_win_matrix(boards)) == list(boards.models)
+    assert row_labels(plotting.plot_win_matrix(wins)) == list(wins.models)
+    for source in (boards, boards.fit):
+        dots = plotting.plot_scree(source).collections[0].get_offsets()
+        np.testing.assert_allclose(dots[:, 1], boards.fit.singular_values[0])
+
+
+@pytest.mark.parametrize(
+    ("draw", "thing", "call"),
+    [
+        (plotting.plot_leaderboard, [1, 2], "lrbtl.leaderboard(battles)"),
+        (plotting.plot_heatmap, "board", "lrbtl.leaderboard(battles, context='all')"),
+        (plotting.plot_win_matrix, "board", "lrbtl.win_matrix(battles)"),
+        (plotting.plot_win_matrix, [[0.5]], "lrbtl.win_matrix(battles)"),
+        (plotting.plot_scree, "board", "lrbtl.fit(battles)"),
+        (plotting.plot_scree, "naive", "lrbtl.fit(battles)"),
+    ],
+)
+def test_other_objects_are_told_the_right_call(draw, thing, call):
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores((4, 2), 1, scale=1, rng=0), 900, rng=1)
+    things = {
+        "board": lambda: lrbtl.leaderboard(battles, rank=1),
+        "naive": lambda: lrbtl.leaderboard(battles, context="all", method="naive"),
+    }
+    with pytest.raises(PlotError, match=re.escape(call)):
+        draw(things[thing]() if isinstance(thing, str) else thing)
+
+
+def test_a_score_that_is_a_lower_limit_says_so():
+    board = make_boards(10).overall
+    k = board.models.index(UNBEATEN)
+    board.lower[k] = board.score[k]
+    texts = [text.get_text() for text in plotting.plot_leaderboard(board).texts]
+    assert f"≥ {board.score[k]:.0f}" in texts and sum(text.startswith("≥") for text in texts) == 1
+
+
 def test_rank_plot_spans_both_spreads(sized_boards):
     board = sized_boards[10]["maths"]
     ax = plotting.plot_ranks(board)
@@ -129,19 +196,24 @@ def test_rank_plot_spans_both_spreads(sized_boards):
 def test_heatmap_against_loops(sized_boards):
     boards = sized_boards[10]
     overall = boards.overall
-    difference, half_width, excluded = plotting.relative_scores(overall, list(boards.values()))
+    difference, half_width, excluded = relative_scores(overall, list(boards.values()))
     for i, model in enumerate(overall.models):
         for j, context in enumerate(CONTEXTS):
             board = boards[context]
             row = board.models.index(model)
+            if model == UNBEATEN:
+                assert np.isnan(difference[i, j])
+                continue
             assert difference[i, j] == board.score[row] - overall.score[i]
             assert half_width[i, j] == (board.upper[row] - board.lower[row]) / 2
             assert excluded[i, j] == (not board.lower[row] <= overall.score[i] <= board.upper[row])
     ax = plotting.plot_heatmap(boards)
     assert [tick.get_text() for tick in ax.get_xticklabels()] == list(CONTEXTS)
-    sides = np.array([path.get_extents().width for path in ax.collections[0].get_paths()]).reshape(difference.shape)
+    drawn = [path.get_extents().width for path in ax.collections[0].get_paths()]
+    sides = np.full(difference.shape, np.nan)
+    sides[np.isfinite(difference)] = drawn
     newcomer = overall.models.index(NEWCOMER)
-    assert (sides[newcomer] <= sides[newcomer - 1]).all()
+    assert (sides[newcomer] <= np.nanmin(sides[:newcomer], axis=0)).all()
 
 
 def test_heatmap_leaves_out_a_model_that_a_context_lacks():
@@ -149,7 +221,7 @@ def test_heatmap_leaves_out_a_model_that_a_context_lacks():
     board = boards["maths"]
     for name in ("models", "score", "lower", "upper"):
         setattr(board, name, getattr(board, name)[:-1])
-    assert len(plotting.plot_heatmap(boards).collections[0].get_paths()) == 19
+    assert len(plotting.plot_heatmap(boards).collections[0].get_paths()) == 17  # nor the unbeaten model
 
 
 def test_heatmap_needs_contexts():

@@ -79,7 +79,7 @@ def test_only_the_reports_own_script_may_run(text):
 
 
 def test_data_holds_every_board(data, boards):
-    assert [board["context"] for board in data["boards"]] == [None, *CONTEXTS]
+    assert [board["context"] for board in data["boards"]] == ["Overall", *CONTEXTS]
     assert {SCRIPT, LONG} <= set(data["models"])
     for entry, board in zip(data["boards"], [boards.overall, *boards.values()], strict=True):
         assert [data["models"][i] for i in entry["model"]] == list(board.models)
@@ -96,12 +96,13 @@ def test_duels_are_the_win_matrices(data, boards):
     n = len(data["duel_models"])
     labels = [data["models"][i] for i in data["duel_models"]]
     for duel in data["duels"]:
+        context = None if duel["context"] == "Overall" else duel["context"]
         place = 0
         for i in range(n):
             for j in range(i + 1, n):
                 a, b = boards.models.index(labels[i]), boards.models.index(labels[j])
                 for name, matrices in (("win", boards.win), ("lower", boards.win_lower), ("upper", boards.win_upper)):
-                    assert abs(duel[name][place] / 10_000 - matrices[duel["context"]][a, b]) <= 0.5e-4 + 1e-12
+                    assert abs(duel[name][place] / 10_000 - matrices[context][a, b]) <= 0.5e-4 + 1e-12
                 place += 1
         assert place == len(duel["win"])
 

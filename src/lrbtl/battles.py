@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,6 +29,7 @@ from lrbtl.folds import check_folds, fold_counts
 from lrbtl.ingest import as_columns, encode, read_counts, read_frame
 from lrbtl.labelled import Labelled
 from lrbtl.labels import find_label, index_labels
+from lrbtl.notice import warn_user
 
 Ties = Literal["half", "drop"]
 
@@ -191,10 +191,9 @@ class Battles(Labelled):
     def _from_columns(cls, coded: list[Any], axes: list[Axis], counts: IntArray | None, **options: Any) -> Battles:
         cells, labels, n_self = assemble(coded, axes, counts, **options)
         if n_self:
-            warnings.warn(
+            warn_user(
                 f"{n_self} battles of a model against itself were dropped; they say nothing about any score.",
                 SelfBattleWarning,
-                stacklevel=3,
             )
         return cls(cells, labels[0], tuple(labels[1:]), tuple(axis.what for axis in axes[1:]), n_self)
 

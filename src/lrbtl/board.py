@@ -13,26 +13,28 @@ from numpy.typing import NDArray
 from lrbtl.errors import UnknownContextError
 from lrbtl.fitting import Fit
 from lrbtl.frames import to_frame
-from lrbtl.labels import find_label
+from lrbtl.labels import context_name, find_label, shown_context
 from lrbtl.runinfo import RunInfo
-from lrbtl.tables import ELLIPSIS, decimals_for, format_numbers, html_table, shown_rows, text_table
+from lrbtl.tables import ELLIPSIS, decimals_for, format_intervals, format_numbers, html_table, shown_rows, text_table
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Scale = Literal["elo", "logit", "probability"]
 
-HEADERS = ("model", "rank", "score", "interval", "ranks", "joint", "tier", "battles", "win rate")
+HEADERS = ("model", "rank", "score", "interval", "ranks", "joint", "tier", "battles", "win rate", "note")
+UNCERTAIN = ("interval", "ranks", "joint", "tier")  # columns of boards with intervals
 SCALE_WORDS = {
     "elo": "Elo points",
     "logit": "log odds",
     "probability": "probability to beat a model of the pool",
 }
 ROWS_SHOWN = 60
+SMALLEST_GAIN = 1.02  # below it, low rank gains nothing worth telling
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Leaderboard:
-    """One board: models from best to worst, arrays of shape (n,).
+    """One board: models from best to worst, then those that have no place; arrays of shape (n,).
 
     Attributes
     ----------
@@ -40,15 +42,17 @@ class Leaderboard:
         The context; None for the overall board.
     models : tuple of str
     score, lower, upper, se : arrays
-        On `scale`; an infinite `lower` or `upper` means that the battles give no limit on that side.
+        On `scale`; an infinite `lower` or `upper` means that the battles give no limit on that side. A model without an
+        upper limit (unbeaten) has its lower limit as score; one without a lower limit has none (NaN).
     rank : array of int
-        One plus the number of models with a better score.
+        One plus the number of models with a better score. Models that have no place come last and share a rank: those
+        without a score, and those noted for few battles whose interval is wider than the board.
     best, worst : arrays of int
         Ranks compatible with the intervals of the models taken one at a time.
     rank_lower, rank_upper : arrays of int
         Simultaneous rank intervals: all hold at once with probability `level`.
     tier : array of int
-        Models of one tier are not distinguishable from its first model.
+        Models of one tier are not distinguishable from its first model without a note.
     battles, win_rate : arrays
         Battles fought, and the share of them won (a tie is half a win).
     notes : tuple of str
@@ -59,7 +63,8 @@ class Leaderboard:
     info : RunInfo
         How the board was made, with notes on the board as a whole.
     gain : float or None
-        Median ratio of the standard errors of separate fits per context to those of this board.
+        Median ratio of the standard errors of separate fits per context to those of this board; about 1 where low rank
+        gains nothing, infinite where separate fits do not exist.
     islands : tuple of Leaderboard
         Boards of the models that no chain of battles links with this board's models: scores of different islands cannot
         be compared, so they are never merged.
@@ -135,7 +140,7 @@ class Leaderboard:
         parts = []
         for board in (self, *self.islands):
             heading = "<br>".join(escape(line.strip()) for line in heading_lines(board))
-            parts.append(f"<p>{heading}</p>" + html_table([*HEADERS, "note"], board_rows(board, ROWS_SHOWN)))
+            parts.append(f"<p>{heading}</p>" + html_table(*board_table(board, ROWS_SHOWN)))
         return "".join(parts)
 
 
@@ -162,60 +167,84 @@ def _columns(board: Leaderboard) -> dict[str, list[Any]]:
 
 def heading_lines(board: Leaderboard) -> list[str]:
     """Return what a reader must know of a board, in a few lines."""
-    where = "Leaderboard, overall" if board.context is None else f"Leaderboard, {board.context}"
-    lines = [f"{where}: {len(board):,} models, {int(board.battles.sum()) // 2:,} battles"]
+    size = f"{len(board):,} models, {int(board.battles.sum()) // 2:,} battles"
+    lines = [f"Leaderboard, {shown_context(board.context)}: {size}"]
     run = [board.method]
     if board.info.rank is not None and len(board.info.rank) > 1:
         run.append("rank " + " × ".join(map(str, board.info.rank)))
     if board.info.n_folds:
         run.append(f"{board.info.n_folds} folds")
-    lines.append(f"  {', '.join(run)}; scores in {SCALE_WORDS[board.scale]}; {board.level:.4g} intervals")
+    words = [", ".join(run), f"scores in {SCALE_WORDS[board.scale]}"]
+    if has_intervals(board):
+        words.append(f"{board.level:.4g} intervals")
+    lines.append(f"  {'; '.join(words)}")
     if board.gain is not None:
         lines.append(f"  {gain_sentence(board.gain)}")
     return lines + [f"  {note}" for note in board.info.notes]
 
 
 def gain_sentence(gain: float) -> str:
-    """Return what sharing between contexts gained."""
+    """Return what sharing between contexts gained.
+
+    Examples
+    --------
+    >>> gain_sentence(1.46)
+    'against separate fits per context: standard errors 1.46 times smaller, worth 2.1 times the battles'
+    >>> gain_sentence(0.99)
+    'against separate fits per context: no gain in standard errors here'
+    """
     if not np.isfinite(gain):
         return "separate fits per context do not exist for most models here; sharing between contexts gives every score"
-    saving = f"standard errors {gain:.2f} times smaller, worth {gain**2:.1f} times the battles"
-    return f"against separate fits per context: {saving}"
+    if gain < SMALLEST_GAIN:
+        return "against separate fits per context: no gain in standard errors here"
+    return (
+        f"against separate fits per context: standard errors {gain:.2f} times smaller, worth {gain**2:.1f} times the "
+        "battles"
+    )
 
 
-def board_rows(board: Leaderboard, limit: int) -> list[list[str]]:
-    """Return the cells of the printed table, with a row of ellipses where rows were left out."""
+def board_table(board: Leaderboard, limit: int) -> tuple[list[str], list[list[str]]]:
+    """Return headers and cells of the printed table, with a row of ellipses where rows were left out."""
     head, tail = shown_rows(len(board), limit)
     decimals = decimals_for(board.se, 2, 4)
     if board.scale == "elo":
         decimals = int(decimals > 1 and np.isfinite(board.se).any())
-    score, lower, upper = (format_numbers(x, decimals) for x in (board.score, board.lower, board.upper))
+    score = ["–" if number == "nan" else number for number in format_numbers(board.score, decimals)]
+    interval = format_intervals(board.lower, board.upper, decimals)
+    headers = [name for name in HEADERS if has_intervals(board) or name not in UNCERTAIN]
 
     def row(k: int) -> list[str]:
-        return [
-            str(board.models[k]),
-            str(board.rank[k]),
-            score[k],
-            f"{lower[k]} to {upper[k]}",
-            f"{board.best[k]}-{board.worst[k]}",
-            f"{board.rank_lower[k]}-{board.rank_upper[k]}",
-            str(board.tier[k]),
-            f"{board.battles[k]:,}",
-            f"{board.win_rate[k]:.1%}",
-            board.notes[k],
-        ]
+        cells = {
+            "model": str(board.models[k]),
+            "rank": str(board.rank[k]),
+            "score": score[k],
+            "interval": interval[k],
+            "ranks": f"{board.best[k]}-{board.worst[k]}",
+            "joint": f"{board.rank_lower[k]}-{board.rank_upper[k]}",
+            "tier": str(board.tier[k]),
+            "battles": f"{board.battles[k]:,}",
+            "win rate": "" if np.isnan(board.win_rate[k]) else f"{board.win_rate[k]:.1%}",
+            "note": board.notes[k],
+        }
+        return [cells[name] for name in headers]
 
     rows = [row(k) for k in head]
     if tail:
-        rows.append([ELLIPSIS] * len(HEADERS) + [""])
+        rows.append([ELLIPSIS] * (len(headers) - 1) + [""])
         rows.extend(row(k) for k in tail)
-    return rows
+    return headers, rows
+
+
+def has_intervals(board: Leaderboard) -> bool:
+    """Return whether a board has intervals; FastChat's has none."""
+    return not np.isnan(board.lower).all()
 
 
 def text_board(board: Leaderboard, top: int | None = None) -> str:
     """Return heading and table of one board."""
-    rows = board_rows(board, ROWS_SHOWN) if top is None else board_rows(board, len(board))[:top]
-    table = text_table(HEADERS, [row[:-1] for row in rows]).splitlines()
+    headers, rows = board_table(board, ROWS_SHOWN if top is None else len(board))
+    rows = rows if top is None else rows[:top]
+    table = text_table(headers[:-1], [row[:-1] for row in rows]).splitlines()
     notes = ["", *(row[-1] for row in rows)]
     lines = [f"{line}  {note}".rstrip() for line, note in zip(table, notes, strict=True)]
     return "\n".join([*heading_lines(board), *lines])
@@ -298,10 +327,10 @@ class Leaderboards(Mapping[str, Leaderboard]):
         tables = [
             (name, board.to_dict())
             for part in (self, *self.islands)
-            for name, board in [("overall", part.overall), *part.boards.items()]
+            for name, board in [(None, part.overall), *part.boards.items()]
         ]
         columns: dict[str, list[Any]] = {
-            "context": [name for name, table in tables for _ in table["model"]],
+            "context": [shown_context(name) for name, table in tables for _ in table["model"]],
         }
         for key in tables[0][1]:
             columns[key] = [x for _, table in tables for x in table[key]]
@@ -331,8 +360,3 @@ class Leaderboards(Mapping[str, Leaderboard]):
 
     def _repr_html_(self) -> str:
         return "".join(board._repr_html_() for board in self._with_overall())
-
-
-def context_name(context: Any) -> str:
-    """Return a context's label as text; levels of several modes are joined by " / "."""
-    return " / ".join(map(str, context)) if isinstance(context, tuple) else str(context)

@@ -16,7 +16,7 @@ from lrbtl.board_scores import BoardScores, Engine
 from lrbtl.compat import BASE_RATING, ELO
 from lrbtl.joint import normal_quantile, sidak_quantile
 from lrbtl.newcomers import FEW_BATTLES, Placement, place_outside
-from lrbtl.ranking import joint_above, rank_models
+from lrbtl.ranking import joint_above, list_scores, rank_models
 from lrbtl.ties import TIE_LINKS
 
 Floats = NDArray[np.float64]
@@ -83,17 +83,24 @@ def build_board(
         for k in outside
     }
     plain = _place(found.inside, d1, found.values, found.cov, z, limits)
-    working, to_scale = plain, _scale_map(options, part, plain[0])
+    working = plain
     if found.logits is not None and found.logit_cov is not None:
         as_rates = {k: _rate_limits(limit, found, weights) for k, limit in limits.items()}
         working = _place(found.inside, d1, found.logits, found.logit_cov, z, as_rates)
     score, cov, lower, upper = working
     fought, won = battle_counts(part, weights)
+    notes = np.array([_note(k, found, limits, fought, context) for k in range(d1)], dtype=object)
+    shown, placed = score, ~np.isnan(score)
+    if found.inside.size > 1:
+        shown, placed = list_scores(score, lower, upper, notes != "")
+        notes[np.isinf(upper) & placed] += "; listed at its lower limit"
+        notes[~placed] += "; listed last"
+    to_scale = _scale_map(options, part, shown)
     above = joint_above(score, cov, level=options.level, rng=options.rng)
     above |= _outside_above(part, found, outside, weights, options)
-    ranks = rank_models(score, above, lower, upper)
-    order = np.lexsort((np.arange(d1), -np.where(np.isnan(score), -np.inf, score)))
-    rated, slope = to_scale(score)
+    ranks = rank_models(np.where(placed, shown, np.nan), above, lower, upper, notes != "")
+    order = np.lexsort((np.arange(d1), -np.where(np.isnan(score), -np.inf, score), -np.where(placed, shown, -np.inf)))
+    rated, slope = to_scale(shown)
     board = Leaderboard(
         context=context,
         models=tuple(str(part.models[k]) for k in order),
@@ -109,11 +116,13 @@ def build_board(
         tier=ranks.tier[order],
         battles=fought[order],
         win_rate=won[order],
-        notes=tuple(_note(int(k), found, limits, fought, context) for k in order),
+        notes=tuple(notes[order].tolist()),
         level=options.level,
         scale=options.scale,
         method=engine.info.method,
-        info=replace(engine.info, level=options.level, notes=_board_notes(part, engine, options, limits, weights)),
+        info=replace(
+            engine.info, level=options.level, notes=_board_notes(part, engine, options, limits, weights, shown)
+        ),
         gain=found.gain if len(part.levels) else None,
     )
     plain_score, plain_cov, plain_lower, plain_upper = (x[order] for x in plain)
@@ -149,12 +158,18 @@ def _scale_map(options: Options, part: Battles, score: Floats) -> Callable[[Floa
         return lambda x: (expit(x), expit(x) * expit(-x))
     if options.scale == "logit":
         return lambda x: (x, np.ones(x.size))
-    shift = BASE_RATING
-    if options.anchor is not None:
-        names = [str(model) for model in part.models]
-        if options.anchor[0] in names:
-            shift = options.anchor[1] - ELO * float(score[names.index(options.anchor[0])])
+    anchor = _anchor_score(options, part, score)
+    shift = BASE_RATING if options.anchor is None or anchor is None else options.anchor[1] - ELO * anchor
     return lambda x: (shift + ELO * x, np.full(x.size, ELO))
+
+
+def _anchor_score(options: Options, part: Battles, score: Floats) -> float | None:
+    """Return the score of the anchor; None where it has none here."""
+    names = [str(model) for model in part.models]
+    if options.anchor is None or options.anchor[0] not in names:
+        return None
+    value = float(score[names.index(options.anchor[0])])
+    return value if np.isfinite(value) else None
 
 
 def _rate_limits(limit: Placement, found: BoardScores, weights: Floats) -> Placement:
@@ -208,7 +223,7 @@ def _note(k: int, found: BoardScores, limits: dict[int, Placement], fought: Ints
 
 
 def _board_notes(
-    part: Battles, engine: Engine, options: Options, limits: dict[int, Placement], weights: Floats
+    part: Battles, engine: Engine, options: Options, limits: dict[int, Placement], weights: Floats, shown: Floats
 ) -> tuple[str, ...]:
     cells = part.cells
     count = np.where(weights[cells.context] > 0, cells.count, 0)
@@ -220,6 +235,8 @@ def _board_notes(
         notes.append(f"{ties:,} ties ({ties / count.sum():.1%}) {meaning}")
     if link is not None:
         notes.append(f"{link} link; scores are scaled to the log odds of a nearly even battle")
+    if options.anchor is not None and _anchor_score(options, part, shown) is None:
+        notes.append(f"the anchor {options.anchor[0]} has no score here: ratings have mean {BASE_RATING:.0f}")
     if limits:
         notes.append(f"{len(limits)} model(s) with a note are placed against the others and not part of the mean score")
     return tuple(notes)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lrbtl.cli_commands import run_compare, run_demo, run_diagnose, run_leaderboard, run_report, run_simulate
+from lrbtl.command_words import command_words
 from lrbtl.errors import LrbtlError, UsageError
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -82,13 +83,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _fail(error: BaseException, show_traceback: bool, code: int, message: str | None = None) -> int:
     if show_traceback:
         traceback.print_exception(error)
-    text = str(error) if message is None else message
+    text = command_words(str(error)) if message is None else message
     print(f"lrbtl: {' '.join(text.split())}", file=sys.stderr)
     return code
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"lrbtl: warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"lrbtl: warning: {' '.join(command_words(str(message)).split())}", file=sys.stderr)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -178,7 +179,11 @@ def _add_leaderboard(commands: Any) -> None:
     _add_file(parser)
     group = parser.add_argument_group("board")
     group.add_argument(
-        "--board", default="overall", metavar="WHICH", help="overall (default), all, or a category (a/b for several)"
+        "--board",
+        default="overall",
+        metavar="WHICH",
+        help="overall (default), all, or a category: 'math', for several columns 'math / crowd' (* for all levels); "
+        "column=level names one whatever it is called",
     )
     group.add_argument("--scale", choices=("elo", "logit", "probability"), default="elo", help="default: elo")
     group.add_argument("--anchor", metavar="MODEL=RATING", help="shift ratings so that this model has this one")

@@ -14,11 +14,12 @@ import numpy as np
 
 from lrbtl.battles import Battles
 from lrbtl.board import Leaderboard, Leaderboards
-from lrbtl.board_scores import candidate_ranks, fit_core
 from lrbtl.columns import Columns
+from lrbtl.command_words import command_words
 from lrbtl.comparison import compare
 from lrbtl.describe import battle_warnings
-from lrbtl.diagnostics import diagnose
+from lrbtl.diagnosis_text import left_out_sentence
+from lrbtl.diagnostics import diagnose, fit_chosen
 from lrbtl.errors import OutputPathError, UsageError
 from lrbtl.leaderboards import leaderboard
 from lrbtl.reading import read_battles
@@ -32,6 +33,8 @@ CSV_ENDINGS = (".csv", ".gz")
 def run_leaderboard(options: Namespace) -> None:
     """Print and write the leaderboard of a file."""
     targets = [check_target(path, (*TABLES, *PICTURES)) for path in options.out]
+    if options.top is not None and options.top < 1:
+        raise UsageError(f"--top {options.top}: give at least 1.")
     analysis = analysis_options(options)
     anchor = read_anchor(options.anchor)
     battles = load(options)
@@ -67,12 +70,11 @@ def run_diagnose(options: Namespace) -> None:
     battles = load(options)
     print(battles.summary(), "\n")
     run = {"n_threads": options.threads, "rng": options.seed, "link": options.link}
-    rank = candidate_ranks(battles, analysis["rank"], progress=analysis["progress"], **run)[0]
-    inside, fitted = fit_core(battles, rank, **run)
-    if inside.size < len(battles.models):
-        left = len(battles.models) - inside.size
-        print(f"{left} model(s) that only won, only lost, have too few battles or never met the others are left out.")
-    print(diagnose(fitted.battles, fitted))
+    fitted = fit_chosen(battles, analysis["rank"], progress=analysis["progress"], **run)
+    left_out = [model for model in battles.models if model not in set(fitted.battles.models)]
+    if left_out:
+        print(f"Left out: {left_out_sentence(left_out)}\n")
+    print(command_words(str(diagnose(fitted.battles, fitted))))
 
 
 def run_report(options: Namespace) -> None:
@@ -184,6 +186,10 @@ def drop_thin_levels(battles: Battles, fewest: int) -> Battles:
     for mode, (name, levels) in enumerate(zip(battles.names, battles.levels, strict=True)):
         others = tuple(k for k in range(counts.ndim) if k != mode)
         enough = counts.sum(axis=others) >= fewest
+        if not enough.any():
+            raise UsageError(
+                f"--min-battles {fewest}: no level of {name} has that many battles; give a smaller number."
+            )
         kept[name] = [level for level, is_kept in zip(levels, enough, strict=True) if is_kept]
         dropped = [str(level) for level, is_kept in zip(levels, enough, strict=True) if not is_kept]
         if dropped:
@@ -226,7 +232,9 @@ def read_rank(text: str) -> int | tuple[int, ...] | str:
     try:
         parts = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"--rank {text}: give a whole number, one per mode joined by commas, or auto.") from None
+        parts = (0,)
+    if min(parts) < 1:
+        raise UsageError(f"--rank {text}: give a whole number from 1, one per mode joined by commas, or auto.")
     return parts[0] if len(parts) == 1 else parts
 
 
@@ -281,12 +289,15 @@ def _pair(text: str, option: str, form: str) -> tuple[str, float]:
 
 
 def read_board(text: str, battles: Battles) -> Any:
-    """Return the context that `--board` names: None for overall, "all", or a label (a tuple for several modes)."""
-    if text == "overall":
-        return None
-    if text == "all" or len(battles.levels) <= 1:
-        return text
-    return tuple(part.strip() for part in text.split("/"))
+    """Return the context that `--board` names, checked: None for overall, "all", a label, or levels by column."""
+    if text in ("overall", "all"):
+        return None if text == "overall" else text
+    context: Any = text
+    if "=" in text and not (len(battles.levels) == 1 and text in battles.levels[0]):
+        parts = [part.partition("=") for part in text.split(",")]
+        context = {name.strip(): level.strip() for name, _, level in parts}
+    battles.context_indices(context)
+    return context
 
 
 def progress_of(options: Namespace) -> Callable[[str], None] | None:
@@ -302,7 +313,9 @@ def say(text: str) -> None:
 def diagnostics_of(boards: Leaderboards, battles: Battles) -> list[tuple[str, str]]:
     """Return what a report says of the battles: the diagnosis of the fit, or warnings on plain battles."""
     if boards.fit is not None:
-        return list(diagnose(boards.fit.battles, boards.fit).sentences)
+        found = diagnose(boards.fit.battles, boards.fit)
+        good = found.verdict == "efficient is safe"
+        return [("ok" if good else "warn", f"Verdict: {found.verdict}. {found.reason}"), *found.sentences]
     return [("warn", text) for text in battle_warnings(battles)]
 
 

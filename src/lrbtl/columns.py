@@ -104,7 +104,7 @@ def find_columns(wanted: Columns, header: Sequence[str]) -> Found:
 
 def _existing(name: str, header: Sequence[str]) -> str:
     if name not in header:
-        raise MissingColumnError(f"there is no column {name!r}; {suggest_labels(name, header)}.")
+        raise MissingColumnError(f"there is no column {name!r}; {suggest_labels(name, header)}")
     return name
 
 
@@ -113,12 +113,14 @@ def _shown(names: Sequence[str], limit: int = 8) -> str:
 
 
 def describe_columns(wanted: Columns, found: Found) -> list[str]:
-    """Return what was guessed, one sentence each."""
+    """Return what was guessed, in one sentence, or nothing."""
     said = [
         f"{role} from column {getattr(found, role)}"
         for role in ("model_a", "model_b", "winner", "count")
         if getattr(wanted, role) is None and getattr(found, role) not in (None, role)
     ]
+    change = ""
     if wanted.contexts is None and found.contexts:
         said.append(f"contexts from column {found.contexts[0]}")
-    return said
+        change = " (--context COLUMN names another, --no-context uses none)"
+    return [f"guessed {', '.join(said)}{change}"] if said else []

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from lrbtl.battles import Battles
-from lrbtl.board import context_name
 from lrbtl.board_assembly import Options, build_board
 from lrbtl.board_scores import LowRankEngine
 from lrbtl.compat import ELO
@@ -20,11 +19,12 @@ from lrbtl.frames import to_frame
 from lrbtl.inference import Method
 from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice, with_context
 from lrbtl.joint import Seed, max_gap_quantile, max_t_quantile, normal_quantile
+from lrbtl.labels import context_name, shown_context
 from lrbtl.leaderboards import METHODS, Rank, Ridge
 from lrbtl.links import Link
 from lrbtl.newcomers import place_outside
 from lrbtl.options import check_run
-from lrbtl.tables import format_numbers, html_table, text_table
+from lrbtl.tables import format_intervals, format_numbers, html_table, text_table
 from lrbtl.targets import Resolved, Terms
 
 Floats = NDArray[np.float64]
@@ -103,9 +103,9 @@ class Comparison:
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         headers = ["context", "gap", "interval", "joint", "wins", "interval", "joint", "battles", "won"]
-        columns = (self.gap, self.lower, self.upper, self.joint_lower, self.joint_upper)
-        gap, *limits = (format_numbers(column, 0) for column in columns)
-        gap = ["" if number == "nan" else number for number in gap]
+        gap = ["" if number == "nan" else number for number in format_numbers(self.gap, 0)]
+        single = format_intervals(self.lower, self.upper, 0)
+        joint = format_intervals(self.joint_lower, self.joint_upper, 0)
         win = ["" if np.isnan(x) else f"{x:.1%}" for x in self.win]
         sides = [
             [f"{x:.0%}" for x in side]
@@ -115,8 +115,8 @@ class Comparison:
             [
                 context,
                 gap[k],
-                f"{limits[0][k]} to {limits[1][k]}",
-                f"{limits[2][k]} to {limits[3][k]}",
+                single[k],
+                joint[k],
                 win[k],
                 f"{sides[0][k]} to {sides[1][k]}",
                 f"{sides[2][k]} to {sides[3][k]}",
@@ -202,7 +202,7 @@ def compare(
     return Comparison(
         a=str(island.battles.models[i]),
         b=str(island.battles.models[j]),
-        contexts=("overall", *map(context_name, contexts[1:])),
+        contexts=tuple(shown_context(None if u is None else context_name(u)) for u in contexts),
         gap=gap,
         lower=lower,
         upper=upper,
@@ -312,7 +312,7 @@ class WinMatrix:
 
     def __repr__(self) -> str:
         n = min(len(self.models), ROWS_SHOWN)
-        where = "overall" if self.context is None else self.context
+        where = shown_context(self.context)
         kind = "jointly" if self.joint else "each by itself"
         lines = [f"Win probabilities, {where}: row beats column; {self.level:.4g} intervals {kind} in lower and upper"]
         headers = ["model", *(str(k + 1) for k in range(n))]
@@ -371,9 +371,9 @@ def win_matrix(
         "rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "n_threads": n_threads, "rng": rng,
         "link": link,
     }  # fmt: skip
+    name = None if context is None else battles.context_title(context)
     islands = analyse_islands(battles, weights, run, progress=progress)
     options = Options(level, "logit", None, rng)
-    name = None if context is None else context_name(battles.context_label(battles.context_index(context)))
     parts = [
         build_board(island.battles, island.engine, options, name, island.weights_of(context))[1]
         for island in with_context(islands, battles, context)

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl.battles import Battles
-from lrbtl.board import Leaderboard, Leaderboards, context_name
+from lrbtl.board import Leaderboard, Leaderboards
 from lrbtl.board_assembly import Options, battle_counts
 from lrbtl.compat import FASTCHAT_ANCHOR_RATING, arena_rank, fastchat_ratings
 from lrbtl.errors import ScaleError, SeparationError
+from lrbtl.labels import context_name
 from lrbtl.ranking import rank_interval, rank_scores, rank_spread, tiers
 from lrbtl.runinfo import RunInfo
 
@@ -26,21 +27,19 @@ def compat_boards(battles: Battles, context: Any, compat: str, options: Options)
         raise ScaleError(f"{compat} boards are in Elo points; leave scale={options.scale!r} out.")
     if context is None:
         return _board(battles.pooled(), None, compat, options)
-    contexts = (
-        range(battles.n_contexts if battles.levels else 0) if context == "all" else [battles.context_index(context)]
-    )
+    if not (isinstance(context, str) and context == "all"):
+        at = battles.context_indices(context)
+        return _board(_part(battles, at), battles.context_title(context), compat, options)
     boards = {}
-    for u in contexts:
+    for u in range(battles.n_contexts if battles.levels else 0):
         name = context_name(battles.context_label(u))
-        boards[name] = _board(_one_context(battles, u), name, compat, options)
-    if context != "all":
-        return next(iter(boards.values()))
+        boards[name] = _board(_part(battles, np.array([u])), name, compat, options)
     return Leaderboards(_board(battles.pooled(), None, compat, options), boards)
 
 
-def _one_context(battles: Battles, u: int) -> Battles:
-    """Return the battles of one context between the models that fought there."""
-    at = battles.cells.context == u
+def _part(battles: Battles, contexts: NDArray[np.int64]) -> Battles:
+    """Return the battles of some contexts put together, between the models that fought there."""
+    at = np.isin(battles.cells.context, contexts)
     fought = np.union1d(battles.cells.a[at], battles.cells.b[at])
     counts = np.where(at, battles.cells.count, 0)
     return battles.with_counts(counts).pooled().select(models=[battles.models[k] for k in fought])

@@ -245,7 +245,7 @@ def cross_fit(
         )
     design = fit.design
     ridge = RIDGE_SHARE[method] * fit.ridge
-    warn_weak_signal(fit.point, battles.n_battles, design.noise, centred=design.centred)
+    warn_weak_signal(fit.point, battles.n_battles, design.noise, centred=design.centred, chosen=fit.rank_chosen)
     if method == "mle":
         if isinstance(battles, Battles):
             warn_thin_contexts(battles)

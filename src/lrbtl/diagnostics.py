@@ -1,24 +1,27 @@
 """Diagnostics: is the fit in the regime where its intervals can be believed, and which method is safe."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
 
 from lrbtl.battles import check_same_labels
+from lrbtl.board_scores import Rank, candidate_ranks, fit_core, pooled_core, select_models
 from lrbtl.completion import Data, Observations
 from lrbtl.design import Design
 from lrbtl.diagnosis_text import Level, sentences, verdict
 from lrbtl.errors import SamplingError
 from lrbtl.fitting import Fit
+from lrbtl.fitting import fit as fit_scores
 from lrbtl.graph import component_members, weak_components
 from lrbtl.links import Link
 from lrbtl.onestep import ScoreView, evaluate_targets
 from lrbtl.sampling import ProductSampling, Sampling, reference_probability
 from lrbtl.solvers import Solver, information_solver
-from lrbtl.strength import signal_ratio, thin_contexts
+from lrbtl.strength import SIGNAL_FLOOR, restricts, signal_ratio, thin_contexts, weak_advice
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved, Target, Terms, score
 from lrbtl.tucker import Tucker
@@ -63,8 +66,15 @@ class Diagnosis:
         Bound of that target's correction term that holds with probability 0.95, over its normal counterpart 1.96 se.
     berry_esseen : float
         sqrt(largest mode / n), the order of the error of the normal approximation.
-    verdict : "efficient is safe", "prefer whitened" or "too few battles"
+    verdict : "efficient is safe", "efficient, with care", "prefer whitened" or "too few battles"
+        "With care" is said of a rank that rank="auto" chose although its weakest component is near the noise.
     reason : str
+    rank : tuple
+    advice : str or None
+        What to do about a weak signal; None where the rank restricts nothing.
+    left_out : tuple
+        Models that are no part of the fit.
+    unit : "battles" or "observations"
     """
 
     n_battles: int
@@ -91,6 +101,10 @@ class Diagnosis:
     berry_esseen: float
     verdict: str
     reason: str
+    rank: tuple[int, ...]
+    advice: str | None
+    left_out: tuple[object, ...] = ()
+    unit: str = "battles"
 
     @property
     def sentences(self) -> list[tuple[Level, str]]:
@@ -108,7 +122,7 @@ class Diagnosis:
 
 def diagnose(
     battles: Data,
-    fit: Fit,
+    fit: Fit | None = None,
     targets: Target | Sequence[Target] | None = None,
     *,
     sampling: Sampling | None = None,
@@ -118,8 +132,9 @@ def diagnose(
     Parameters
     ----------
     battles : Battles or Observations
-    fit : Fit
-        Of these battles.
+    fit : Fit, optional
+        Of these battles. By default one of a rank chosen from the data, without models that only won, only lost, have
+        too few battles for it or never met the others.
     targets : Target or list, optional
         For alignment and the Bernstein bound; by default the mean score of every model.
     sampling : Sampling, optional
@@ -133,7 +148,14 @@ def diagnose(
     >>> diagnosis = lrbtl.diagnose(battles, lrbtl.fit(battles, 2))
     >>> diagnosis.verdict
     'efficient is safe'
+    >>> lrbtl.diagnose(battles).rank
+    (2, 2)
     """
+    left_out: tuple[object, ...] = ()
+    if fit is None:
+        fit = fit_chosen(battles)
+        left_out = tuple(model for model in battles.models if model not in set(fit.battles.models))
+        battles = fit.battles
     check_same_labels(battles, fit.battles)
     if targets is None:
         targets = [score(i) for i in range(battles.shape[0])]
@@ -152,7 +174,10 @@ def diagnose(
     contexts, groups = battles.context_counts, _groups(battles)
     signal = signal_ratio(fit.point, battles.n_battles, design.noise)
     thin = () if isinstance(battles, Observations) else thin_contexts(battles)
-    conclusion, reason = verdict(len(groups), signal, bernstein, thin)
+    unit, advice = ("observations" if isinstance(battles, Observations) else "battles"), None
+    if restricts(fit.point, centred=design.centred):
+        advice = weak_advice(fit.point, battles.n_battles, design.noise, fit.rank_chosen, unit)
+    conclusion, reason = verdict(len(groups), signal, bernstein, thin, advice=advice, chosen=fit.rank_chosen, unit=unit)
     return Diagnosis(
         n_battles=battles.n_battles,
         n_cells=battles.n_cells,
@@ -178,7 +203,23 @@ def diagnose(
         berry_esseen=float(np.sqrt(max(battles.shape) / battles.n_battles)),
         verdict=conclusion,
         reason=reason,
+        rank=fit.rank,
+        advice=advice if signal < SIGNAL_FLOOR else None,
+        left_out=left_out,
+        unit=unit,
     )
+
+
+def fit_chosen(
+    data: Data, rank: Rank = "auto", *, progress: Callable[[str], None] | None = None, **options: Any
+) -> Fit:
+    """Return the fit that boards would use: to the models that its rank, given or chosen, can place."""
+    if isinstance(data, Observations):
+        return fit_scores(data, rank, **options)
+    ranks = candidate_ranks(data, rank, progress=progress, **options)
+    if ranks:
+        return replace(fit_core(data, ranks[0], **options)[1], rank_chosen=isinstance(rank, str))
+    return fit_scores(select_models(data, pooled_core(data)), "auto", **options)
 
 
 def incoherence(point: Tucker) -> list[float]:

@@ -1,6 +1,5 @@
 """Low-rank fits: spectral start, data-driven ridge, Newton."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +18,7 @@ from lrbtl.errors import (
 )
 from lrbtl.links import LOGISTIC, Identity, Link
 from lrbtl.newton import Newton, minimise
+from lrbtl.notice import warn_user
 from lrbtl.options import check_rank_kind, check_ridge, check_whole
 from lrbtl.ridge import choose_ridge, residual_variance
 from lrbtl.ties import as_link
@@ -47,6 +47,8 @@ class Fit:
         Penalised negative log-likelihood, in nats.
     link : Link
         Law of the responses, with its own parameters (tie parameter, variance of the noise) as estimated.
+    rank_chosen : bool
+        Whether the rank was chosen from the data (rank="auto").
     """
 
     battles: Data
@@ -58,6 +60,7 @@ class Fit:
     objective: float
     n_threads: int = field(default=1, repr=False)
     link: Link = LOGISTIC
+    rank_chosen: bool = False
 
     @property
     def core(self) -> Floats:
@@ -162,27 +165,27 @@ def fit(
     True
     """
     check_whole(n_threads, "n_threads")
+    chosen = isinstance(rank, str)
     if isinstance(rank, str):
         check_rank_kind(rank)
         from lrbtl.rank_selection import select_rank
 
         selection = select_rank(battles, link=link, rng=rng, n_threads=n_threads)
         if selection.asks_for_more:
-            warnings.warn(
+            warn_user(
                 f"rank {selection.ranks[-1]} predicts better than rank {selection.best}, but the battles do not "
                 "determine it: intervals may cover less than they say. Drop thin models or contexts, or use "
                 "method='naive'.",
                 UndeterminedRankWarning,
-                stacklevel=2,
             )
         rank = selection.best
     full_rank = check_rank(rank, battles.shape, centred=not isinstance(battles, Observations))
     check_informed(battles)
     if isinstance(ridge, str) and ridge == "auto":
-        return fit_with_chosen_ridge(battles, full_rank, n_threads, link=link)
+        return replace(fit_with_chosen_ridge(battles, full_rank, n_threads, link=link), rank_chosen=chosen)
     penalties = check_ridge(ridge, battles.shape)
     newton = minimise(*_prepared(battles, full_rank, link, n_threads), penalties)
-    return _as_fit(battles, newton, penalties, n_threads)
+    return replace(_as_fit(battles, newton, penalties, n_threads), rank_chosen=chosen)
 
 
 def fit_with_chosen_ridge(
@@ -263,18 +266,16 @@ def check_informed(battles: Data) -> None:
 def _as_fit(battles: Data, newton: Newton, ridge: Floats, n_threads: int) -> Fit:
     """Return the fit at the rank that the penalty left; warn where it is less, or where the fit did not converge."""
     if not newton.converged:
-        warnings.warn(
+        warn_user(
             f"the fit did not converge: {newton.reason}; try a smaller rank or a larger ridge.",
             ConvergenceWarning,
-            stacklevel=3,
         )
     kept = tuple(int(np.sum(s >= 1e-6 * max(s[0], 1e-12))) for s in newton.point.singular_values)
     if kept != newton.point.rank:
-        warnings.warn(
+        warn_user(
             f"the penalty left rank {kept} of {newton.point.rank}: the battles do not support more; "
             "use a smaller rank.",
             RankCollapseWarning,
-            stacklevel=3,
         )
     point = newton.point.leading(kept) if min(kept) > 0 else newton.point
     ended = newton.converged, newton.n_iter, newton.reason, newton.objective

@@ -1,6 +1,5 @@
 """`infer`: estimates of any targets, by any method, with their joint covariance."""
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +15,7 @@ from lrbtl.families import Family
 from lrbtl.fitting import Fit, fit
 from lrbtl.links import LOGISTIC, Link
 from lrbtl.naive import naive_errors, naive_family, naive_moments
+from lrbtl.notice import warn_user
 from lrbtl.onestep import ScoreView
 from lrbtl.options import check_run, check_whole
 from lrbtl.sampling import Sampling
@@ -125,6 +125,7 @@ def estimate_targets(
         sampling=None if sampling is None else repr(sampling),
         se="full" if runs[0].full is not None else None,
         link=None if whole.link == LOGISTIC else str(whole.link),
+        unit="observations" if isinstance(battles, Observations) else "battles",
     )
     if isinstance(targets, Family):
         parts = [run.all_scores() if targets.kind == "scores" else run.all_gaps() for run in runs]
@@ -204,12 +205,11 @@ def _touches(gradient: Terms | Floats, infinite: np.typing.NDArray[np.bool_]) ->
 
 
 def _warn_separated(names: list[str], count: int) -> None:
-    warnings.warn(
+    warn_user(
         f"{count} targets ({', '.join(names)}) run to infinity: some models win or lose all that bears on "
         "them. They are NaN; lrbtl.leaderboard gives such models one-sided limits, and a smaller rank or a larger "
         "ridge may help.",
         SeparationWarning,
-        stacklevel=5,
     )
 
 

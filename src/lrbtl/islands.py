@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,10 +22,13 @@ from lrbtl.errors import (
     SingularInformationError,
     UninformedError,
     UnknownContextError,
+    WeakSignalWarning,
     WeightError,
 )
 from lrbtl.graph import component_members, weak_components
 from lrbtl.links import LOGISTIC
+from lrbtl.notice import warn_user
+from lrbtl.strength import warn_weak_signal
 from lrbtl.ties import as_link
 
 Floats = NDArray[np.float64]
@@ -44,12 +47,19 @@ class Island:
     weights: Floats
 
     def weights_of(self, context: Any) -> Floats:
-        """Return the weights of a context's board, or of the overall board for None."""
+        """Return the weights of a context's board, or of the overall board for None.
+
+        Contexts that share some levels have the weights of the overall board, scaled to sum to 1.
+        """
         if context is None:
             return self.weights
-        one = np.zeros(self.battles.n_contexts)
-        one[self.battles.context_index(context)] = 1.0
-        return one
+        at = self.battles.context_indices(context)
+        given = np.ones(1) if at.size == 1 else self.weights[at]
+        if given.sum() <= 0:
+            raise WeightError(f"the contexts of {context!r} have no weight; give them one, or leave weights out.")
+        weights = np.zeros(self.battles.n_contexts)
+        weights[at] = given / given.sum()
+        return weights
 
     def prepare(self) -> None:
         """Compute what the boards of all contexts need, together where that is cheaper."""
@@ -93,21 +103,31 @@ def analyse_islands(
             if not found or not part.levels:
                 raise
             found.append(_pooled_island(part, run["method"], "too few battles for contexts: all of them together"))
+    _warn_weak(found)
     return found
+
+
+def _warn_weak(islands: list[Island]) -> None:
+    """Warn once where a rank that was chosen has a component near the noise: of the largest island with such."""
+    for island in islands:
+        if isinstance(island.engine, LowRankEngine) and island.engine.steps.fit.rank_chosen:
+            fit = island.engine.steps.fit
+            warn_weak_signal(fit.point, fit.battles.n_battles, fit.design.noise, chosen=True)
+            return
 
 
 def with_context(islands: list[Island], battles: Battles, context: Any) -> list[Island]:
     """Return the islands that have battles in a context; all for None."""
     found = [island for island in islands if _has_context(island, context)]
     if not found:
-        battles.context_index(context)  # raises where there is no such context
-        raise NoDecisionError(f"the battles of context {context!r} rank nobody: no two models both won and lost there.")
+        name = battles.context_title(context)
+        raise NoDecisionError(f"the battles of context {name!r} rank nobody: no two models both won and lost there.")
     return found
 
 
 def _has_context(island: Island, context: Any) -> bool:
     try:
-        return context is None or bool(island.battles.context_counts[island.battles.context_index(context)] > 0)
+        return context is None or bool(island.battles.context_counts[island.battles.context_indices(context)].any())
     except (UnknownContextError, ContextModeError):
         return False
 
@@ -189,15 +209,19 @@ def make_engine(part: Battles, weights: Floats, run: dict[str, Any], progress: P
             inside, whole = fit_core(part, rank, **options)
             if not whole.singular_values[0][0] > NO_SIGNAL:
                 return SeparateEngine(part, "naive", "too little evidence for a low-rank fit: each context by itself")
-            engine = LowRankEngine(
-                inside,
-                whole,
-                method=run["method"],
-                n_folds=run["n_folds"],
-                rng=run["rng"],
-                progress=progress,
-                notes=notes,
-            )
+            whole = replace(whole, rank_chosen=run["rank"] == "auto")
+            with warnings.catch_warnings():
+                if whole.rank_chosen:
+                    warnings.simplefilter("ignore", WeakSignalWarning)  # said once, of the rank that is used
+                engine = LowRankEngine(
+                    inside,
+                    whole,
+                    method=run["method"],
+                    n_folds=run["n_folds"],
+                    rng=run["rng"],
+                    progress=progress,
+                    notes=notes,
+                )
             engine.check(weights)
             return engine
         except (SeparationError, SingularInformationError, UninformedError):
@@ -219,11 +243,10 @@ def informed_levels(part: Battles, core: Ints) -> list[Ints]:
 def _warn_islands(battles: Battles, islands: list[Ints]) -> None:
     sizes = ", ".join(str(group.size) for group in islands[:5])
     example = battles.models[islands[1][0]]
-    warnings.warn(
+    warn_user(
         f"no battle links {len(islands)} groups of models (sizes {sizes}; {example!r} is in the second): their scores "
         "cannot be compared, so each has a board of its own in `islands`.",
         IslandWarning,
-        stacklevel=4,
     )
 
 

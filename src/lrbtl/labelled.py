@@ -8,7 +8,7 @@ import numpy as np
 
 from lrbtl.cells import Cells, IntArray
 from lrbtl.errors import UnknownModelError
-from lrbtl.labels import LabelIndex, find_context, find_label, index_labels
+from lrbtl.labels import LabelIndex, context_name, find_context, find_contexts, find_label, find_levels, index_labels
 
 
 class Labelled:
@@ -75,6 +75,26 @@ class Labelled:
         (2, 1)
         """
         return find_context(context, self._level_index, self.names)
+
+    def context_indices(self, context: object) -> IntArray:
+        """Flat positions of the contexts that share some levels.
+
+        A context of several modes may be a tuple, a text such as "fr / code", or a mapping from modes to levels. None
+        or "*" in place of a level, or a mode that the mapping leaves out, stands for all levels of that mode.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], [["en", "fr"], ["code", "math"]])
+        >>> battles.context_indices(("fr", None)).tolist(), battles.context_indices("* / math").tolist()
+        ([2, 3], [1, 3])
+        """
+        return find_contexts(context, self._level_index, self.names)
+
+    def context_title(self, context: object) -> str:
+        """Name of a context, or of all contexts that share some levels, in titles and tables."""
+        codes = find_levels(context, self._level_index, self.names)
+        return context_name(tuple(None if k is None else names[k] for names, k in zip(self.levels, codes, strict=True)))
 
     def context_label(self, context: int) -> Any:
         """Label of a flat context: the level for one mode, a tuple for several, None for none."""

@@ -12,6 +12,10 @@ from lrbtl.errors import ContextModeError, LabelError, LrbtlError, MixedLabelErr
 
 Label = Hashable
 LabelIndex = dict[Any, int]
+Codes = NDArray[np.int64]
+
+SEPARATOR = " / "  # between the levels of a context of several modes, in every text
+ANY = "*"  # a mode of which all levels are meant
 
 
 def sort_labels(labels: Iterable[Label], what: str) -> tuple[Any, ...]:
@@ -84,6 +88,31 @@ def find_label(index: LabelIndex, label: object, what: str, error: type[LrbtlErr
     raise error(f"unknown {what} {label!r}; {suggest_labels(label, index)}")
 
 
+def context_name(context: Any) -> str:
+    """Context's label as text: levels of several modes with " / " between them, "*" for all levels of a mode.
+
+    Examples
+    --------
+    >>> context_name("math"), context_name(("math", "crowd")), context_name(("math", None))
+    ('math', 'math / crowd', 'math / *')
+    """
+    parts = context if isinstance(context, tuple) else (context,)
+    return SEPARATOR.join(ANY if part is None else str(part) for part in parts)
+
+
+def shown_context(context: str | None) -> str:
+    """Name of a board's context in titles and tables: "overall" for None, which no context is called.
+
+    Examples
+    --------
+    >>> shown_context(None), shown_context("math"), shown_context("overall")
+    ('overall', 'math', 'context "overall"')
+    """
+    if context is None:
+        return "overall"
+    return f'context "{context}"' if context.lower() == "overall" else context
+
+
 def find_context(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> int:
     """Flat position of a context: a level for one mode, a tuple of levels for several, None for none.
 
@@ -92,19 +121,68 @@ def find_context(context: object, indexes: Sequence[LabelIndex], names: Sequence
     >>> find_context(("fr", 0), [{"en": 0, "fr": 1}, {"code": 0, "math": 1}], ["language", "task"])
     2
     """
-    is_wrapped = isinstance(context, tuple) and len(context) == 1
-    if len(indexes) == 1 and not (is_wrapped and context not in indexes[0]):
-        context = (context,)
-    parts = () if context is None else context if isinstance(context, tuple) else (context,)
+    codes = find_levels(context, indexes, names)
+    flat = 0
+    for code, index, name in zip(codes, indexes, names, strict=True):
+        if code is None:
+            raise ContextModeError(f"context {context!r} leaves {name} open, where one level is needed: name it too.")
+        flat = flat * len(index) + code
+    return flat
+
+
+def find_contexts(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> Codes:
+    """Flat positions of the contexts that share the levels given; None in a tuple leaves a mode open.
+
+    Examples
+    --------
+    >>> levels = [{"en": 0, "fr": 1}, {"code": 0, "math": 1}]
+    >>> find_contexts((None, "math"), levels, ["language", "task"]).tolist()
+    [1, 3]
+    >>> find_contexts({"language": "fr"}, levels, ["language", "task"]).tolist()
+    [2, 3]
+    """
+    codes = find_levels(context, indexes, names)
+    chosen = [range(len(index)) if code is None else [code] for code, index in zip(codes, indexes, strict=True)]
+    grid = np.meshgrid(*chosen, indexing="ij")
+    shape = tuple(map(len, indexes))
+    return np.ravel_multi_index([axis.ravel() for axis in grid], shape) if shape else np.zeros(1, dtype=np.int64)
+
+
+def find_levels(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> list[int | None]:
+    """Position of a context's level in each mode, None where it is left open."""
+    parts = _context_parts(context, indexes, names)
+    if not indexes and parts:
+        raise ContextModeError(
+            f"context {context!r} is asked for, but these battles have no contexts: leave context out, or name their "
+            "columns when the battles are read."
+        )
     if len(parts) != len(indexes):
         raise ContextModeError(
-            f"context {context!r} names {len(parts)} modes, but the battles have {len(indexes)}"
-            + (f" ({', '.join(names)}); give a tuple with one level of each." if indexes else ".")
+            f"context {context!r} names {len(parts)} modes, but the battles have {len(indexes)} ({', '.join(names)}); "
+            "give a tuple with one level of each."
         )
-    flat = 0
-    for part, index, name in zip(parts, indexes, names, strict=True):
-        flat = flat * len(index) + find_label(index, part, f"level of {name}", UnknownContextError)
-    return flat
+    return [
+        None if part is None else find_label(index, part, f"level of {name}", UnknownContextError)
+        for part, index, name in zip(parts, indexes, names, strict=True)
+    ]
+
+
+def _context_parts(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> tuple[object, ...]:
+    """One level per mode, from a level, a tuple, a text with " / " between levels, or levels by name of the mode."""
+    if isinstance(context, Mapping):
+        known = {name: k for k, name in enumerate(names)}
+        given = {find_label(known, name, "context mode", ContextModeError): level for name, level in context.items()}
+        return tuple(given.get(k) for k in range(len(names)))
+    if len(indexes) == 1:
+        is_wrapped = isinstance(context, tuple) and len(context) == 1 and context not in indexes[0]
+        return context if is_wrapped else (context,)  # type: ignore[return-value]
+    if isinstance(context, str):
+        for mark in (SEPARATOR, SEPARATOR.strip()):
+            parts = [part.strip() for part in context.split(mark)]
+            if len(parts) == len(indexes):
+                pairs = zip(parts, indexes, strict=True)
+                return tuple(None if part == ANY and part not in index else part for part, index in pairs)
+    return () if context is None else context if isinstance(context, tuple) else (context,)
 
 
 def name_modes(contexts: Any, names: Sequence[str]) -> Mapping[str, Iterable[object]]:

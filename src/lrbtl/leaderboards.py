@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from lrbtl.battles import Battles
-from lrbtl.board import Leaderboard, Leaderboards, Scale, context_name
+from lrbtl.board import Leaderboard, Leaderboards, Scale
 from lrbtl.board_assembly import Duels, Options, build_board, collect_boards
 from lrbtl.board_scores import LowRankEngine
 from lrbtl.compat_boards import compat_boards
@@ -18,6 +18,7 @@ from lrbtl.errors import MethodError, ScaleError
 from lrbtl.inference import Method
 from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice, with_context
 from lrbtl.joint import Seed, normal_quantile
+from lrbtl.labels import context_name
 from lrbtl.links import Link
 from lrbtl.options import check_run
 
@@ -101,8 +102,10 @@ def leaderboard(
     rank : int, tuple or "auto"
         Rank of the scores, models × contexts; 1 means one order of the models for all contexts.
     context : label, "all" or None
-        None: the overall board. A label (tuple of labels for several modes): the board of that context. "all": the
-        overall board, every context's and all win probabilities, from one analysis.
+        None: the overall board. A label: the board of that context. "all": the overall board, every context's and all
+        win probabilities, from one analysis. For several modes give a tuple of labels, a text such as "math / crowd",
+        or a mapping such as {"category": "math"}; None or "*" in place of a label, or a mode that the mapping leaves
+        out, averages over that mode with `weights`. The mapping also names a context that is called "all".
     weights : "traffic", mapping, array or None
         Weights of the contexts in the overall score: uniform, by number of battles, or given; scaled to sum to 1.
     level : float
@@ -136,6 +139,9 @@ def leaderboard(
     (True, 1000.0)
     >>> lrbtl.leaderboard(battles, rank=2, context=3).context
     '3'
+    >>> judged = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3, 2), 1, scale=2, rng=0), 9000, rng=1)
+    >>> lrbtl.leaderboard(judged, rank=1, context=(2, None)).context
+    '2 / *'
     """
     check_choice(method, METHODS, "method", MethodError)
     check_choice(scale, SCALES, "scale", ScaleError)
@@ -145,7 +151,10 @@ def leaderboard(
         _check_anchor(anchor)
         if scale != "elo":
             raise ScaleError(f"an anchor fixes a rating in Elo points, but scale is {scale!r}; leave one of them out.")
-        anchor = (context_name(battles.models[battles.model_index(anchor[0])]), float(anchor[1]))
+        anchor = (str(battles.models[battles.model_index(anchor[0])]), float(anchor[1]))
+    every = isinstance(context, str) and context == "all"
+    if context is not None and not every:
+        battles.context_indices(context)  # raises before anything is computed
     options = Options(level, scale, anchor, rng, _absent(battles))
     if compat is not None:
         check_choice(compat, COMPAT, "compat", MethodError)
@@ -155,10 +164,14 @@ def leaderboard(
         "link": link,
     }  # fmt: skip
     islands = analyse_islands(battles, weights, engine_options, progress=progress)
-    if context == "all":
-        every = [_all_boards(island, options, progress) for island in islands]
-        return replace(every[0], islands=tuple(every[1:]))
-    found = [_one_board(island, context, options) for island in with_context(islands, battles, context)]
+    if every:
+        boards = [_all_boards(island, options, progress) for island in islands]
+        return replace(boards[0], islands=tuple(boards[1:]))
+    name = None if context is None else battles.context_title(context)
+    found = [
+        build_board(island.battles, island.engine, options, name, island.weights_of(context))[0]
+        for island in with_context(islands, battles, context)
+    ]
     return replace(found[0], islands=tuple(found[1:]))
 
 
@@ -166,12 +179,6 @@ def _check_anchor(anchor: Any) -> None:
     is_pair = isinstance(anchor, tuple | list) and len(anchor) == 2
     if not (is_pair and isinstance(anchor[1], Real) and np.isfinite(float(anchor[1]))):
         raise MethodError(f"anchor={anchor!r} is not valid: give (model, rating), such as ('model_01', 1000).")
-
-
-def _one_board(island: Island, context: Any, options: Options) -> Leaderboard:
-    battles = island.battles
-    name = None if context is None else context_name(battles.context_label(battles.context_index(context)))
-    return build_board(battles, island.engine, options, name, island.weights_of(context))[0]
 
 
 def _all_boards(island: Island, options: Options, progress: Progress | None) -> Leaderboards:

@@ -1,6 +1,5 @@
 """The naive baseline as an estimator: one Bradley-Terry fit per context, its HC3 errors, contexts independent."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ from lrbtl.btl import centred_inverse, laplacian
 from lrbtl.errors import SeparationWarning
 from lrbtl.fitting import Fit
 from lrbtl.links import LOGISTIC, Link
+from lrbtl.notice import warn_user
 from lrbtl.separate import SeparateFit
 from lrbtl.targets import Resolved, Terms
 
@@ -64,11 +64,10 @@ def naive_moments(fit: SeparateFit, targets: Sequence[Resolved]) -> tuple[Floats
     cov[:, undefined] = np.nan
     if undefined.any():
         named = [targets[int(i)].label for i in np.flatnonzero(undefined)]
-        warnings.warn(
+        warn_user(
             f"{len(named)} targets ({', '.join(named[:3])}) have no naive estimate: in a context that they touch some "
             "model only wins, only loses or never meets the others. They are NaN; use method='efficient'.",
             SeparationWarning,
-            stacklevel=3,
         )
     return values, cov
 

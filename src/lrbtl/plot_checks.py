@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +13,25 @@ from lrbtl.plot_style import ThemeName, find_theme, mark_whole_numbers, open_axe
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from lrbtl.board import Leaderboards
+    from lrbtl.fitting import Fit
+
 
 def plot_scree(
-    singular_values: npt.ArrayLike, rank: int, *, ax: Axes | None = None, theme: ThemeName = "light"
+    singular_values: Fit | Leaderboards | npt.ArrayLike,
+    rank: int | None = None,
+    *,
+    ax: Axes | None = None,
+    theme: ThemeName = "light",
 ) -> Axes:
     """Axes with the singular values of one mode and the chosen rank.
 
     Parameters
     ----------
-    singular_values : array_like, shape (d,)
-        Non-negative, largest first.
-    rank : int
-        The chosen rank: that many values are drawn as kept.
+    singular_values : Fit, Leaderboards or array_like of shape (d,)
+        Non-negative, largest first; of a fit, or of the one behind boards, those of the models' mode.
+    rank : int, optional
+        The chosen rank: that many values are drawn as kept. By default all of a fit's.
     ax : Axes, optional
         Drawn into; by default a new figure.
     theme : {"light", "dark"}
@@ -35,7 +42,8 @@ def plot_scree(
     >>> ax.get_xlabel()
     'component'
     """
-    values = np.asarray(singular_values, dtype=np.float64)
+    values = read_singular_values(singular_values)
+    rank = values.size if rank is None else rank
     if values.ndim != 1 or not values.size or not np.isfinite(values).all():
         raise PlotError(f"singular_values must be a non-empty list of finite numbers, not of shape {values.shape}")
     if not 0 < rank <= values.size:
@@ -62,8 +70,23 @@ def plot_scree(
     ax.grid(axis="y", color=style.grid, linewidth=0.6)
     ax.set_xlabel("component", color=style.muted, fontsize=8.5)
     ax.set_ylabel("singular value", color=style.muted, fontsize=8.5)
-    write_title(ax, style, f"Rank {rank} chosen", f"the shaded components hold {share:.1%} of the sum of squares")
+    words = f"the shaded components hold {share:.1%} of the sum of squares"
+    write_title(
+        ax, style, f"Rank {rank} chosen", words if rank < values.size else "singular values of the fit at this rank"
+    )
     return ax
+
+
+def read_singular_values(source: Any) -> npt.NDArray[np.float64]:
+    """Return singular values: given, or those of the models' mode of a fit or of the fit behind boards."""
+    if hasattr(source, "boards") and source.fit is None:
+        raise PlotError("these boards come from separate fits, which have no rank; fit one with lrbtl.fit(battles)")
+    fit = getattr(source, "fit", source)
+    if hasattr(fit, "singular_values"):
+        return np.asarray(fit.singular_values[0])
+    if hasattr(source, "models"):
+        raise PlotError(f"a {type(source).__name__} holds no singular values: draw lrbtl.fit(battles)")
+    return np.asarray(source, dtype=np.float64)
 
 
 def plot_z_histogram(z: npt.ArrayLike, *, ax: Axes | None = None, theme: ThemeName = "light") -> Axes:

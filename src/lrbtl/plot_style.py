@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lrbtl.errors import MissingExtraError, PlotError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PatchCollection
     from matplotlib.colors import Colormap
 
 ThemeName = Literal["light", "dark"]
 MAX_LABEL = 36  # characters
+UNITS = {"elo": "Elo score", "logit": "logit score", "probability": "win probability against the pool"}
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,22 @@ def label_rows(ax: Axes, theme: Theme, labels: Sequence[str], fontsize: float) -
     ax.set_yticks(range(len(labels)), [short_label(label) for label in labels], parse_math=False)
     ax.tick_params(axis="y", labelsize=fontsize, labelcolor=theme.text, pad=6)
     ax.set_ylim(len(labels) - 0.5, -0.5)
+
+
+def label_columns(ax: Axes, theme: Theme, labels: Sequence[str], fontsize: float, length: int = MAX_LABEL) -> None:
+    """Name columns 0, 1, ... above the axes, slanted where labels are short."""
+    ax.set_xlim(-0.5, len(labels) - 0.5)
+    slant = {"rotation": 40, "ha": "left", "rotation_mode": "anchor"} if length < MAX_LABEL else {"rotation": 90}
+    ax.set_xticks(range(len(labels)), [short_label(label, length) for label in labels], parse_math=False, **slant)
+    ax.tick_params(axis="x", top=True, labeltop=True, labelbottom=False, labelsize=fontsize, labelcolor=theme.text)
+
+
+def add_colorbar(ax: Axes, theme: Theme, squares: PatchCollection, words: str, **options: Any) -> None:
+    """Put a horizontal colour bar below the axes, with words under it."""
+    bar = ax.figure.colorbar(squares, ax=ax, orientation="horizontal", **options)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=theme.muted, labelsize=8, length=0)
+    bar.set_label(words, color=theme.muted, fontsize=8)
 
 
 def grid_rows(ax: Axes, theme: Theme, n_rows: int) -> float:

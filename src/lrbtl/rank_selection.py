@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class RankSelection:
         Whether the battles determine every direction of scores of this rank, without any fold: else no intervals.
     rank : tuple
         The smallest rank within one standard error of the best, among those determined.
+    unit : "battles" or "observations"
     """
 
     ranks: list[tuple[int, ...]]
@@ -44,6 +45,7 @@ class RankSelection:
     deficit_se: Floats
     determined: np.typing.NDArray[np.bool_]
     rank: tuple[int, ...]
+    unit: str = "battles"
 
     @property
     def best(self) -> tuple[int, ...]:
@@ -74,11 +76,16 @@ class RankSelection:
         }
 
     def __str__(self) -> str:
-        lines = ["rank             held-out mnats/battle   below the best"]
+        head = f"held-out mnats/{self.unit.removesuffix('s')}"
+        lines = [f"rank             {head}   below the best"]
         columns = (self.ranks, self.log_likelihood, self.deficit, self.deficit_se, self.determined)
         for rank, value, gap, se, determined in zip(*columns, strict=True):
-            mark = "  <- chosen" if rank == self.rank else "" if determined else "  not determined by the battles"
-            lines.append(f"{rank!s:<16} {1e3 * value:>21.2f}   {1e3 * gap:.2f} ± {1e3 * se:.2f}{mark}")
+            mark = "" if determined else f"  not determined by the {self.unit}"
+            if rank == self.rank:
+                mark = "  <- chosen: the smallest as good as the best"
+            elif rank == self.best:
+                mark = "  <- rank='auto': the best"
+            lines.append(f"{rank!s:<16} {1e3 * value:>{len(head)}.2f}   {1e3 * gap:.2f} ± {1e3 * se:.2f}{mark}")
         return "\n".join(lines)
 
 
@@ -124,13 +131,14 @@ def select_rank(
     shape = battles.shape
     given = ranks is not None
     centred = not isinstance(battles, Observations)
+    unit = "battles" if centred else "observations"
     largest = min(MAX_DEFAULT_RANK, max(rank_caps(shape, centred=centred)))
     candidates = list(ranks) if ranks is not None else list(range(1, largest + 1))
     if not candidates:
         raise RankError("ranks is empty: give at least one candidate.")
     full = sorted(dict.fromkeys(check_rank(rank, shape, centred=centred) for rank in candidates))
     if len(full) == 1:
-        return RankSelection(full, np.full(1, np.nan), np.zeros(1), np.zeros(1), np.ones(1, dtype=bool), full[0])
+        return RankSelection(full, np.full(1, np.nan), np.zeros(1), np.zeros(1), np.ones(1, dtype=bool), full[0], unit)
     check_informed(battles)
     check_folds(battles, n_folds)
     folds = fold_counts(battles.cells, n_folds, rng).astype(float)
@@ -147,10 +155,12 @@ def select_rank(
         determined.append(known and whole.rank == rank)
         totals = [loss.sum() for loss in losses]
         if progress is not None:
-            progress(f"rank {rank}: {-1e3 * totals[-1] / battles.n_battles:.2f} mnats per battle held out")
+            progress(
+                f"rank {rank}: {-1e3 * totals[-1] / battles.n_battles:.2f} mnats per {unit.removesuffix('s')} held out"
+            )
         if not given and (not determined[-1] or len(totals) - 1 - int(np.argmin(totals)) >= 2):
             break
-    return _select(full[: len(losses)], np.array(losses), np.array(determined), folds)
+    return replace(_select(full[: len(losses)], np.array(losses), np.array(determined), folds), unit=unit)
 
 
 def _held_out(whole: Fit, folds: Floats) -> tuple[Floats, bool]:

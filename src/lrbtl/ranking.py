@@ -16,6 +16,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+TEN_TO_ONE = float(np.log(10.0))
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -33,10 +35,32 @@ class Ranks:
     tier: Ints
 
 
-def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats) -> Ranks:
+def list_scores(score: Floats, lower: Floats, upper: Floats, noted: Bools) -> tuple[Floats, Bools]:
+    """Return the scores to show and which models they place on the board; the others come last.
+
+    A model without an upper limit is shown at its lower limit, which is what its battles prove. One without a lower
+    limit has no score. A model that is `noted`, and whose interval is wider than the scores of the models without a
+    note are apart (and than odds of ten to one both ways), keeps its score but has no place.
+
+    Examples
+    --------
+    >>> score, lower = np.array([0.0, 1.0, 1.4, 1.2, 3.0]), np.array([-0.3, 0.7, -9.0, 0.5, -np.inf])
+    >>> upper, noted = np.array([0.3, 1.3, 11.8, np.inf, np.inf]), np.array([False, False, True, True, True])
+    >>> list_scores(score, lower, upper, noted)
+    (array([0. , 1. , 1.4, 0.5, nan]), array([ True,  True, False,  True, False]))
+    """
+    shown = np.where(np.isinf(lower), np.nan, np.where(np.isinf(upper), lower, score))
+    sure = score[~noted]
+    span = float(np.ptp(sure)) if sure.size > 1 else np.inf
+    adrift = noted & (upper - lower > max(span, 2 * TEN_TO_ONE))
+    adrift &= np.isfinite(lower) & np.isfinite(upper)
+    return shown, ~np.isnan(shown) & ~adrift
+
+
+def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats, noted: Bools | None = None) -> Ranks:
     """Return every kind of rank of the models of one board.
 
-    `above` is that of `joint_above`; `lower`, `upper` are the pointwise intervals.
+    `above` is that of `joint_above`; `lower`, `upper` are the pointwise intervals; tiers are not led by `noted` models.
 
     Examples
     --------
@@ -45,7 +69,12 @@ def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats) -> Ra
     >>> ranks.rank, ranks.lower, ranks.upper, ranks.tier
     (array([1, 3, 2]), array([1, 2, 2]), array([1, 3, 3]), array([1, 2, 2]))
     """
-    return Ranks(rank_scores(score), *rank_spread(lower, upper), *rank_interval(above), tiers(score, above))
+    rank, (best, worst), (low, high) = rank_scores(score), rank_spread(lower, upper), rank_interval(above)
+    worst, high = (
+        np.maximum(worst, rank),
+        np.maximum(high, rank),
+    )  # also where models without a score share the last one
+    return Ranks(rank, best, worst, low, high, tiers(score, above, noted))
 
 
 def rank_scores(score: Floats) -> Ints:
@@ -113,13 +142,13 @@ def rank_interval(above: Bools) -> tuple[Ints, Ints]:
     return 1 + above.sum(axis=0), len(above) - above.sum(axis=1)
 
 
-def tiers(score: Floats, above: Bools) -> Ints:
+def tiers(score: Floats, above: Bools, noted: Bools | None = None) -> Ints:
     """Return the tier of each model: 1 for the top group, 2 for the next, ...
 
     Walk down the board; a new tier starts at the first model that the tier's top model is above (the joint gap test).
     So no model of a tier is distinguishable from the tier's top, though it may be from a model between. A model
-    without a finite score, or above and below none, opens a tier only where `above` says so, and the first other model
-    after it counts as a top as well. Models without any score (NaN) come last.
+    without a finite score, above and below none, or `noted` for few battles opens a tier only where `above` says so,
+    and the first other model after it counts as a top as well. Models without any score (NaN) come last.
 
     Examples
     --------
@@ -130,6 +159,8 @@ def tiers(score: Floats, above: Bools) -> Ints:
     order = np.argsort(-score, kind="stable")
     tier = np.empty(score.size, dtype=np.int64)
     placed = np.isfinite(score) & (above.any(axis=0) | above.any(axis=1))
+    if noted is not None:
+        placed &= ~noted
     current, tops = 1, [int(order[0])] if order.size else []
     for a in order:
         if above[tops, a].any():

@@ -82,7 +82,7 @@ def read_battles(
     >>> _ = path.write_text("model_a,model_b,winner,category\nx,y,model_a,code\ny,x,tie,math\n")
     >>> found = read_battles(path)
     >>> found.battles.shape, found.said
-    ((2, 2), ['contexts from column category'])
+    ((2, 2), ['guessed contexts from column category (--context COLUMN names another, --no-context uses none)'])
     """
     path = Path(path)
     wanted = columns or Columns()

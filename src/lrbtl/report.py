@@ -12,8 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from lrbtl.board import gain_sentence
+from lrbtl.board_axis import axis_range
 from lrbtl.board_types import BoardLike, BoardsLike, Floats
 from lrbtl.errors import ReportError
+from lrbtl.labels import shown_context
 from lrbtl.output import write_whole
 
 LEVELS = ("ok", "warn")
@@ -127,14 +130,22 @@ def report_data(boards: BoardsLike, diagnostics: Iterable[tuple[str, str]], meth
     }
 
 
+def board_name(context: str | None) -> str:
+    """Name of a board in the report."""
+    return "Overall" if context is None else shown_context(context)
+
+
 def board_columns(board: BoardLike, code: dict[str, int]) -> dict[str, Any]:
-    """Columns of one board; an infinite end is None."""
+    """Columns of one board and the ends of its axis; an infinite end of an interval is None."""
     note = f"Estimated by the {board.method} method."
-    if board.gain is not None and np.isfinite(board.gain) and board.gain > 1.005:
-        note += f" Against separate fits, the median standard error is {board.gain:.1f} times smaller."
+    if board.gain is not None:
+        gained = gain_sentence(board.gain)
+        note += f" {gained[0].upper()}{gained[1:]}."
     return {
-        "context": board.context,
+        "context": board_name(board.context),
         "note": note,
+        "intervals": not np.isnan([board.lower, board.upper]).all(),
+        "axis": axis_range(board.score, board.lower, board.upper),
         "model": [code[model] for model in board.models],
         "score": finite_list(board.score),
         "lower": finite_list(board.lower),
@@ -165,7 +176,7 @@ def duel_columns(boards: BoardsLike, context: str | None, models: Sequence[str])
 
     return [
         {
-            "context": context,
+            "context": board_name(context),
             "win": pick(boards.win[context]),
             "lower": pick(boards.win_lower[context]),
             "upper": pick(boards.win_upper[context]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from lrbtl.cells import Cells
 from lrbtl.errors import ConvergenceWarning, SeparationError, SeparationWarning
 from lrbtl.graph import component_members, strong_components, weak_components
 from lrbtl.links import logistic_terms
+from lrbtl.notice import warn_user
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.integer[Any]]
@@ -373,18 +373,16 @@ def _warn(fit: SeparateFit, separated: Ints, stuck: Ints) -> None:
     if separated.size:
         shown = ". ".join(str(fit._separation(int(u))) for u in separated[:3])
         more = f". And {separated.size - 3} more contexts" if separated.size > 3 else ""
-        warnings.warn(
+        warn_user(
             f"no Bradley-Terry fit exists in {separated.size} of {total} contexts, whose scores are NaN (gaps inside a "
             f"component stay available; `separation(context)` tells more). {shown}{more}.",
             SeparationWarning,
-            stacklevel=3,
         )
     if stuck.size:
         names = [fit.battles.context_label(int(u)) for u in stuck[:5]]
-        warnings.warn(
+        warn_user(
             f"Newton's method did not converge in {stuck.size} of {total} contexts ({_listed(tuple(names))}).",
             ConvergenceWarning,
-            stacklevel=3,
         )
 
 

@@ -1,12 +1,12 @@
 """Whether battles carry a fit: signal over noise, thin contexts, and the warnings about them."""
 
-import warnings
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lrbtl.errors import ConvergenceWarning, ThinContextWarning, WeakSignalWarning
+from lrbtl.notice import warn_user
 from lrbtl.tucker import Tucker, rank_caps
 
 if TYPE_CHECKING:
@@ -27,15 +27,16 @@ def signal_ratio(point: Tucker, n_battles: int, noise: float | None = None) -> f
     >>> round(signal_ratio(point, 800), 3)
     24.853
     """
+    floors = _noise_floors(point, n_battles, noise)
+    return float(min(values.min() / floor for values, floor in zip(point.singular_values, floors, strict=True)))
+
+
+def _noise_floors(point: Tucker, n_battles: int, noise: float | None) -> list[float]:
+    """Return the size of noise in the singular values of each mode."""
     rank, shape = point.rank, point.shape
     if noise is None:
         noise = float(np.sqrt(2 * prod(shape[1:]) * (shape[0] - 1) / n_battles))
-    return float(
-        min(
-            values.min() / (noise * (np.sqrt(d) + np.sqrt(prod(rank) / r)))
-            for values, d, r in zip(point.singular_values, shape, rank, strict=True)
-        )
-    )
+    return [noise * (d**0.5 + (prod(rank) / r) ** 0.5) for d, r in zip(shape, rank, strict=True)]
 
 
 def thin_contexts(battles: "Battles") -> tuple[object, ...]:
@@ -44,18 +45,54 @@ def thin_contexts(battles: "Battles") -> tuple[object, ...]:
     return tuple(battles.context_label(int(u)) for u in np.flatnonzero((counts > 0) & (counts < THIN_CONTEXT)))
 
 
-def warn_weak_signal(point: Tucker, n_battles: int, noise: float | None = None, *, centred: bool = True) -> None:
+def strong_rank(point: Tucker, n_battles: int, noise: float | None = None) -> int:
+    """Return how many components of each mode stand clear of the noise; 0 where none does.
+
+    Examples
+    --------
+    >>> point = Tucker(np.array([[3.0]]), (np.array([[1.0], [-1.0]]) / 2**0.5, np.ones((1, 1))))
+    >>> strong_rank(point, 800), strong_rank(point, 2)
+    (1, 0)
+    """
+    return int(
+        min(
+            np.count_nonzero(values >= SIGNAL_FLOOR * floor)
+            for values, floor in zip(point.singular_values, _noise_floors(point, n_battles, noise), strict=True)
+        )
+    )
+
+
+def restricts(point: Tucker, *, centred: bool = True) -> bool:
+    """Return whether the rank is below what the shape allows; else no component can be too many."""
+    return point.rank != rank_caps(point.shape, centred=centred)
+
+
+def weak_advice(point: Tucker, n_battles: int, noise: float | None, chosen: bool, unit: str = "battles") -> str:
+    """Return what a signal near the noise means for a fit, and what to do; `chosen`: by rank="auto"."""
+    strong = strong_rank(point, n_battles, noise)
+    if chosen:
+        leave = f"; rank={strong} would leave it out" if strong else ""
+        return (
+            f"rank='auto' kept it because it predicts held-out {unit} better. Intervals of targets that lean on it may "
+            f"be a bit short. Nothing needs doing{leave}"
+        )
+    if max(point.rank) == 1:
+        return f"intervals cover less than they say: collect more {unit}"
+    smaller = "a smaller rank" + (f" (rank={strong} stands clear of it)" if strong else "")
+    return f"intervals cover less than they say: use {smaller} or more {unit}"
+
+
+def warn_weak_signal(
+    point: Tucker, n_battles: int, noise: float | None = None, *, centred: bool = True, chosen: bool = False
+) -> None:
     """Warn where the weakest singular value of a fit hardly exceeds the noise, unless the rank restricts nothing."""
-    if point.rank == rank_caps(point.shape, centred=centred):
-        return
     signal = signal_ratio(point, n_battles, noise)
-    if signal < SIGNAL_FLOOR:
-        advice = "use a smaller rank or more battles" if max(point.rank) > 1 else "collect more battles"
-        warnings.warn(
-            f"the weakest singular value of the scores at rank {point.rank} is {signal:.2f} times the noise; below "
-            f"{SIGNAL_FLOOR} intervals cover less than they say: {advice}.",
+    if signal < SIGNAL_FLOOR and restricts(point, centred=centred):
+        unit = "battles" if centred else "observations"
+        warn_user(
+            f"the weakest component of rank {point.rank} is {signal:.2f} times the noise, below {SIGNAL_FLOOR}; "
+            f"{weak_advice(point, n_battles, noise, chosen, unit)}.",
             WeakSignalWarning,
-            stacklevel=4,
         )
 
 
@@ -64,20 +101,18 @@ def warn_thin_contexts(battles: "Battles") -> None:
     thin = thin_contexts(battles) if battles.levels else ()
     if thin:
         shown = ", ".join(map(repr, thin[:5])) + (f" and {len(thin) - 5} more" if len(thin) > 5 else "")
-        warnings.warn(
+        warn_user(
             f"contexts {shown} have fewer than {THIN_CONTEXT} battles, where intervals of method='mle' are too short: "
             "use method='efficient'.",
             ThinContextWarning,
-            stacklevel=4,
         )
 
 
 def warn_unconverged(n_failed: int, n_fits: int) -> None:
     """Warn once where fits behind a cross-fitted analysis did not converge."""
     if n_failed:
-        warnings.warn(
+        warn_user(
             f"{n_failed} of the {n_fits} fits behind these intervals did not converge; try a smaller rank or a larger "
             "ridge.",
             ConvergenceWarning,
-            stacklevel=4,
         )

@@ -32,6 +32,24 @@ def format_numbers(values: Floats, decimals: int) -> list[str]:
     return [f"{value:z,.{decimals}f}" if isfinite(value) else str(value) for value in values.tolist()]
 
 
+def format_intervals(lower: Floats, upper: Floats, decimals: int) -> list[str]:
+    """Return intervals as text, those without an end as a bound.
+
+    Examples
+    --------
+    >>> format_intervals(np.array([1.0, 2.0, -np.inf, -np.inf]), np.array([3.0, np.inf, 4.0, np.inf]), 0)
+    ['1 to 3', '≥ 2', '≤ 4', 'unknown']
+    """
+    ends = zip(format_numbers(lower, decimals), format_numbers(upper, decimals), lower, upper, strict=True)
+    return [
+        "unknown" if not (isfinite(x) or isfinite(y))
+        else f"≥ {low}" if not isfinite(y)
+        else f"≤ {high}" if not isfinite(x)
+        else f"{low} to {high}"
+        for low, high, x, y in ends
+    ]  # fmt: skip
+
+
 def format_pvalues(values: Floats, smallest: float = 0.001) -> list[str]:
     """Return p-values, the tiny ones as a bound."""
     return [f"<{smallest:g}" if value < smallest else f"{value:.3f}" for value in values.tolist()]

@@ -15,6 +15,7 @@ from scipy.special import logit, logsumexp
 
 from lrbtl.completion import Data
 from lrbtl.errors import GradientError, TargetError
+from lrbtl.labels import context_name
 from lrbtl.links import Link
 from lrbtl.ties import TieLink
 
@@ -327,7 +328,7 @@ class _Functional:
 def _contexts(battles: Data, context: Any) -> Longs:
     if context is None:
         return np.arange(battles.n_contexts)
-    return np.array([battles.context_index(context)])
+    return battles.context_indices(context)
 
 
 def _pair(battles: Data, a: Any, b: Any) -> list[int]:
@@ -405,7 +406,7 @@ def _check_finite(values: Floats, name: str) -> None:
 
 def _label(battles: Data, kind: str, models: Sequence[int], context: Any) -> str:
     """Return the name of a target with the battles' own labels."""
-    named = None if context is None else battles.context_label(battles.context_index(context))
+    named = None if context is None else battles.context_title(context)
     return target_name(kind, *(battles.models[i] for i in models), context=named)
 
 
@@ -413,5 +414,5 @@ def target_name(kind: str, *models: Any, context: Any = None) -> str:
     """Return the text that names a target."""
     parts = [str(model) for model in models]
     if context is not None:
-        parts.append(" / ".join(str(x) for x in context) if isinstance(context, tuple) else str(context))
+        parts.append(context_name(context))
     return f"{kind}({', '.join(parts)})"

@@ -3,7 +3,6 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
   const level = `${+(100 * data.level).toFixed(2)}%`;
-  const OVERALL = "Overall";
 
   // Labels are only ever set as text, never parsed as markup.
   function element(tag, className = "", text = "") {
@@ -25,18 +24,19 @@
 
   // An end that is null has no bound on that side.
   function formatInterval(row) {
+    if (!row.intervals) return "–";
     if (row.lower === null && row.upper === null) return "unknown";
     if (row.upper === null) return `≥ ${formatScore(row.lower)}`;
     if (row.lower === null) return `≤ ${formatScore(row.upper)}`;
     return `${formatScore(row.lower)} to ${formatScore(row.upper)}`;
   }
 
-  const span = (low, high) => (low === high ? `${low}` : `${low}–${high}`);
+  const spread = (row, low, high) => (!row.intervals ? "–" : low === high ? `${low}` : `${low}–${high}`);
 
   // Rows of one board, from the columns that the file holds.
   function readRows(board) {
     return board.model.map((code, i) => {
-      const row = { label: data.models[code] };
+      const row = { label: data.models[code], intervals: board.intervals };
       for (const name of Object.keys(board)) if (Array.isArray(board[name])) row[name] = board[name][i];
       return row;
     });
@@ -53,12 +53,12 @@
     },
     { id: "drawn", drawn: "drawn" },
     {
-      id: "spread", head: "Rank spread", key: (row) => row.worst, text: (row) => span(row.best, row.worst), first: 1,
+      id: "spread", head: "Rank spread", key: (row) => row.worst, text: (row) => spread(row, row.best, row.worst), first: 1,
       number: true,
     },
     {
-      id: "joint", head: "Joint", key: (row) => row.rank_upper, text: (row) => span(row.rank_lower, row.rank_upper),
-      first: 1, number: true,
+      id: "joint", head: "Joint", key: (row) => row.rank_upper, first: 1, number: true,
+      text: (row) => spread(row, row.rank_lower, row.rank_upper),
     },
     { id: "ranks", drawn: "drawn narrow" },
     { id: "tier", head: "Tier", key: (row) => row.tier, text: (row) => row.tier, first: 1, number: true },
@@ -75,15 +75,11 @@
     return power * [1, 2, 5, 10].find((factor) => width / (factor * power) <= 5);
   }
 
-  // Linear axis that holds all finite scores and ends of a board.
-  function makeAxis(rows) {
-    const values = rows.flatMap((row) => [row.score, row.lower, row.upper]).filter((x) => x !== null);
-    const low = values.reduce((a, b) => Math.min(a, b), Infinity);
-    const high = values.reduce((a, b) => Math.max(a, b), -Infinity);
-    if (!values.length) return { ticks: [], place: () => 50, tickText: String };
-    const margin = 0.04 * (high - low) || 1;
-    const start = low - margin;
-    const width = high + margin - start;
+  // Linear axis of a board between ends that the file holds; intervals may go on beyond them.
+  function makeAxis(ends) {
+    if (!ends) return { ticks: [], place: () => 50, tickText: String };
+    const start = ends[0];
+    const width = ends[1] - start;
     const step = niceStep(width);
     const ticks = [];
     for (let i = Math.ceil(start / step); i * step <= start + width; i++) ticks.push(i * step);
@@ -102,17 +98,20 @@
   function drawInterval(row, axis) {
     const track = element("span", "track");
     for (const tick of axis.ticks) put(track, "tick", axis.place(tick));
-    const from = row.lower === null ? 0 : axis.place(row.lower);
-    const to = row.upper === null ? 100 : axis.place(row.upper);
-    const open = (row.lower === null ? " open-left" : "") + (row.upper === null ? " open-right" : "");
-    put(track, `bar${open}`, from, to - from);
-    if (row.score !== null) put(track, "dot", axis.place(row.score));
+    const from = row.lower === null ? -1 : axis.place(row.lower);
+    const to = row.upper === null ? 101 : axis.place(row.upper);
+    const inside = (x) => Math.min(Math.max(x, 0), 100);
+    const open = (from < 0 ? " open-left" : "") + (to > 100 ? " open-right" : "");
+    if (row.intervals) put(track, `bar${open}`, inside(from), inside(to) - inside(from));
+    const dot = row.score === null ? -1 : axis.place(row.score);
+    if (dot >= 0 && dot <= 100) put(track, "dot", dot);
     return track;
   }
 
   function drawRanks(row, n) {
     const track = element("span", "track");
     const left = (rank) => (100 * (rank - 1)) / n;
+    if (!row.intervals) return track;
     put(track, "joint", left(row.rank_lower), left(row.rank_upper + 1) - left(row.rank_lower));
     put(track, "spread", left(row.best), left(row.worst + 1) - left(row.best));
     put(track, "dot small", left(row.rank + 0.5));
@@ -166,7 +165,7 @@
   function drawBoard() {
     const board = data.boards[state.board];
     const rows = readRows(board);
-    const axis = makeAxis(rows);
+    const axis = makeAxis(board.axis);
     const { key } = state.column;
     const shown = rows.filter((row) => row.label.toLowerCase().includes(state.filter));
     shown.sort((p, q) => {
@@ -207,7 +206,7 @@
       }
       head.append(cell);
     }
-    addOptions(byId("category"), data.boards.map((board) => board.context ?? OVERALL));
+    addOptions(byId("category"), data.boards.map((board) => board.context));
     byId("category").closest("label").hidden = data.boards.length < 2;
     byId("category").addEventListener("change", (event) => {
       state.board = Number(event.target.value);
@@ -250,7 +249,7 @@
     }
     for (const duel of data.duels) {
       const pair = readDuel(duel, a, b);
-      const name = element("th", "", duel.context ?? OVERALL);
+      const name = element("th", "", duel.context);
       name.scope = "row";
       const track = element("span", "track");
       put(track, "tick", 0);
@@ -279,7 +278,7 @@
       ? `${labelA} beats ${labelB} with probability ${chance(pair.win)} ` +
         `(${level} interval ${chance(pair.lower)} to ${chance(pair.upper)}).`
       : `${labelA} and ${labelB} are ${sayDuel(pair)}.`;
-    byId("duel-words").textContent = `${first.context ?? OVERALL}: ${words}`;
+    byId("duel-words").textContent = `${first.context}: ${words}`;
   }
 
   function startDuel() {

@@ -1,0 +1,213 @@
+"""Boards where scores do not exist or are hardly known: unbeaten models, newcomers, islands, thin contexts."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import lrbtl
+from board_checks import with_extra
+from lrbtl.board_scores import thick_core
+from lrbtl.errors import (
+    IslandWarning,
+    NoDecisionError,
+    RankCollapseWarning,
+    SingularInformationError,
+    WeakSignalWarning,
+)
+
+
+def test_unbeaten_model_gets_a_lower_limit_and_touches_nobody(plain):
+    board = lrbtl.leaderboard(with_extra(plain, "champion", ["model_0", "model_1"], 5))
+    k = board.models.index("champion")
+    assert board.upper[k] == np.inf and np.isfinite(board.lower[k]) and board.lower[k] == board.score[k]
+    assert board.notes[k] == "won all 10 battles: no upper limit; listed at its lower limit"
+    assert (np.diff(board.score) <= 0).all() and "≥ " in str(board)
+    rest = lrbtl.leaderboard(plain)
+    kept = [j for j in range(8) if j != k]
+    assert tuple(board.models[j] for j in kept) == rest.models
+    np.testing.assert_allclose(board.score[kept], rest.score)
+    np.testing.assert_allclose(board.upper[kept], rest.upper)
+    assert board.rank_upper[k] == 8 - (board.rank_lower[kept] > 1).sum()
+
+
+def test_winless_model_mirrors_the_unbeaten(plain):
+    cells = plain.cells
+    mirrored = lrbtl.Battles.from_arrays(
+        [plain.models[k] for k in cells.a], [plain.models[k] for k in cells.b], 1 - cells.y, counts=cells.count
+    )
+    up = lrbtl.leaderboard(with_extra(plain, "x", ["model_3"], 4), scale="logit")
+    more = lrbtl.Battles.from_arrays(["x"], ["model_3"], [0.0], counts=[4])
+    down = lrbtl.leaderboard(mirrored + more, scale="logit")
+    i, j = up.models.index("x"), down.models.index("x")
+    assert up.lower[i] == pytest.approx(-down.upper[j]) and up.score[i] == up.lower[i]
+    assert down.lower[j] == -np.inf and down.notes[j] == "lost all 4 battles: no lower limit; listed last"
+    assert np.isnan(down.score[j]) and j == 7 and down.rank[j] == 8 and "–" in str(down)
+
+
+def test_two_models_and_one_way_wins():
+    board = lrbtl.leaderboard(lrbtl.Battles.from_arrays(["x"], ["y"], [1], counts=[10]))
+    assert board.models == ("x", "y")
+    assert not np.isfinite(board.upper - board.lower).any() and np.isnan(board.se).all()
+    one_way = lrbtl.Battles.from_arrays(["x"], ["y"], [1], ["code"], counts=[10])
+    pooled = lrbtl.leaderboard(one_way)
+    np.testing.assert_allclose(pooled.lower, board.lower)
+    assert "contexts are put together" in str(pooled)
+    with pytest.raises(NoDecisionError, match="no two models both won and lost"):
+        lrbtl.leaderboard(one_way, context="code")
+
+
+def test_a_chosen_rank_gives_way_where_battles_do_not_determine_it(arena, monkeypatch):
+    monkeypatch.setattr("lrbtl.islands.candidate_ranks", lambda *_, **__: [4, 3, 2, 1])
+    names = ["model_0", "model_1", "model_1"], ["model_1", "model_0", "model_2"]
+    thin = lrbtl.Battles.from_arrays(*names, [1, 1, 1], [9, 9, 9])
+    board = lrbtl.leaderboard(arena + thin)
+    assert "asks for more than these battles tell" in str(board) and board.info.rank[0] < 4
+    monkeypatch.undo()
+    with pytest.warns(WeakSignalWarning), pytest.raises(SingularInformationError):
+        lrbtl.leaderboard(arena + thin, rank=4)
+
+
+def test_a_tiny_island_does_not_stop_the_rest(arena):
+    apart = lrbtl.Battles.from_arrays(["p", "p"], ["q", "q"], [1, 0], [0, 1], n_levels=4)
+    one_way = lrbtl.Battles.from_arrays(["s"], ["t"], [1], [0], n_levels=4)
+    with pytest.warns(IslandWarning, match="3 groups"):
+        boards = lrbtl.leaderboard(arena + apart + one_way, context="all", rank=2)
+    assert len(boards) == 4 and [len(part.overall) for part in boards.islands] == [2, 2]
+
+
+@pytest.mark.parametrize("scale", ["elo", "probability"])
+def test_unbeaten_model_with_contexts(arena, scale):
+    extra = lrbtl.Battles.from_arrays(
+        ["champion"] * 3, ["model_0", "model_1", "model_1"], [1, 1, 1], [0, 1, 1], n_levels=4
+    )
+    boards = lrbtl.leaderboard(arena + extra, context="all", rank=2, scale=scale)
+    rest = lrbtl.leaderboard(arena, context="all", rank=2, scale=scale)
+    k = boards.overall.models.index("champion")
+    assert boards.overall.upper[k] == (np.inf if scale == "elo" else 1.0)
+    assert boards.overall.lower[k] == (-np.inf if scale == "elo" else 0.0)
+    assert (boards.overall.rank_lower[k], boards.overall.rank_upper[k]) == (1, 10)
+    assert (boards.overall.best[k], boards.overall.worst[k]) == (1, 10)
+    assert "in 2 of 4 contexts: no limits overall; listed last" in boards.overall.notes[k]
+    assert np.isnan(boards.overall.score[k]) and k == 9 and boards.overall.rank[k] == 10
+    assert "no upper limit" in boards["1"].notes[boards["1"].models.index("champion")]
+    kept = [j for j in range(10) if j != k]
+    np.testing.assert_allclose(boards.overall.score[kept], rest.overall.score)
+    nowhere = boards[3]
+    k = nowhere.models.index("champion")
+    assert np.isnan(nowhere.score[k]) and k == 9 and nowhere.battles[k] == 0
+    assert boards.win_lower["1"].min() >= 0 and np.isnan(boards.win["3"]).sum() == 18
+
+
+def test_a_newcomer_with_two_battles_breaks_nothing(arena):
+    extra = lrbtl.Battles.from_arrays(["new", "new"], ["model_0", "model_1"], [1, 0], [0, 1], n_levels=4)
+    boards = lrbtl.leaderboard(arena + extra, context="all", rank=2)
+    board = boards.overall
+    k = board.models.index("new")
+    assert "only 2 battles" in board.notes[k]
+    assert board.upper[k] - board.lower[k] > 500 and np.isfinite(board.upper[k] - board.lower[k])
+    kept = [j for j in range(10) if j != k]
+    np.testing.assert_allclose(board.score[kept], lrbtl.leaderboard(arena, rank=2).score)
+    assert np.isfinite(boards.win_lower[None]).all()
+
+
+def test_a_hopeless_interval_has_no_place(arena):
+    """One tie says nothing of where a model stands: it must not lead the board, nor a tier of it."""
+    boards = lrbtl.leaderboard(arena, context="all", rank=2)
+    best = boards.models[0]
+    tie = lrbtl.Battles.from_arrays(["new"], [best], [0.5], [0], n_levels=4)
+    extended = lrbtl.leaderboard(arena + tie, context="all", rank=2)
+    for board, rest in ((extended.overall, boards.overall), (extended[0], boards[0])):
+        assert board.models == (*rest.models, "new") and board.rank[-1] == 10 and np.isfinite(board.score[-1])
+        assert (board.best[-1], board.worst[-1]) == (1, 10) and board.notes[-1].endswith("; listed last")
+        np.testing.assert_array_equal(board.tier[:-1], rest.tier)
+        np.testing.assert_array_equal(board.rank[:-1], rest.rank)
+
+
+def test_an_anchor_without_a_score_is_said(arena):
+    extra = lrbtl.Battles.from_arrays(["champion"], ["model_0"], [1], [0], n_levels=4)
+    board = lrbtl.leaderboard(arena + extra, rank=2, anchor=("champion", 1500.0))
+    assert np.nanmean(board.score) == pytest.approx(1000.0) and "the anchor champion has no score here" in str(board)
+
+
+def test_placed_models_meet_one_step_scores(arena):
+    """Full-ridge scores of the opponents would pull the placed model towards zero."""
+    extra = lrbtl.Battles.from_arrays(["new", "new"], ["model_0", "model_1"], [1, 0], [0, 1], n_levels=4)
+    boards = lrbtl.leaderboard(arena + extra, context="all", rank=2, scale="logit")
+    board = boards.overall
+    score = board.score[board.models.index("new")]
+    rivals = [boards[u].score[boards[u].models.index(rival)] for u, rival in ((0, "model_0"), (1, "model_1"))]
+    assert expit(score - rivals[0]) + expit(score - rivals[1]) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_thick_core_drops_until_all_have_enough():
+    battles = lrbtl.Battles.from_arrays(
+        [0, 0, 1, 1, 2, 2, 3, 3], [1, 1, 2, 2, 0, 0, 0, 0], [1, 0] * 4, counts=[9, 9, 9, 9, 9, 9, 2, 2]
+    )
+    np.testing.assert_array_equal(thick_core(battles, np.arange(4), 10), [0, 1, 2])
+    np.testing.assert_array_equal(thick_core(battles, np.arange(4), 1), [0, 1, 2, 3])
+
+
+@pytest.fixture(scope="module")
+def two_islands():
+    return lrbtl.Battles.from_arrays(
+        ["a", "b", "c", "x"], ["b", "c", "a", "y"], [1, 1, 1, 0.25], [["u", "v", "u", "v"]], counts=[20, 20, 20, 8]
+    )
+
+
+def test_islands_are_boards_of_their_own(two_islands):
+    with pytest.warns(IslandWarning, match="2 groups"):
+        board = lrbtl.leaderboard(two_islands.pooled())
+    assert set(board.models) == {"a", "b", "c"} and board.islands[0].models == ("y", "x")
+    table = board.to_dict()
+    assert table["island"] == [1, 1, 1, 2, 2]
+    assert "boards of their own" in str(board) and "y" in board._repr_html_()
+    with pytest.warns(IslandWarning):
+        boards = lrbtl.leaderboard(two_islands, context="all", method="naive")
+    assert boards.islands[0].overall.models == ("y", "x")
+    assert set(boards.to_dict()["island"]) == {1, 2}
+
+
+def test_one_context_of_one_island(two_islands):
+    with pytest.warns(IslandWarning):
+        board = lrbtl.leaderboard(two_islands, context="v", method="naive")
+    assert board.context == "v"
+
+
+def test_models_without_battles_are_said():
+    battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], n_models=3)
+    board = lrbtl.leaderboard(battles)
+    assert len(board) == 2 and "without battles are not listed: 2" in str(board)
+
+
+def test_naive_overall_where_a_context_is_separated():
+    battles = lrbtl.Battles.from_arrays(
+        [0, 0, 1, 1, 0, 1, 0, 0],
+        [1, 1, 2, 2, 2, 2, 1, 1],
+        [1, 0, 1, 0, 1, 1, 1, 0],
+        [["u"] * 5 + ["v"] * 3],
+        counts=[9] * 8,
+    )
+    boards = lrbtl.leaderboard(battles, context="all", method="naive")
+    k = boards.overall.models.index("2")
+    assert "only 36 battles: taken to stand at one place" in boards.overall.notes[k]
+    assert "lost all 9 battles" in boards["v"].notes[2]
+
+
+def test_too_little_evidence_falls_back_to_separate_fits():
+    rows = np.array([(a, b, y, u) for u in (0, 1) for a, b in ((0, 1), (1, 2), (2, 0)) for y in (0, 1)])
+    battles = lrbtl.Battles.from_arrays(rows[:, 0], rows[:, 1], rows[:, 2], [rows[:, 3]], counts=[3, 3, 4, 3, 3, 3] * 2)
+    with pytest.warns(RankCollapseWarning):
+        board = lrbtl.leaderboard(battles, rank=1)
+    assert board.method == "naive" and "too little evidence" in str(board)
+    assert (board.upper - board.lower > 100).all()
+
+
+def test_only_ties_rank_nobody():
+    with pytest.raises(NoDecisionError, match="every battle is a tie"):
+        lrbtl.leaderboard(lrbtl.Battles.from_arrays([0, 1], [1, 2], [0.5, 0.5]))
+
+
+def test_ties_alone_give_no_zero_width():
+    battles = lrbtl.Battles.from_arrays(["x", "y", "y"], ["y", "z", "z"], [0.5, 1, 0], counts=[10, 5, 5])
+    board = lrbtl.leaderboard(battles)
+    assert (board.upper - board.lower > 100).all()

@@ -1,7 +1,7 @@
 """Low-rank fits: spectral start, data-driven ridge, Newton."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 

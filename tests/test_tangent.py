@@ -137,7 +137,7 @@ def test_pull_is_the_transpose_of_push(shape, rank):
 def test_context_parts(shape, rank):
     space = TangentSpace(random_point(shape, rank))
     assert space.context_shape[space.mode - 1] == max(space.context_shape)
-    groups = space.groups()
+    groups = space.groups
     assert sorted(np.concatenate([contexts for contexts, _ in groups])) == list(range(len(space.V)))
     for contexts, _ in groups:
         np.testing.assert_array_equal(space.rows[contexts], np.arange(space.context_shape[space.mode - 1]))

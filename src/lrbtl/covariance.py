@@ -121,13 +121,12 @@ def context_blocks(space: TangentSpace, blocks: Blocks) -> Iterator[ContextBlock
     """Yield the blocks of context vectors, one group of contexts at a time; dv_u = E dU_l[j] + F d(border)."""
     d1, r1 = space.U.shape
     q1 = d1 * r1
-    for contexts, levels in space.groups():
+    for group, (contexts, _) in enumerate(space.groups):
         E = space.E[contexts[0]]
         cross = np.einsum("ai,jiq->jaq", E, blocks.cross)
         own = E @ blocks.own @ E.T
         if space.has_others:
-            columns, bilinear = space.border_jacobian(levels)
-            F = np.einsum("ali,ji->jal", bilinear, space.factors[space.mode])
+            columns, F = space.group_border(group)
             mixed = cross[:, :, columns] @ np.swapaxes(F, 1, 2)
             own = (
                 own

@@ -45,8 +45,8 @@ def accumulate(
         others[:, :, -1] = column[space.q :].reshape(dl, rl)
     if space.has_others:
         sums = [design.slot_matrix(column) for column in (*rows.T, sums_of_score)]
-        for contexts, levels in space.groups():
-            _add_group(space, contexts, levels, gram, sums, border, others, slot_score is not None)
+        for group in range(len(space.groups)):
+            _add_group(space, group, gram, sums, border, others, slot_score is not None)
     return Arrowhead(border, blocks, _join(models, others.reshape(dl * rl, -1)), design.n_threads)
 
 
@@ -72,8 +72,7 @@ def _join(models: Floats | sparse.bsr_array, others: Floats) -> Floats | sparse.
 
 def _add_group(
     space: TangentSpace,
-    contexts: Longs,
-    levels: tuple[int, ...],
+    group: int,
     gram: Floats,
     sums: list[Floats | sparse.csr_array],
     border: Floats,
@@ -82,11 +81,11 @@ def _add_group(
 ) -> None:
     """Add the chain rule v_u(core, factors) of one group of contexts to the border and to its cross part."""
     q1, r1 = space.U.size, space.U.shape[1]
-    columns, bilinear = space.border_jacobian(levels)
-    F = np.einsum("ali,ji->jal", bilinear, space.factors[space.mode])  # d v_u / d border, (dl, r1, columns)
+    contexts, levels = space.groups[group]
+    columns, F = space.group_border(group)
     HF = gram[contexts] @ F
-    border[np.ix_(columns, columns)] += np.tensordot(F, HF, axes=([0, 1], [0, 1]))
-    others[:, :, columns - q1] += np.einsum("ai,jal->jil", space.E[contexts[0]], HF)
+    border[np.ix_(columns, columns)] += F.reshape(-1, len(columns)).T @ HF.reshape(-1, len(columns))
+    others[:, :, columns - q1] += space.E[contexts[0]].T @ HF
     v = space.V[contexts]
     *slot_rows, slot_score = (matrix[contexts].T for matrix in sums)
     block = -(slot_score @ F.transpose(0, 2, 1).reshape(len(F), -1))
@@ -97,7 +96,7 @@ def _add_group(
     border[:q1, columns] += block.T
     if curvature:
         gV = slot_score.T @ space.U
-        others[:, :, columns - q1] -= np.einsum("ja,ali->jil", gV, bilinear)
+        others[:, :, columns - q1] -= np.einsum("ja,ali->jil", gV, space.group_jacobians[1][group])
         _subtract_curvature(space, levels, gV.T @ space.factors[space.mode], border)
 
 

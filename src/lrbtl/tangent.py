@@ -105,33 +105,50 @@ class TangentSpace:
             rows = np.einsum("up,kr->ukpr", rows, factor).reshape(len(rows) * len(factor), -1)
         return rows
 
+    @cached_property
     def groups(self) -> list[tuple[Longs, tuple[int, ...]]]:
-        """Return contexts that differ in the eliminated mode only, in its order, with their levels in other modes."""
+        """Contexts that differ in the eliminated mode only, in its order, with their levels in other modes."""
         shape = self.context_shape
         index = np.moveaxis(np.arange(prod(shape)).reshape(shape), self.mode - 1, 0).reshape(shape[self.mode - 1], -1)
         levels = np.ndindex(*[shape[k - 1] for k in self.others])
         return [(index[:, w], level) for w, level in enumerate(levels)]
 
-    def row_columns(self, k: int, level: int) -> Longs:
-        """Return the coordinates of one row of a factor."""
+    def row_columns(self, k: int, levels: int | Longs) -> Longs:
+        """Return the coordinates of one row of a factor, or of several rows, (rows, rk)."""
         rank = self.core.shape[k]
-        return np.asarray(np.arange(rank) + (self.slices[k].start + level * rank))
+        return np.asarray(np.arange(rank) + (self.slices[k].start + np.asarray(levels)[..., None] * rank))
 
-    def border_jacobian(self, levels: tuple[int, ...]) -> tuple[Longs, Floats]:
-        """Return the border columns that a group touches and d^2 v / d(column) d(row of U_l), (r1, columns, rl)."""
+    @cached_property
+    def group_jacobians(self) -> tuple[Longs, Floats]:
+        """Border columns that each group touches, (groups, columns), and d^2 v / d(column) d(row of U_l) with them.
+
+        The second array has shape (groups, r1, columns, rl).
+        """
         core, order = self.core, self.core.ndim
-        row = {k: self.factors[k][level] for k, level in zip(self.others, levels, strict=True)}
-        columns, parts = [np.empty(0, dtype=np.int64)], [np.empty((len(core), 0, core.shape[self.mode]))]
+        group, last = order, order + 1  # labels of two more indices
+        levels = np.indices([self.context_shape[k - 1] for k in self.others]).reshape(len(self.others), -1)
+        rows = {k: self.factors[k][level] for k, level in zip(self.others, levels, strict=True)}
+        every = (np.ones(levels.shape[1]), [group])
+        columns, parts = [], []
         for k, level in zip(self.others, levels, strict=True):
-            operands = [x for j in self.others if j != k for x in (row[j], [j])]
-            parts.append(contract(core, list(range(order)), *operands, [0, k, self.mode]))
+            operands = [x for j in self.others if j != k for x in (rows[j], [group, j])]
+            parts.append(contract(core, list(range(order)), *every, *operands, [group, 0, k, self.mode]))
             columns.append(self.row_columns(k, level))
         if self.has_core:
-            product = reduce(np.multiply.outer, [row.get(k, np.eye(core.shape[k])) for k in range(1, order)])
-            product = np.moveaxis(product, self.mode, -1).reshape(-1, core.shape[self.mode])
-            parts.append(np.einsum("ab,pi->abpi", np.eye(len(core)), product).reshape(len(core), -1, product.shape[1]))
-            columns.append(np.arange(self.core_slice.start, self.core_slice.stop))
-        return np.concatenate(columns), np.concatenate(parts, axis=1)
+            operands = [x for j in self.others for x in (rows[j], [group, j])]
+            eye = np.eye(core.shape[self.mode])
+            product = contract(*operands, *every, eye, [self.mode, last], [group, *range(1, order), last])
+            product = product.reshape(len(product), -1, len(eye))
+            moved = np.einsum("ab,gpi->gabpi", np.eye(len(core)), product)
+            parts.append(moved.reshape(len(product), len(core), -1, len(eye)))
+            columns.append(np.tile(np.arange(self.core_slice.start, self.core_slice.stop), (len(product), 1)))
+        return np.concatenate(columns, axis=1), np.concatenate(parts, axis=2)
+
+    def group_border(self, group: int) -> tuple[Longs, Floats]:
+        """Return the border columns that a group touches and d v_u / d(column) of its contexts, (dl, r1, columns)."""
+        columns, bilinear = (each[group] for each in self.group_jacobians)
+        rows = self.factors[self.mode]
+        return columns, (rows @ bilinear.reshape(-1, rows.shape[1]).T).reshape(len(rows), *bilinear.shape[:2])
 
     def parts(self, coordinates: Floats) -> tuple[dict[int, Floats], Floats | None]:
         """Return the changes of each factor and of the core (None where it is left out)."""
@@ -156,21 +173,14 @@ class TangentSpace:
         out[self.extra] = 0.0
         out[self.slices[0]] = gU.reshape(len(gU), -1).T
         order = len(self.factors)
-        batch, alpha, contexts, ranks = 0, 1, list(range(2, order + 1)), list(range(order + 1, 2 * order))
-        operands: dict[int, tuple[Floats, list[int]]] = {
-            k: (self.factors[k], [contexts[k - 1], ranks[k - 1]]) for k in range(1, order)
-        }
-        gradient = (gV, [batch, *contexts, alpha])
         for k in range(1, order):
-            operand = [x for j in range(1, order) if j != k for x in operands[j]]
-            result = contract(
-                *gradient, self.core, [alpha, *ranks], *operand, [contexts[k - 1], ranks[k - 1], batch], optimize=True
-            )
-            out[self.slices[k]] = result.reshape(-1, len(gU))
+            moved = [j for j in range(order - 1, 0, -1) if j != k]
+            partial = self._onto_factors(gV, moved)  # (batch, level of mode k, r1, ranks of the moved modes)
+            result = np.tensordot(partial, self.core, axes=(range(2, order + 1), [0, *moved]))
+            out[self.slices[k]] = result.reshape(len(gU), -1).T
         if self.has_core:
-            operand = [x for j in range(1, order) for x in operands[j]]
-            result = contract(*gradient, *operand, [alpha, *ranks, batch], optimize=True)
-            out[self.core_slice] = result.reshape(-1, len(gU))
+            partial = self._onto_factors(gV, list(range(order - 1, 0, -1)))
+            out[self.core_slice] = partial.transpose(1, *range(order, 1, -1), 0).reshape(-1, len(gU))
         return out.reshape(self.size, *lead)
 
     def pull_dense(self, gradient: Floats) -> Floats:
@@ -258,6 +268,12 @@ class TangentSpace:
         """Return the tangent vector as a full tensor (d1, D)."""
         dU, dV = self.push(coordinates)
         return dU @ self.V.T + self.U @ dV.T
+
+    def _onto_factors(self, gradient: Floats, modes: list[int]) -> Floats:
+        """Return gradients (batch, levels of each mode, r1) with some modes, last first, moved to ranks at the end."""
+        for j in modes:
+            gradient = np.tensordot(gradient, self.factors[j], axes=(j, 0))
+        return gradient
 
     def _context_tensor(self, core: Floats, changed: dict[int, Floats]) -> Floats:
         for k in range(1, len(self.factors)):

@@ -28,9 +28,9 @@ def mode_product(tensor: Floats, matrix: Floats, mode: int) -> Floats:
     return np.moveaxis(np.tensordot(matrix, tensor, axes=(1, mode)), 0, mode)
 
 
-def contract(*operands: Any, optimize: bool = False) -> Floats:
+def contract(*operands: Any) -> Floats:
     """Return np.einsum of arrays and index lists, the form for any number of modes, unknown to its type stubs."""
-    return np.asarray(np.einsum(*operands, optimize=optimize))
+    return np.asarray(np.einsum(*operands))
 
 
 def centre(tensor: Floats) -> Floats:

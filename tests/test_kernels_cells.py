@@ -100,14 +100,12 @@ def test_sum_model_blocks(design):
 
     def run(n_threads):
         blocks = np.zeros((5 * R, 5 * R))
-        _cells.sum_model_blocks(design.start, design.a, design.b, V, weight, blocks, n_threads)
+        _cells.sum_model_blocks(design.start, design.a, design.b, V, weight, blocks, 5, n_threads)
         return [blocks]
 
     [blocks] = same_for_threads(run)
-    pair = design.b >= 0
-    left, right = np.eye(5)[design.a], np.eye(5)[np.where(pair, design.b, design.a)]
-    v = V[design.context]
-    expected = np.einsum("c,ca,cb,ck,cl->akbl", np.where(pair, -weight, weight), left, right, v, v)
+    e, v = sides(design, np.eye(5)), V[design.context]
+    expected = np.einsum("c,ca,cb,ck,cl->akbl", weight, e, e, v, v)
     np.testing.assert_allclose(blocks, expected.reshape(blocks.shape), rtol=1e-12, atol=1e-14)
 
 
@@ -115,7 +113,7 @@ def test_model_blocks_beyond_the_threads_and_empty_contexts():
     design = random_design((2, 9), 4, seed=1)
     blocks = np.zeros((2 * R, 2 * R))
     V9 = RNG.normal(size=(9, R))
-    _cells.sum_model_blocks(design.start, design.a, design.b, V9, np.ones(4), blocks, 5)
+    _cells.sum_model_blocks(design.start, design.a, design.b, V9, np.ones(4), blocks, 2, 5)
     v = V9[design.context]
     np.testing.assert_allclose(blocks[:R, R:], -(v.T @ v), rtol=1e-12, atol=1e-14)
 

@@ -101,17 +101,15 @@ class Arrowhead:
         top, below = scale[: self.q], scale[self.q :].reshape(self.blocks.shape[:2])
         inverse = self._invert_blocks(self.blocks * below[:, :, None] * below[:, None, :], below, floor)
         cross = _block_product(inverse, self.cross, below.reshape(-1), top)
-        schur = self.border * top[:, None] * top
+        schur = self.border * top
+        schur *= top[:, None]
         if sparse.issparse(cross):
             indptr, indices = cross.indptr.astype(np.int32), cross.indices.astype(np.int32)
             _cells.subtract_sparse_gram(indptr, indices, cross.data, schur, self.n_threads)
         else:
             schur -= cross.T @ cross
-        try:
-            chol = linalg.cholesky(schur, lower=True, check_finite=False)
-        except linalg.LinAlgError:
-            chol = None
-        if chol is None or np.square(np.diag(chol)).min(initial=1.0) <= floor:
+        chol, failed = linalg.lapack.dpotrf(schur.T, lower=1, clean=0)
+        if failed or np.square(np.diag(chol)).min(initial=1.0) <= floor:
             if not floor:
                 raise NotPositiveDefinite
             values, vectors = linalg.eigh(schur)

@@ -268,6 +268,8 @@ class Battles(Labelled):
         labels = tuple(self.models[k] for k in codes)
         if not (all(kept) and labels):
             raise EmptyDataError("an empty list of models or levels selects no battles.")
+        if (labels, tuple(kept)) == (self.models, self.levels):
+            return self
         return replace(self, cells=self._recoded(labels, tuple(kept)), models=labels, levels=tuple(kept))
 
     def top_models(self, n: int) -> Battles:

@@ -204,9 +204,10 @@ def _outside_above(part: Battles, found: BoardScores, outside: Ints, weights: Fl
 def battle_counts(part: Battles, weights: Floats) -> tuple[Ints, Floats]:
     """Return battles of each model in the contexts that have a weight, and the share of them won."""
     cells, d1 = part.cells, len(part.models)
-    count = np.where(weights[cells.context] > 0, cells.count, 0)
-    fought = np.bincount(cells.a, count, d1) + np.bincount(cells.b, count, d1)
-    won = np.bincount(cells.a, count * cells.y, d1) + np.bincount(cells.b, count * (1.0 - cells.y), d1)
+    here = np.flatnonzero(weights[cells.context] > 0)
+    a, b, count, y = cells.a[here], cells.b[here], cells.count[here], cells.y[here]
+    fought = np.bincount(a, count, d1) + np.bincount(b, count, d1)
+    won = np.bincount(a, count * y, d1) + np.bincount(b, count * (1.0 - y), d1)
     return fought.astype(np.int64), np.divide(won, fought, out=np.full(d1, np.nan), where=fought > 0)
 
 

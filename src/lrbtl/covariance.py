@@ -4,7 +4,7 @@ Only blocks are formed: of the model factor with itself, and of each context vec
 with itself. With T[:, u] = U v_u these give the covariance of any two scores of one context.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,27 +90,55 @@ def _rest(inverse: Inverse, meat: Arrowhead) -> Floats:
     return _dense(meat.cross) - (meat.blocks @ reach.reshape(*inverse.blocks.shape[:2], -1)).reshape(reach.shape)
 
 
-def mean_covariances(space: TangentSpace, weights: Floats, border: Floats, times: Callable[[Floats], Floats]) -> Floats:
-    """Return covariances (B, d1, d1) of all models' mean scores over contexts, for weights (B, D) of the contexts.
+def mean_jacobian(space: TangentSpace, weights: Floats) -> tuple[Floats, Floats]:
+    """Return v = sum of w_u v_u for weights (B, D) of the contexts, (B, r1), and its gradients R (size, B r1).
 
-    The covariance of coordinates is given by its border and its product with columns. With v = sum of w_u v_u, which
-    changes by R^T x, a model's mean changes by dU[a] v + U[a] R^T x: few columns are needed beyond the model factor.
+    A mean score U[a] v changes by dU[a] v + U[a] R^T x.
     """
-    d1, r1 = space.U.shape
+    r1 = space.U.shape[1]
     reach = np.einsum("bu,kl->bkul", weights, np.eye(r1)).reshape(-1, *space.V.shape)
-    R = space.pull(np.zeros((len(reach), d1, r1)), reach)
-    product = times(R)
-    models = np.ascontiguousarray(border[: d1 * r1, : d1 * r1]).reshape(-1, r1)
-    out = np.empty((len(weights), d1, d1))
-    for i, v in enumerate(weights @ space.V):
-        columns = slice(i * r1, (i + 1) * r1)
-        cross = np.einsum("akl,k->al", product[: d1 * r1, columns].reshape(d1, r1, r1), v) @ space.U.T
-        own = space.U @ (R[:, columns].T @ product[:, columns]) @ space.U.T
-        out[i] = np.einsum("akb,k->ab", (models @ v).reshape(d1, r1, d1), v) + cross + cross.T + own
+    return weights @ space.V, space.pull(np.zeros((len(reach), *space.U.shape)), reach)
+
+
+def mean_covariances(space: TangentSpace, v: Floats, R: Floats, border: Floats, product: Floats) -> Floats:
+    """Return covariances (B, d1, d1) of all mean scores, given the coordinates' border and product with R.
+
+    Of the large matrix only the block of the model factor and a few columns are needed.
+    """
+    (d1, r1), B = space.U.shape, len(v)
+    models = border[: d1 * r1, : d1 * r1].reshape(d1, r1, d1, r1).transpose(1, 3, 0, 2).reshape(r1 * r1, d1 * d1)
+    out = ((v[:, :, None] * v[:, None, :]).reshape(B, -1) @ models).reshape(B, d1, d1)
+    rest, own = _mean_parts(space, v, R, product)
+    half = (rest + 0.5 * space.U @ own) @ space.U.T
+    out += half
+    out += np.swapaxes(half, 1, 2)
     if space.centred:
         out -= out.mean(axis=1, keepdims=True)
         out -= out.mean(axis=2, keepdims=True)
     return out
+
+
+def mean_variances(space: TangentSpace, v: Floats, R: Floats, border: Floats, product: Floats) -> Floats:
+    """Return the diagonals of `mean_covariances`, (B, d1)."""
+    d1, r1 = space.U.shape
+    models = border[: d1 * r1, : d1 * r1]
+    each = np.arange(d1)
+    blocks = models.reshape(d1, r1, d1, r1)[each, :, each, :]
+    rest, own = _mean_parts(space, v, R, product)
+    if space.centred:
+        mean = (models @ np.tile(np.eye(r1) / d1, (d1, 1))).reshape(d1, r1, r1)
+        blocks = blocks - mean - np.swapaxes(mean, 1, 2) + mean.mean(axis=0)
+        rest = rest - rest.mean(axis=1, keepdims=True)
+    out = (v[:, :, None] * v[:, None, :]).reshape(len(v), -1) @ blocks.reshape(d1, -1).T
+    return np.asarray(out + np.einsum("bak,ak->ba", 2 * rest + space.U @ own, space.U))
+
+
+def _mean_parts(space: TangentSpace, v: Floats, R: Floats, product: Floats) -> tuple[Floats, Floats]:
+    """Return the covariance of dU v with dv, (B, d1, r1), and that of dv with itself, (B, r1, r1)."""
+    (d1, r1), B = space.U.shape, len(v)
+    columns = product.reshape(-1, B, r1)
+    rest = np.einsum("akbl,bk->bal", columns[: d1 * r1].reshape(d1, r1, B, r1), v)
+    return rest, np.einsum("xbk,xbl->bkl", R.reshape(-1, B, r1), columns)
 
 
 def _dense(matrix: Floats | sparse.csr_array) -> Floats:

@@ -14,6 +14,8 @@ from lrbtl.covariance import (
     gap_variances,
     inverse_blocks,
     mean_covariances,
+    mean_jacobian,
+    mean_variances,
     sandwich_blocks,
     sandwich_border,
     score_variances,
@@ -157,17 +159,20 @@ class CrossFit:
         steps = self.steps if self.full is None else [self.full]
         total = sum(step.n for step in steps)
         shape = len(weights), *self.fit.battles.shape[:1]
-        cov, model = np.zeros((*shape, shape[1])), np.zeros((*shape, shape[1]))
+        cov, model = np.zeros((*shape, shape[1])), np.zeros(shape)
         for step in steps:
-            inverse, solve = step.solver.inverse(), step.solver.solve
-            border = sandwich_border(inverse, step.meat)
-            cov += step.n / total * mean_covariances(step.space, weights, border, _sandwich(step))
+            space, share, inverse = step.space, step.n / total, step.solver.inverse()
+            v, R = mean_jacobian(space, weights)
+            solved = step.solver.solve(R)
+            product = step.solver.solve(step.meat @ solved)
+            cov += share * mean_covariances(space, v, R, sandwich_border(inverse, step.meat), product)
             if self.reference is None:
-                model += step.n / total * mean_covariances(step.space, weights, inverse.border, solve)
+                model += share * mean_variances(space, v, R, inverse.border, solved)
         if self.reference is not None:
             space, solver = self.reference.space, self.reference.solver
-            model = mean_covariances(space, weights, solver.inverse().border, solver.solve)
-        bound = np.sqrt(np.einsum("baa->ba", model) / self.n)
+            v, R = mean_jacobian(space, weights)
+            model = mean_variances(space, v, R, solver.inverse().border, solver.solve(R))
+        bound = np.sqrt(model / self.n)
         values = weights @ self.one_step_scores().T
         values -= values.mean(axis=1, keepdims=True)
         return [Moments(values[i], cov[i] / self.n, bound[i], self.dispersion) for i in range(len(weights))]
@@ -308,11 +313,6 @@ def _weights_and_law(
         raise MethodError(f"the whitened estimator has no tie parameter: use method='efficient' with {design.link}.")
     law = ProductSampling.estimate(battles) if sampling is None else sampling
     return (None if isinstance(law, UniformSampling) else inverse_weights(law, design)), None
-
-
-def _sandwich(step: Step) -> Callable[[Floats], Floats]:
-    """Return the product of K_k^-1 B_k K_k^-1 with columns."""
-    return lambda x: step.solver.solve(step.meat @ step.solver.solve(x))
 
 
 def _one_step_scores(step: Step) -> Floats:

@@ -107,10 +107,11 @@ class Design:
 
     def restricted(self, keep: np.typing.NDArray[np.bool_]) -> "Design":
         """Return the design of some of the cells."""
-        start = np.concatenate([[0], np.cumsum(keep)])[self.start]
-        variance = None if self.variance is None else self.variance[keep]
+        kept = np.flatnonzero(keep)  # gathers by position are faster than by mask
+        start = np.searchsorted(kept, self.start)
+        variance = None if self.variance is None else self.variance[kept]
         return replace(
-            self, start=start, a=self.a[keep], b=self.b[keep], y=self.y[keep], count=self.count[keep], variance=variance
+            self, start=start, a=self.a[kept], b=self.b[kept], y=self.y[kept], count=self.count[kept], variance=variance
         )
 
     @property
@@ -222,17 +223,10 @@ class Design:
         sums = np.bincount(slot_a, value, slot_start[-1]) + np.bincount(slot_b[pair], value[pair], slot_start[-1])
         return self.slot_matrix(np.asarray(sums, dtype=np.float64))
 
-    def model_blocks(self, space: TangentSpace, weight: Floats) -> Floats:
-        """Return the (d1 r1, d1 r1) block of J^T (sum of weight X X^T) J for the model factor."""
-        d1, r1 = space.U.shape
-        half = np.zeros((d1 * r1, d1 * r1))
-        _cells.sum_model_blocks(self.start, self.a, self.b, space.V, weight, half, self.n_threads)
-        each = np.arange(d1)
-        entries = half.reshape(d1, r1, d1, r1)[each, :, each, :]
-        full = half + half.T
-        sums = (full @ np.tile(np.eye(r1), (d1, 1))).reshape(d1, r1, r1)
-        full.reshape(d1, r1, d1, r1)[each, :, each, :] += entries - sums  # rows of a Laplacian sum to zero
-        return full
+    def add_model_blocks(self, space: TangentSpace, weight: Floats, border: Floats) -> None:
+        """Add the block of J^T (sum of weight X X^T) J for the model factor to a border of zeros."""
+        cells = self.start, self.a, self.b
+        _cells.sum_model_blocks(*cells, space.V, weight, border, len(space.U), self.n_threads)
 
     def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:
         """Return weighted design rows per slot (n_slots, r1) and their Gram matrix per context (D, r1, r1)."""
@@ -284,15 +278,15 @@ class CompleteDesign(Design):
         zeros = np.zeros(len(left))
         return cls(shape, start, left, right, zeros, np.ones(len(zeros)), n_threads=n_threads)
 
-    def model_blocks(self, space: TangentSpace, weight: Floats) -> Floats:
-        """Return the (d1 r1, d1 r1) block of the model factor; off the diagonal - sum_u weight_u(a, b) v_u v_u^T."""
+    def add_model_blocks(self, space: TangentSpace, weight: Floats, border: Floats) -> None:
+        """Add the block of the model factor; off the diagonal it is - sum_u weight_u(a, b) v_u v_u^T."""
         d1, r1 = space.U.shape
         a, b = np.triu_indices(d1, 1)
         outer = (space.V[:, :, None] * space.V[:, None, :]).reshape(-1, r1 * r1)
         blocks = np.zeros((d1, d1, r1 * r1))
         blocks[a, b] = blocks[b, a] = -(weight.reshape(self.n_contexts, -1).T @ outer)
         blocks[np.arange(d1), np.arange(d1)] = -blocks.sum(axis=1)
-        return np.ascontiguousarray(blocks.reshape(d1, d1, r1, r1).transpose(0, 2, 1, 3)).reshape(d1 * r1, d1 * r1)
+        border[: d1 * r1, : d1 * r1] = blocks.reshape(d1, d1, r1, r1).transpose(0, 2, 1, 3).reshape(d1 * r1, d1 * r1)
 
     def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:
         """Return L_u U per slot and U^T L_u U per context, L_u the Laplacian of the context's weights."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,10 +50,17 @@ def fold_counts(cells: Cells, n_folds: int, rng: int | np.random.Generator | Non
 def _deal_battles(cells: Cells, n_folds: int, rng: np.random.Generator) -> IntArray:
     """Shuffle the battles of each context and deal them to the folds in turn."""
     cell = np.repeat(np.arange(cells.n_cells), cells.count)
-    order = np.argsort(cells.context[cell] + rng.random(len(cell)))
-    fold = np.arange(len(cell)) % n_folds
-    table = np.bincount(fold * cells.n_cells + cell[order], minlength=n_folds * cells.n_cells)
-    return table.reshape(n_folds, cells.n_cells).astype(np.int64)
+    bounds = np.concatenate([[0], np.cumsum(cells.count)])[cells.start]
+    bits = int(np.diff(bounds).max()).bit_length()  # the low bits hold the battle, those above it a random number
+    key = (rng.random(len(cell)) * 2.0 ** (63 - bits)).astype(np.int64) << bits
+    for low, high in pairwise(bounds.tolist()):
+        key[low:high] |= np.arange(high - low)
+        key[low:high].sort()  # sorting numbers is far faster than finding their order
+        key[low:high] &= (1 << bits) - 1
+        key[low:high] += low
+    place = cell[key]
+    place += np.arange(len(cell)) % n_folds * cells.n_cells
+    return np.bincount(place, minlength=n_folds * cells.n_cells).reshape(n_folds, cells.n_cells)
 
 
 def _draw_folds(cells: Cells, n_folds: int, rng: np.random.Generator) -> IntArray:

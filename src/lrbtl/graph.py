@@ -77,6 +77,8 @@ def _components(tail: Labels, head: Labels, shape: tuple[int, int], connection: 
     from scipy.sparse.csgraph import connected_components
 
     n_nodes = shape[0] * shape[1]
+    if n_nodes**2 < tail.size:  # far fewer pairs than battles: each counts once
+        tail, head = np.divmod(np.flatnonzero(np.bincount(tail * n_nodes + head, minlength=n_nodes**2)), n_nodes)
     edges = coo_array((np.ones(tail.size, dtype=np.int8), (tail, head)), shape=(n_nodes, n_nodes))
     n_components, labels = connected_components(edges.tocsr(), directed=True, connection=connection)
     smallest = np.empty(n_components, dtype=np.intp)

@@ -33,7 +33,7 @@ def accumulate(
     dl, rl = space.factors[space.mode].shape
     q1 = space.U.size
     border = np.zeros((space.q, space.q))
-    border[:q1, :q1] = design.model_blocks(space, weight)
+    design.add_model_blocks(space, weight, border)
     blocks = space.sum_over(space.E.transpose(0, 2, 1) @ gram @ space.E, space.mode)
     models = design.cross_blocks(space, rows, sums_of_score)
     others = np.zeros((dl, rl, space.q - q1))

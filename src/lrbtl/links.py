@@ -153,8 +153,8 @@ class BinaryLink(Link):
         For a vote y in [0, 1] with mean p the variance is p (1 - p) - E[y (1 - y)]. Residuals would fall short of it
         also near separation, where the model is to be believed.
         """
-        log_p, log_q, _ = self.log_parts(eta)
-        plain = float(count @ np.exp(log_p + log_q))
+        p = self.mean(eta)
+        plain = float(count @ (p * (1 - p)))
         return float(np.clip(1.0 - float(count @ (y * (1 - y))) / max(plain, TINY), SMALLEST_DISPERSION, 1.0))
 
     def check(self, y: Floats, pairs: bool) -> None:
@@ -191,7 +191,7 @@ class Logistic(BinaryLink):
 
     def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms with the score y - E[sigmoid(eta)]."""
-        return replace(terms, score=y - mean_over_spread(expit, eta, variance))
+        return replace(terms, score=y - mean_over_spread(lambda x: 0.5 + 0.5 * np.tanh(0.5 * x), eta, variance))
 
 
 LOGISTIC = Logistic()

@@ -25,7 +25,9 @@ def unfold(tensor: Floats, mode: int) -> Floats:
 
 def mode_product(tensor: Floats, matrix: Floats, mode: int) -> Floats:
     """Return T x_k M: every mode-k fibre multiplied by M."""
-    return np.moveaxis(np.tensordot(matrix, tensor, axes=(1, mode)), 0, mode)
+    shape = tensor.shape
+    product = matrix @ tensor.reshape(prod(shape[:mode]), shape[mode], -1)
+    return product.reshape(*shape[:mode], len(matrix), *shape[mode + 1 :])
 
 
 def contract(*operands: Any) -> Floats:

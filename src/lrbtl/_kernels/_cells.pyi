@@ -26,7 +26,7 @@ def sum_slot_rows(
     n_threads: int,
 ) -> None: ...
 def sum_model_blocks(
-    start: Longs, a: Ints, b: Ints, V: Floats, weight: Floats, blocks_out: Floats, n_threads: int
+    start: Longs, a: Ints, b: Ints, V: Floats, weight: Floats, blocks_out: Floats, d1: int, n_threads: int
 ) -> None: ...
 def fill_leverages(
     start: Longs,

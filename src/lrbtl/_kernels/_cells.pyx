@@ -114,17 +114,31 @@ def sum_slot_rows(
                 gram_out[u, h, k] = gram_out[u, k, h]
 
 
+cdef void close_laplacian(double[:, ::1] blocks, Py_ssize_t d1, Py_ssize_t r) noexcept nogil:
+    """Mirror symmetric (r, r) blocks above the diagonal, and subtract each from the two diagonal blocks beside it."""
+    cdef Py_ssize_t a, b, k, h
+    cdef double w
+    for a in range(d1):
+        for b in range(a + 1, d1):
+            for k in range(r):
+                for h in range(r):
+                    w = blocks[a * r + k, b * r + h]
+                    blocks[b * r + k, a * r + h] = w
+                    blocks[a * r + k, a * r + h] -= w
+                    blocks[b * r + k, b * r + h] -= w
+
+
 def sum_model_blocks(
     const long long[::1] start,   # in
     const int[::1] a,             # in
     const int[::1] b,             # in
     const double[:, ::1] V,       # in
     const double[::1] weight,     # in
-    # out, zeroed: (d1 r, d1 r), blocks += weight e_a e_c^T kron v v^T; c = b with a minus for pairs, c = a for entries
-    double[:, ::1] blocks_out,
+    double[:, ::1] blocks_out,    # out, zeroed: (d1 r or more, same), += weight (e_a - e_b)(e_a - e_b)^T kron v v^T
+    Py_ssize_t d1,
     int n_threads,
 ):
-    cdef Py_ssize_t u, i, k, h, row, column, r = V.shape[1], d1 = blocks_out.shape[0] // V.shape[1], lo, hi
+    cdef Py_ssize_t u, i, k, h, row, column, r = V.shape[1], lo, hi
     cdef double w, wv
     cdef int t
     for t in prange(n_threads, nogil=True, num_threads=n_threads, schedule="static"):
@@ -145,6 +159,8 @@ def sum_model_blocks(
                         for h in range(r):
                             blocks_out[row + k, column + h] += wv * V[u, h]
                     w = 0.0
+    with nogil:
+        close_laplacian(blocks_out, d1, r)
 
 
 def fill_leverages(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import lrbtl
-from lrbtl.errors import EmptyDataError, LrbtlError, MethodError, ObservationError, SamplingError
+from lrbtl.errors import EmptyDataError, LrbtlError, MethodError, ObservationError, SamplingError, WeakSignalWarning
 from lrbtl.fitting import refit
 from lrbtl.folds import fold_counts
 from lrbtl.onestep import Law
@@ -173,12 +173,16 @@ def test_rank_and_diagnosis():
     assert chosen.rank == (2, 2)
     diagnosis = lrbtl.diagnose(data, lrbtl.fit(data, 2))
     assert diagnosis.verdict == "efficient is safe" and len(diagnosis.groups) == 1
+    said = f"{diagnosis} {chosen} {lrbtl.infer(data, lrbtl.entry(3, 4), rank=2).summary()}".lower()
+    assert "observations per row" in said and "mnats/observation" in said and "observations 3,000" in said
+    assert not any(word in said for word in ("battle", "model", "context", "score"))
+    assert lrbtl.infer(data, lrbtl.all_scores(), rank=2).labels[16] == "entry(1, 1)"
     assert diagnosis.information_max * lrbtl.fit(data, 2).link.variance == pytest.approx(1.3, abs=0.5)
 
 
 def test_a_row_without_observations_is_named():
     data = lrbtl.Observations.from_arrays([(0, 0), (0, 1), (2, 0), (2, 1)], [1.0, 2.0, 2.0, 4.0], shape=(3, 2))
-    with pytest.raises(LrbtlError, match="models 1"):
+    with pytest.raises(LrbtlError, match="no observation informs rows 1"):
         lrbtl.fit(data, 1)
 
 
@@ -217,3 +221,17 @@ def test_bad_variances_and_methods():
     data = lrbtl.simulate_observations(make_truth((5, 4), (1, 1)), 200, rng=0)
     with pytest.raises(MethodError, match="Bradley-Terry"):
         lrbtl.infer(data, lrbtl.entry(0, 0), rank=1, method="naive")
+
+
+def test_sentences_in_the_words_of_entries():
+    data = lrbtl.Observations.from_arrays([(0, 0)], [1.0], shape=(2, 2))
+    assert data.say("Battles of a model; scores, votes, contexts, battlefield.") == (
+        "Observations of a row; entries, responses, columns, battlefield."
+    )
+    assert lrbtl.Battles.from_arrays([0], [1], [1]).say("a battle") == "a battle"
+
+
+def test_weak_signal_speaks_of_observations():
+    data = lrbtl.simulate_observations(0.05 * make_truth((12, 8), (2, 2)), 300, rng=0)
+    with pytest.warns(WeakSignalWarning, match="more observations"):
+        lrbtl.infer(data, lrbtl.entry(0, 0), rank=2, ridge=1.0)

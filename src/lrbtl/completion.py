@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,8 @@ from lrbtl.errors import EmptyDataError, ObservationError
 from lrbtl.labelled import Labelled
 
 Floats = NDArray[np.float64]
+
+WORDS = {"battle": "observation", "model": "row", "context": "column", "score": "entry", "vote": "response"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,6 +105,10 @@ class Observations(Labelled):
         names = tuple(f"mode {k + 2}" for k in range(len(levels)))
         return cls(cells, tuple(range(sizes[0])), levels, names, None if noise is None else noise[kept])
 
+    def say(self, text: str) -> str:
+        """Return a sentence that was written of battles in the words of observed entries."""
+        return re.sub(r"\b([Bb]attle|[Mm]odel|[Cc]ontext|[Ss]core|[Vv]ote)(s?)\b", _say_entries, text)
+
     @property
     def n_observations(self) -> int:
         """Number of observations."""
@@ -117,6 +124,14 @@ class Observations(Labelled):
 
 
 Data = Battles | Observations
+
+
+def _say_entries(found: re.Match[str]) -> str:
+    """Return the word for observed entries that stands for one of battles, in its number and case."""
+    one, many = found.groups()
+    word = WORDS[one.lower()]
+    word = word.removesuffix("y") + "ies" if many and word.endswith("y") else word + many
+    return word.capitalize() if one[0].isupper() else word
 
 
 def _column(values: ArrayLike, size: int | None, name: str) -> Floats:

@@ -244,9 +244,12 @@ def cross_fit(
     """Return the steps of a cross-fitted (or, for `mle`, a full-sample) analysis of a fit's battles."""
     battles = fit.battles
     if not fit.singular_values[0][0] > 1e-9:
+        paired = isinstance(battles, Battles)
         raise SingularInformationError(
-            "all fitted scores are zero, round which a low-rank model has no tangent space: the votes favour no model. "
-            "Add battles, give a smaller ridge, or use method='naive'."
+            f"all fitted {battles.say('scores')} are zero, round which a low-rank set has no tangent space: "
+            + ("the votes favour no model" if paired else "the observations show no signal")
+            + f". Add {battles.say('battles')} or give a smaller ridge"
+            + (", or use method='naive'." if paired else ".")
         )
     design = fit.design
     ridge = RIDGE_SHARE[method] * fit.ridge
@@ -333,7 +336,7 @@ def _check_touched(step: Step | Bread, gradients: Floats, targets: Sequence[Reso
 def _check_determined(step: Step | Bread | None, what: str, battles: Data) -> None:
     """Raise where any direction is without information: a family of all scores or gaps touches it."""
     if step is not None and step.solver.null is not None:
-        raise _undetermined(step, 0, f"all {what}", battles)
+        raise _undetermined(step, 0, battles.say(f"all {what}"), battles)
 
 
 def _undetermined(step: Step | Bread, column: int, what: str, battles: Data) -> SingularInformationError:
@@ -342,12 +345,14 @@ def _undetermined(step: Step | Bread, column: int, what: str, battles: Data) -> 
     dU, dV = step.space.push(step.solver.null[:, column])
     models, contexts = np.linalg.norm(dU @ step.space.V.T, axis=1), np.linalg.norm(step.space.U @ dV.T, axis=0)
     floor = 1e-6 * max(models.max(), contexts.max())
-    involved = [f"model {battles.models[i]}" for i in _largest(models, floor)]
+    involved = [f"{battles.say('model')} {battles.models[i]}" for i in _largest(models, floor)]
     if len(battles.shape) > 1:
-        involved += [f"context {battles.context_label(i)}" for i in _largest(contexts, floor)]
+        involved += [f"{battles.say('context')} {battles.context_label(i)}" for i in _largest(contexts, floor)]
+    drop = "drop them with battles.select(...), " if isinstance(battles, Battles) else ""
     return SingularInformationError(
-        f"the battles do not determine {what}: at rank {step.space.point.rank} nothing informs a direction that "
-        f"involves {', '.join(involved)}. Add battles there, drop them with battles.select(...), or use a smaller rank."
+        f"the {battles.say('battles')} do not determine {what}: at rank {step.space.point.rank} nothing informs a "
+        f"direction that involves {', '.join(involved)}. Add {battles.say('battles')} there, {drop}or use a smaller "
+        "rank."
     )
 
 

@@ -93,7 +93,7 @@ def left_out_sentence(models: Sequence[object]) -> str:
 
 
 def _counts(d: "Diagnosis") -> list[Check]:
-    kinds = ("model", "context") if d.unit == "battles" else ("level of mode 1", "position in the other modes")
+    kinds = ("model", "context") if d.unit == "battles" else ("row", "column")
     checks = []
     for kind, (least, median, most) in zip(kinds, (d.battles_per_model, d.battles_per_context), strict=True):
         good = kind != "model" or least >= 30
@@ -102,7 +102,7 @@ def _counts(d: "Diagnosis") -> list[Check]:
 
 
 def _numbers(d: "Diagnosis") -> list[Check]:
-    carriers = "models or levels" if d.unit == "battles" else "levels"
+    carriers = "models or levels" if d.unit == "battles" else "rows or levels"
     return [
         (
             max(d.incoherence) < 10,

@@ -174,7 +174,7 @@ def diagnose(
     contexts, groups = battles.context_counts, _groups(battles)
     signal = signal_ratio(fit.point, battles.n_battles, design.noise)
     thin = () if isinstance(battles, Observations) else thin_contexts(battles)
-    unit, advice = ("observations" if isinstance(battles, Observations) else "battles"), None
+    unit, advice = battles.say("battles"), None
     if restricts(fit.point, centred=design.centred):
         advice = weak_advice(fit.point, battles.n_battles, design.noise, fit.rank_chosen, unit)
     conclusion, reason = verdict(len(groups), signal, bernstein, thin, advice=advice, chosen=fit.rank_chosen, unit=unit)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lrbtl.completion import Data
+from lrbtl.completion import Data, Observations
 from lrbtl.targets import target_name
 
 
@@ -62,6 +62,9 @@ class FamilyLabels(Sequence[str]):
         i = range(len(self))[i]
         battles, contexts = self.battles, self.battles.n_contexts
         context = battles.context_label(i % contexts) if len(battles.shape) > 1 else None
+        if isinstance(battles, Observations):
+            rest = context if isinstance(context, tuple) else () if context is None else (context,)
+            return target_name("entry", battles.models[i // contexts], *rest)
         if self.kind == "scores":
             return target_name("score", battles.models[i // contexts], context=context)
         a, b = pair_of(i // contexts, battles.shape[0])

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lrbtl.battles import check_same_labels
+from lrbtl.battles import Battles, check_same_labels
 from lrbtl.completion import Data, Observations
 from lrbtl.design import Design
 from lrbtl.errors import (
@@ -173,9 +173,11 @@ def fit(
         selection = select_rank(battles, link=link, rng=rng, n_threads=n_threads)
         if selection.asks_for_more:
             warn_user(
-                f"rank {selection.ranks[-1]} predicts better than rank {selection.best}, but the battles do not "
-                "determine it: intervals may cover less than they say. Drop thin models or contexts, or use "
-                "method='naive'.",
+                battles.say(
+                    f"rank {selection.ranks[-1]} predicts better than rank {selection.best}, but the battles do not "
+                    "determine it: intervals may cover less than they say. Drop thin models or contexts"
+                )
+                + (", or use method='naive'." if isinstance(battles, Battles) else "."),
                 UndeterminedRankWarning,
             )
         rank = selection.best
@@ -249,7 +251,7 @@ def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:
 def check_informed(battles: Data) -> None:
     """Raise where a model or a level of a context mode has no battle: nothing can be said of its scores."""
     silent = [repr(battles.models[i]) for i in np.flatnonzero(battles.model_counts == 0)]
-    where = ["models " + ", ".join(silent[:5])] if silent else []
+    where = [battles.say("models ") + ", ".join(silent[:5])] if silent else []
     counts = battles.context_counts.reshape(battles.shape[1:])
     for k, (name, labels) in enumerate(zip(battles.names, battles.levels, strict=True)):
         axes = tuple(j for j in range(counts.ndim) if j != k)
@@ -257,9 +259,10 @@ def check_informed(battles: Data) -> None:
         if empty:
             where.append(f"{name} " + ", ".join(empty[:5]))
     if where:
+        drop = "drop them with battles.select(...)" if isinstance(battles, Battles) else "leave them out of the tensor"
         raise UninformedError(
-            f"no battle informs {'; '.join(where)}: drop them with battles.select(...), or add "
-            "battles that include them."
+            f"no {battles.say('battle')} informs {'; '.join(where)}: {drop}, or add {battles.say('battles')} that "
+            "include them."
         )
 
 
@@ -273,7 +276,7 @@ def _as_fit(battles: Data, newton: Newton, ridge: Floats, n_threads: int) -> Fit
     kept = tuple(int(np.sum(s >= 1e-6 * max(s[0], 1e-12))) for s in newton.point.singular_values)
     if kept != newton.point.rank:
         warn_user(
-            f"the penalty left rank {kept} of {newton.point.rank}: the battles do not support more; "
+            f"the penalty left rank {kept} of {newton.point.rank}: the {battles.say('battles')} do not support more; "
             "use a smaller rank.",
             RankCollapseWarning,
         )

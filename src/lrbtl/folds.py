@@ -131,7 +131,7 @@ def check_folds(battles: Labelled, n_folds: int) -> None:
     """
     check_fold_number(n_folds)
     if battles.n_battles < n_folds:
-        raise FoldError(f"{battles.n_battles} battles cannot fill {n_folds} folds; use fewer folds.")
+        raise FoldError(f"{battles.n_battles} {battles.say('battles')} cannot fill {n_folds} folds; use fewer folds.")
     counts = battles.context_counts.reshape(battles.shape[1:])
     for mode, (name, labels) in enumerate(zip(battles.names, battles.levels, strict=True)):
         others = tuple(axis for axis in range(counts.ndim) if axis != mode)
@@ -139,6 +139,6 @@ def check_folds(battles: Labelled, n_folds: int) -> None:
         if len(lone):
             shown = ", ".join(repr(labels[int(level)]) for level in lone[:5])
             raise FoldError(
-                f"{len(lone)} level{'s' * (len(lone) > 1)} of {name} with a single battle ({shown}) would be absent "
-                "from one training fold; drop them with select(...) or pool levels."
+                f"{len(lone)} level{'s' * (len(lone) > 1)} of {name} with a single {battles.say('battle')} ({shown}) "
+                "would be absent from one training fold; drop them, as battles.select(...) does, or pool levels."
             )

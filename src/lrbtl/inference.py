@@ -116,6 +116,7 @@ def estimate_targets(
     """Return the estimate of targets from the steps of one or more random partitions."""
     whole = runs[0].fit
     battles = whole.battles
+    paired = isinstance(battles, Battles)
     info = RunInfo(
         method=runs[0].method,
         rank=whole.rank,
@@ -125,7 +126,7 @@ def estimate_targets(
         sampling=None if sampling is None else repr(sampling),
         se="full" if runs[0].full is not None else None,
         link=None if whole.link == LOGISTIC else str(whole.link),
-        unit="observations" if isinstance(battles, Observations) else "battles",
+        unit=battles.say("battles"),
     )
     if isinstance(targets, Family):
         parts = [run.all_scores() if targets.kind == "scores" else run.all_gaps() for run in runs]
@@ -134,13 +135,12 @@ def estimate_targets(
         )
         labels = targets.labels(battles)
         if (lost := np.flatnonzero(np.isnan(values))).size:
-            _warn_separated([labels[int(i)] for i in lost[:3]], lost.size)
+            _warn_separated([labels[int(i)] for i in lost[:3]], lost.size, paired)
         return Estimate(labels, values, None, se=errors, links="identity", info=info)
     resolved = resolve_targets(battles, targets)
     moments = _combine([run.moments(resolved) for run in runs])
     if whole.link.separable:
-        moments = _without_separated(moments, resolved, _Entries(runs[0].one_step_scores(), whole.link))
-    paired = isinstance(battles, Battles)
+        moments = _without_separated(moments, resolved, _Entries(runs[0].one_step_scores(), whole.link), paired)
     return Estimate(
         [target.label for target in resolved],
         moments.values,
@@ -166,7 +166,7 @@ def resolve_targets(battles: Data, targets: Iterable[Target]) -> list[Resolved]:
     return resolved
 
 
-def _without_separated(moments: Moments, targets: Sequence[Resolved], view: "_Entries") -> Moments:
+def _without_separated(moments: Moments, targets: Sequence[Resolved], view: "_Entries", paired: bool) -> Moments:
     """Return the moments with NaN for targets that touch scores (d1, D) which run to infinity, and warn."""
     infinite = ~(np.abs(view.scores) < LARGEST_SCORE)
     if not infinite.any():
@@ -174,9 +174,8 @@ def _without_separated(moments: Moments, targets: Sequence[Resolved], view: "_En
     separated = np.array([_touches(target.at(view)[1], infinite) for target in targets])
     if not separated.any():
         return moments
-    _warn_separated(
-        [target.label for target, out in zip(targets, separated, strict=True) if out][:3], int(separated.sum())
-    )
+    names = [target.label for target, out in zip(targets, separated, strict=True) if out]
+    _warn_separated(names[:3], len(names), paired)
     values, cov, bound = moments.values.copy(), moments.cov.copy(), moments.bound.copy()
     values[separated] = bound[separated] = np.nan
     cov[separated] = cov[:, separated] = np.nan
@@ -204,11 +203,11 @@ def _touches(gradient: Terms | Floats, infinite: np.typing.NDArray[np.bool_]) ->
     return bool(np.any(infinite & (gradient.reshape(infinite.shape) != 0)))
 
 
-def _warn_separated(names: list[str], count: int) -> None:
+def _warn_separated(names: list[str], count: int, paired: bool) -> None:
     warn_user(
-        f"{count} targets ({', '.join(names)}) run to infinity: some models win or lose all that bears on "
-        "them. They are NaN; lrbtl.leaderboard gives such models one-sided limits, and a smaller rank or a larger "
-        "ridge may help.",
+        f"{count} targets ({', '.join(names)}) run to infinity: all that bears on them went the same way. They are "
+        "NaN; a smaller rank or a larger ridge may help"
+        + (", and lrbtl.leaderboard gives models that only won or lost one-sided limits." if paired else "."),
         SeparationWarning,
     )
 

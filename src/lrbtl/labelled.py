@@ -19,6 +19,10 @@ class Labelled:
     levels: tuple[tuple[Any, ...], ...]
     names: tuple[str, ...]
 
+    def say(self, text: str) -> str:
+        """Return a sentence that was written of battles, models, contexts and scores in the words of these data."""
+        return text
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Numbers of models and of levels of each context mode: (d1, d2, ..., dm)."""
@@ -62,7 +66,7 @@ class Labelled:
         >>> battles.model_index("z"), battles.model_index(1)
         (2, 1)
         """
-        return find_label(self._model_index, model, "model", UnknownModelError)
+        return find_label(self._model_index, model, self.say("model"), UnknownModelError)
 
     def context_index(self, context: object = None) -> int:
         """Flat position of a context: a label or code for one mode, a tuple of them for several, None for none.

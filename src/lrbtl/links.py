@@ -297,7 +297,7 @@ class Identity(Link):
 
     def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
         """Refuse: real responses have no odds."""
-        raise LinkError("win probabilities need a binary response; with link='identity' ask for scores.")
+        raise LinkError("win probabilities need a binary response; with link='identity' ask for entries.")
 
     def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms: the mean response is linear."""

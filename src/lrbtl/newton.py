@@ -232,7 +232,7 @@ def minimise(
             except NotPositiveDefinite:
                 damping = max(10 * damping, 1e-3)
                 if damping > MAX_DAMPING:
-                    return stop(n_iter, False, "the scores are zero: the votes favour no model")
+                    return stop(n_iter, False, "the fit is zero: the data favour nothing")
                 continue
             moved = state.design.with_link(state.design.link.moved(step[state.space.extra]))
             trial = _evaluate(moved, _moved(state.space, step), ridge)

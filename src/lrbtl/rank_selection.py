@@ -131,7 +131,7 @@ def select_rank(
     shape = battles.shape
     given = ranks is not None
     centred = not isinstance(battles, Observations)
-    unit = "battles" if centred else "observations"
+    unit = battles.say("battles")
     largest = min(MAX_DEFAULT_RANK, max(rank_caps(shape, centred=centred)))
     candidates = list(ranks) if ranks is not None else list(range(1, largest + 1))
     if not candidates:

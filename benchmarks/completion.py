@@ -1,116 +1,234 @@
-"""Coverage of completion: intervals of all entries, Gaussian and one-bit, matrix and order 3.
+"""Coverage of completion: nominal 95% intervals, Gaussian and one-bit responses, matrix and order 3.
 
     python benchmarks/completion.py --reps 500
 
-Each design has one truth; every replication draws new observations and noise. `coverage` is the mean over all entries
-and replications, `one entry` that of a single target, with its Monte-Carlo error; nominal 0.95. Results go to
+Each design has one truth; every replication draws new observations and noise, fits once, and cross-fits with the
+default ten folds for each method. The target is one entry; one replication in `--all-every` checks all entries.
+Finished replications are kept in results/replications, so that a stopped run goes on where it was. Results go to
 results/completion.json and results/completion.md.
 """
 
 import argparse
 import json
+import os
 import time
-from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
+import warnings
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
 import lrbtl
+from lrbtl.crossfit import cross_fit
+from lrbtl.errors import LrbtlWarning
+from lrbtl.inference import estimate_targets
 from lrbtl.tucker import truncate
+from replications import RESULTS, Replication, replicate_all
 
-RESULTS = Path(__file__).parent / "results"
-SHAPES = {"100 x 80, rank 3": ((100, 80), (3, 3)), "30 x 20 x 10, rank 2": ((30, 20, 10), (2, 2, 2))}
-UNIFORM = lrbtl.UniformSampling()
-# name: (link, observations per parameter, methods)
-SCENARIOS = {
-    "Gaussian, one variance": ("identity", 40, ("efficient", "whitened", "mle")),
-    "Gaussian, known variances": ("identity", 40, ("efficient", "whitened")),
-    "one bit, logistic": ("logistic", 200, ("efficient", "whitened", "mle")),
-    "one bit, probit": ("probit", 200, ("efficient", "whitened", "mle")),
-    "Gaussian, row x column law": ("identity", 60, ("efficient", "whitened, known law", "whitened, estimated law")),
+Z = 1.959964
+LARGEST = 2.5  # size of the largest true entry
+SHAPES = {"matrix": ((100, 80), (3, 3)), "tensor": ((30, 20, 10), (2, 2, 2)), "small-tensor": ((30, 20, 10), (2, 2, 2))}
+MORE = {"matrix": 1.0, "tensor": 2.5, "small-tensor": 1.0}  # times the observations per parameter
+CLASSES = ((0.0, 0.5), (0.5, 1.0), (1.0, np.inf))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A law of the responses, how many observations a parameter gets, and the methods to try."""
+
+    what: str
+    link: str
+    per_parameter: int
+    methods: tuple[str, ...]
+
+
+NOISES = {
+    "gaussian": Noise("Gaussian, one unknown variance", "identity", 40, ("efficient", "whitened", "mle")),
+    "variances": Noise("Gaussian, known variances 0.1 and 2", "identity", 40, ("efficient", "whitened")),
+    "logistic": Noise("one bit, logistic", "logistic", 200, ("efficient", "whitened", "mle")),
+    "probit": Noise("one bit, probit", "probit", 200, ("efficient", "whitened", "mle")),
+    "law": Noise(
+        "Gaussian, row × column law", "identity", 60, ("efficient", "whitened, known law", "whitened, estimated law")
+    ),
 }
+DESIGNS = (
+    *(f"{shape} {noise}" for shape in ("matrix", "tensor") for noise in NOISES),
+    *(f"small-tensor {noise}" for noise in ("gaussian", "logistic", "law")),  # about one observation per entry
+)
 
 
-def make_truth(shape, rank):
-    """Return a tensor of a rank whose largest entry is 2.5 in size."""
+@dataclass(frozen=True)
+class Problem:
+    """What a design draws from."""
+
+    truth: np.ndarray
+    rank: tuple[int, ...]
+    n: int
+    noise: Noise
+    variance: Any
+    law: lrbtl.ProductSampling | None
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """Position of the entry that is the target."""
+        return tuple(size // 3 for size in self.truth.shape)
+
+    def sampling(self, method: str) -> Any:
+        """Return the law that a method is told: none, the uniform one where it holds, the known or an estimate."""
+        if not method.startswith("whitened") or method.endswith("estimated law"):
+            return None
+        return lrbtl.UniformSampling() if self.law is None else self.law
+
+
+@cache
+def problem(design: str) -> Problem:
+    """Return the truth, number of observations, noise and sampling law of a design."""
+    shape_name, noise_name = design.split()
+    (shape, rank), noise = SHAPES[shape_name], NOISES[noise_name]
     truth = truncate(np.random.default_rng(7).normal(size=shape), rank).dense()
-    return 2.5 * truth / np.abs(truth).max()
+    truth *= LARGEST / np.abs(truth).max()
+    parameters = sum(r * (d - r) for r, d in zip(rank, shape, strict=True)) + int(np.prod(rank))
+    variance: Any = 0.5
+    if noise_name == "variances":
+        variance = np.random.default_rng(9).choice([0.1, 2.0], size=shape)
+    law = None
+    if noise_name == "law":  # row and column probabilities vary about threefold
+        rng = np.random.default_rng(8)
+        rows, others = rng.dirichlet(np.full(shape[0], 10.0)), rng.dirichlet(np.full(int(np.prod(shape[1:])), 10.0))
+        law = lrbtl.ProductSampling(rows, others.reshape(shape[1:]))
+    return Problem(truth, rank, int(noise.per_parameter * parameters * MORE[shape_name]), noise, variance, law)
 
 
-def make_law(shape):
-    """Return a product law whose row and column probabilities vary about threefold."""
-    rng = np.random.default_rng(8)
-    rows, others = rng.dirichlet(np.full(shape[0], 10.0)), rng.dirichlet(np.full(int(np.prod(shape[1:])), 10.0))
-    return lrbtl.ProductSampling(rows, others.reshape(shape[1:]))
+def replicate(design: str, seed: int, known: Replication, *, all_every: int) -> Replication:
+    """Return estimate, error and interval of the target for every method, and now and then all entries."""
+    setup = problem(design)
+    drawn = {"link": setup.noise.link, "variance": setup.variance, "known": design.endswith("variances")}
+    data = lrbtl.simulate_observations(setup.truth, setup.n, sampling=setup.law, rng=1_000_000 + seed, **drawn)
+    out: Replication = {"seed": seed}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LrbtlWarning)
+        fit = lrbtl.fit(data, setup.rank, link=setup.noise.link)
+        for method in setup.noise.methods:
+            start = time.process_time()
+            run = cross_fit(fit, method=method.split(",")[0], sampling=setup.sampling(method), rng=seed)
+            est = estimate_targets([run], [lrbtl.entry(*setup.target)])
+            low, high = est.conf_int()[0]
+            out[method] = {"estimate": est.estimate[0], "se": est.se[0], "low": low, "high": high}
+            if seed % all_every == 0:
+                out[method] |= check_all(setup.truth, *run.all_scores())
+            out[method]["seconds"] = time.process_time() - start
+    return out
 
 
-def replicate(task):
-    """Return for each method: share of entries covered, whether one entry is, RMSE, median SE, seconds."""
-    design, scenario, seed = task
-    (shape, rank), (link, per_parameter, methods) = SHAPES[design], SCENARIOS[scenario]
-    truth = make_truth(shape, rank)
-    n = per_parameter * sum(r * (d - r) for r, d in zip(rank, shape, strict=True)) + per_parameter * int(np.prod(rank))
-    variance, known, law = 0.5, False, None
-    if scenario == "Gaussian, known variances":
-        variance, known = np.random.default_rng(9).choice([0.1, 2.0], size=shape), True
-    if scenario == "Gaussian, row x column law":
-        law = make_law(shape)
-    options = {"link": link, "variance": variance, "known": known, "sampling": law, "rng": seed}
-    data = lrbtl.simulate_observations(truth, n, **options)
-    at = int(np.ravel_multi_index(tuple(d // 3 for d in shape), shape))
-    found = {}
-    for method in methods:
-        start = time.perf_counter()
-        sampling = None
-        if method.startswith("whitened"):
-            sampling = {"whitened, known law": law, "whitened, estimated law": None}.get(method, UNIFORM)
-        run = {"rank": rank, "link": link, "method": method.split(",")[0], "sampling": sampling, "rng": seed}
-        est = lrbtl.infer(data, lrbtl.all_scores(), **run)
-        inside = np.abs(est.estimate - truth.ravel()) < 1.959964 * est.se
-        rmse = float(np.sqrt(np.mean((est.estimate - truth.ravel()) ** 2)))
-        took = time.perf_counter() - start
-        found[method] = [float(inside.mean()), float(inside[at]), rmse, float(np.median(est.se)), took, n]
-    return found
+def check_all(truth: np.ndarray, values: np.ndarray, errors: np.ndarray) -> dict[str, Any]:
+    """Return coverage of all entries, also by their size, root mean squared error and root mean squared SE."""
+    gap = values - truth.reshape(values.shape)
+    inside, size = np.abs(gap) < Z * errors, np.abs(truth.reshape(values.shape))
+    return {
+        "all": float(inside.mean()),
+        "classes": [float(inside[(size >= low) & (size < high)].mean()) for low, high in CLASSES],
+        "rmse": float(np.sqrt(np.mean(gap**2))),
+        "rms_se": float(np.sqrt(np.mean(errors**2))),
+    }
 
 
-def main():
-    """Run all designs and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def summarise(design: str, found: list[Replication]) -> list[dict[str, Any]]:
+    """Return one row per method of a design."""
+    setup = problem(design)
+    goal = float(setup.truth[setup.target])
+    rows = []
+    for method in setup.noise.methods:
+        runs = [each[method] for each in found]
+        value, se, low, high = (np.array([run[key] for run in runs]) for key in ("estimate", "se", "low", "high"))
+        covered = float(np.mean((low <= goal) & (goal <= high)))
+        kind = {"link": setup.noise.link, "entries": True}
+        if setup.noise.link == "identity":
+            kind["variance"] = setup.variance
+        bound = lrbtl.efficiency_bound(
+            setup.truth, lrbtl.entry(*setup.target), rank=setup.rank, sampling=setup.law,
+            method="whitened" if method.startswith("whitened") else "efficient", **kind,
+        )  # fmt: skip
+        full = [run for run in runs if "all" in run]
+        shares = np.array([run["all"] for run in full])
+        rows.append(
+            {
+                "design": design,
+                "shape": " × ".join(map(str, setup.truth.shape)),
+                "rank": setup.rank[0],
+                "noise": setup.noise.what,
+                "n": setup.n,
+                "method": method,
+                "reps": len(runs),
+                "truth": goal,
+                "coverage": covered,
+                "mc_error": float(np.sqrt(max(covered * (1 - covered), 0.05 * 0.95 / 4) / len(runs))),
+                "bias": float(value.mean() - goal),
+                "std": float(value.std(ddof=1)),
+                "width": float(np.mean(high - low)),
+                "se_over_std": float(np.median(se) / value.std(ddof=1)),
+                "se_over_bound": float(np.median(se) / np.sqrt(bound / setup.n)),
+                "all_reps": len(full),
+                "all_coverage": float(shares.mean()),
+                "all_mc_error": float(shares.std(ddof=1) / np.sqrt(len(full))) if len(full) > 1 else None,
+                "classes": np.mean([run["classes"] for run in full], axis=0).tolist(),
+                "rmse": float(np.mean([run["rmse"] for run in full])),
+                "se_over_rmse": float(np.mean([run["rms_se"] / run["rmse"] for run in full])),
+                "seconds": float(np.median([run["seconds"] for run in runs])),
+            }
+        )
+    return rows
+
+
+def to_markdown(rows: list[dict[str, Any]]) -> str:
+    """Return the results as a table for each shape and number of observations per entry."""
+    lines = [
+        "# Completion: coverage of nominal 95% intervals", "",
+        "One truth per shape, largest entry 2.5 in size, ten folds. `one entry` is a single target, ± its Monte Carlo "
+        "error; SE/std is its median standard error over the standard deviation of its estimates, SE/SE* over the "
+        "bound of its method at the truth. `all entries` is the mean over all of them, ± over the replications that "
+        "check them; SE/RMSE is over all entries too.", "",
+    ]  # fmt: skip
+    for name in dict.fromkeys(row["design"].split()[0] for row in rows):
+        part = [row for row in rows if row["design"].split()[0] == name]
+        lines += [
+            f"## {part[0]['shape']}, rank {part[0]['rank']}{', few observations' * name.startswith('small')}", "",
+            "| noise | n | method | reps | one entry | width | bias | SE/std | SE/SE* | all entries | 0-0.5 | 0.5-1 | "
+            "above 1 | RMSE | SE/RMSE |", "|" + "---|" * 15,
+        ]  # fmt: skip
+        for row in part:
+            error = "" if row["all_mc_error"] is None else f" ± {row['all_mc_error']:.3f}"
+            classes = " | ".join(f"{value:.3f}" for value in row["classes"])
+            lines.append(
+                f"| {row['noise']} | {row['n']:,} | {row['method']} | {row['reps']} | {row['coverage']:.3f} ± "
+                f"{row['mc_error']:.3f} | {row['width']:.3f} | {row['bias']:+.3f} | {row['se_over_std']:.3f} | "
+                f"{row['se_over_bound']:.3f} | {row['all_coverage']:.4f}{error} | {classes} | {row['rmse']:.4f} | "
+                f"{row['se_over_rmse']:.3f} |"
+            )
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> None:
+    """Run the designs and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reps", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--designs", nargs="+", default=list(DESIGNS), choices=DESIGNS, metavar="DESIGN")
+    parser.add_argument("--all-every", type=int, default=10, help="one replication in so many checks all entries")
     options = parser.parse_args()
-    rows = []
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for design in SHAPES:
-            for scenario, (*_, methods) in SCENARIOS.items():
-                found = list(pool.map(replicate, [(design, scenario, seed) for seed in range(options.reps)]))
-                for method in methods:
-                    values = np.array([each[method] for each in found])
-                    coverage, one, rmse, se, seconds, n = (float(x) for x in values.mean(axis=0))
-                    spread = values[:, 0].std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-                    rows.append(
-                        {
-                            "design": design, "scenario": scenario, "method": method, "n": int(n),
-                            "reps": options.reps, "coverage": coverage, "mc_error": float(spread), "one_entry": one,
-                            "one_entry_mc_error": float(np.sqrt(0.95 * 0.05 / len(values))), "rmse": rmse,
-                            "median_se": se, "seconds": seconds,
-                        }
-                    )  # fmt: skip
-                    print({key: round(v, 4) if isinstance(v, float) else v for key, v in rows[-1].items()}, flush=True)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "completion.json").write_text(json.dumps(rows, indent=1) + "\n")
-    lines = [
-        f"# Completion: coverage of nominal 95% intervals, {options.reps} replications", "",
-        "| design | noise | n | method | coverage, all entries | one entry | RMSE | median SE | seconds |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    for r in rows:
-        lines.append(
-            f"| {r['design']} | {r['scenario']} | {r['n']:,} | {r['method']} | {r['coverage']:.3f} ± "
-            f"{r['mc_error']:.3f} | {r['one_entry']:.3f} ± {r['one_entry_mc_error']:.3f} | {r['rmse']:.3f} | "
-            f"{r['median_se']:.3f} | {r['seconds']:.2f} |"
-        )
-    (RESULTS / "completion.md").write_text("\n".join(lines) + "\n")
+    path = RESULTS / "completion.json"
+    rows = json.loads(path.read_text()) if path.exists() else []
+    for design in options.designs:
+        work = partial(replicate, all_every=options.all_every)
+        found = replicate_all(design, work, options.reps, options.jobs, needed=problem(design).noise.methods)
+        rows = [row for row in rows if row["design"] != design] + summarise(design, found)
+        rows.sort(key=lambda row: DESIGNS.index(row["design"]))
+        path.write_text(json.dumps(rows, indent=1) + "\n")
+        (RESULTS / "completion.md").write_text(to_markdown(rows))
+    print(to_markdown(rows))
 
 
 if __name__ == "__main__":

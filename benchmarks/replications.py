@@ -1,0 +1,46 @@
+"""Replications that are kept as they finish, so that a stopped run goes on where it was."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+Replication = dict[str, Any]
+
+
+def replicate_all(
+    name: str,
+    replicate: Callable[[str, int, Replication], Replication],
+    reps: int,
+    jobs: int,
+    *,
+    needed: Iterable[str],
+) -> list[Replication]:
+    """Return replicate(name, seed, what is known of it) for each seed below `reps`.
+
+    Those are not run again whose log holds all that is needed.
+    """
+    log_path = RESULTS / "replications" / f"{name.replace(' ', '-')}.jsonl"
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    lines = log_path.read_text().splitlines() if log_path.exists() else []
+    known = {found["seed"]: found for found in map(json.loads, lines)}
+    missing = [seed for seed in range(reps) if not set(needed) <= known.get(seed, {}).keys()]
+    start = time.time()
+    with ProcessPoolExecutor(jobs) as pool, log_path.open("a") as log:
+        futures = [pool.submit(replicate, name, seed, known.get(seed, {})) for seed in missing]
+        for done, future in enumerate(as_completed(futures), 1):
+            found = future.result()
+            known[found["seed"]] = found
+            log.write(json.dumps(found) + "\n")
+            log.flush()
+            left = len(missing) - done
+            minutes = (time.time() - start) / done * left / 60
+            if sys.stdout.isatty() or left % 25 == 0:
+                end = "" if sys.stdout.isatty() else "\n"
+                print(f"\r{name}: {reps - left}/{reps}, {minutes:.0f} min left  ", end=end, flush=True)
+    print()
+    return [known[seed] for seed in range(reps)]

@@ -12,9 +12,6 @@ results/coverage.md.
 import argparse
 import json
 import os
-import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -24,6 +21,7 @@ import numpy as np
 import lrbtl
 from lrbtl.crossfit import cross_fit
 from lrbtl.inference import estimate_targets
+from replications import RESULTS, replicate_all
 
 SHAPE, RANK, SCALE, FOLDS = (200, 200), 5, 5.0, 6
 TRUTH_SEED = 0
@@ -35,7 +33,6 @@ METHODS = {
     "uniform": {"efficient", "whitened"},
     "Dirichlet": {f"{method}, {law} law" for method in ("efficient", "whitened") for law in ("known", "estimated")},
 }
-RESULTS = Path(__file__).parent / "results"
 PAPER = {
     ("uniform 60000", "entry", "efficient"): (0.942, 1.029),
     ("uniform 60000", "entry", "whitened"): (0.940, 1.041),
@@ -214,25 +211,8 @@ def main() -> None:
     path = RESULTS / "coverage.json"
     rows = json.loads(path.read_text()) if path.exists() else []
     for design in options.designs:
-        kept = RESULTS / "replications" / f"{design.replace(' ', '-')}.jsonl"
-        kept.parent.mkdir(exist_ok=True)
-        lines = kept.read_text().splitlines() if kept.exists() else []
-        known = {r["seed"]: r for r in map(json.loads, lines)}
-        methods = METHODS[design.split()[0]]
-        missing = [seed for seed in range(options.reps) if not methods <= known.get(seed, {}).keys()]
-        start = time.time()
-        with ProcessPoolExecutor(options.jobs) as pool, kept.open("a") as log:
-            jobs = [pool.submit(replicate, design, seed, known.get(seed, {})) for seed in missing]
-            for done, future in enumerate(as_completed(jobs), 1):
-                result = future.result()
-                known[result["seed"]] = result
-                log.write(json.dumps(result) + "\n")
-                log.flush()
-                left = len(missing) - done
-                minutes = (time.time() - start) / done * left / 60
-                print(f"\r{design}: {options.reps - left}/{options.reps}, {minutes:.0f} min left  ", end="", flush=True)
-        replications = [known[seed] for seed in range(options.reps)]
-        print()
+        needed = METHODS[design.split()[0]]
+        replications = replicate_all(design, replicate, options.reps, options.jobs, needed=needed)
         rows = [row for row in rows if row["design"] != design] + summarise(design, replications)
         path.write_text(json.dumps(rows, indent=1))
         (RESULTS / "coverage.md").write_text(to_markdown(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,7 +39,7 @@ class Sampling(Protocol):
         """Return p(context, {a, b}) of each cell's atom, all positive."""
 
     def weights(self, cells: Atoms, shape: Shape) -> Floats:
-        """Return the same where atoms may have probability zero."""
+        """Return p(context, {a, b}) of each cell's atom, zero where it is impossible."""
 
     def draw(self, n: int, shape: Shape, rng: np.random.Generator) -> tuple[Codes, Codes, Codes]:
         """Return flat contexts and the two models, in either order, of n independent battles."""
@@ -101,7 +102,25 @@ class UniformSampling:
         return out
 
 
-class ProductSampling:
+class _Weighted(ABC):
+    """A law under which some atoms may be impossible."""
+
+    @abstractmethod
+    def weights(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return p(context, {a, b}) of each cell's atom, zero where it is impossible."""
+
+    def probability(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return p(context, {a, b}) of each cell's atom.
+
+        Raises
+        ------
+        SamplingError
+            If the law does not fit `shape`, or gives an observed battle probability zero.
+        """
+        return _require_positive(self.weights(cells, shape), cells)
+
+
+class ProductSampling(_Weighted):
     """Context and models drawn independently; both models are redrawn while they are equal.
 
     p(u, {a, b}) = contexts[u] · 2 models[a] models[b] / (1 - Σ models²).
@@ -167,18 +186,8 @@ class ProductSampling:
             contexts = (per_context / per_context.sum()).reshape(shape[1:])
         return cls(frequencies if of_entries(cells) else solve_model_law(frequencies), contexts)
 
-    def probability(self, cells: Atoms, shape: Shape) -> Floats:
-        """Return p(context, {a, b}) of each cell's atom.
-
-        Raises
-        ------
-        SamplingError
-            If the law does not fit `shape`, or gives an observed battle probability zero.
-        """
-        return _require_positive(self.weights(cells, shape), cells)
-
     def weights(self, cells: Atoms, shape: Shape) -> Floats:
-        """Return the same where atoms may have probability zero."""
+        """Return p(context, {a, b}) of each cell's atom, zero where it is impossible."""
         pi, m = self._context_law(shape), self.models
         if of_entries(cells):
             return np.asarray(pi[cells.context] * m[cells.a])
@@ -224,7 +233,7 @@ class ProductSampling:
         return np.ones(1) if self.contexts is None else self.contexts.ravel()
 
 
-class TableSampling:
+class TableSampling(_Weighted):
     """A known law: a table of p(u, {a, b}).
 
     Parameters
@@ -265,18 +274,8 @@ class TableSampling:
         levels = " x ".join(map(str, self._table.shape[2:])) or "none"
         return f"TableSampling({self._table.shape[0]} models, contexts: {levels})"
 
-    def probability(self, cells: Atoms, shape: Shape) -> Floats:
-        """Return p(context, {a, b}) of each cell's atom.
-
-        Raises
-        ------
-        SamplingError
-            If the table does not fit `shape`, or gives an observed battle probability zero.
-        """
-        return _require_positive(self.weights(cells, shape), cells)
-
     def weights(self, cells: Atoms, shape: Shape) -> Floats:
-        """Return the same where atoms may have probability zero."""
+        """Return p(context, {a, b}) of each cell's atom, zero where it is impossible."""
         if of_entries(cells) != self.entries:
             kind = "observed entries" if self.entries else "pairs"
             raise SamplingError(f"the sampling table is one of {kind}; give TableSampling(..., entries=...) that fits.")
@@ -373,8 +372,10 @@ def _require_positive(p: Floats, cells: Atoms) -> Floats:
     impossible = np.flatnonzero(~(p > 0.0))
     if impossible.size:
         i = impossible[0]
+        a, b, u = cells.a[i], cells.b[i], cells.context[i]
+        first = f"row {a}, column {u}" if of_entries(cells) else f"models {a} and {b} in context {u}"
         raise SamplingError(
-            f"The sampling law gives probability zero to {impossible.size} observed cell(s), the first being models "
-            f"{cells.a[i]} and {cells.b[i]} in context {cells.context[i]} (codes); correct the law or drop them."
+            f"The sampling law gives probability zero to {impossible.size} observed cell(s), the first being {first} "
+            "(codes); correct the law or drop them."
         )
     return p

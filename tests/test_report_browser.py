@@ -173,9 +173,20 @@ def test_fits_a_phone_and_follows_the_colour_scheme(page):
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
         assert page.execute_script("return getComputedStyle(document.body).backgroundColor") == color
-    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    metrics = {"width": 375, "height": 812, "deviceScaleFactor": 1, "mobile": True}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+    assert page.execute_script("return document.documentElement.scrollWidth") <= 375
+    places = """return Array.from(document.querySelectorAll(arguments[0]), (node) => {
+        const box = node.getBoundingClientRect();
+        return [box.left, box.right, node.scrollWidth];
+    })"""
+    for left, right, scrolled in page.execute_script(places, ".scroll"):
+        assert left >= 0 and right <= 375 < scrolled
+    for left, right, _ in page.execute_script(places, ".controls select, .controls input, .controls button"):
+        assert left >= 0 and right <= 375
+    page.execute_script("document.querySelector('.scroll').scrollLeft = 500")
+    names = page.execute_script(places, "#board tbody th, #board thead th[data-column=model]")
+    assert all(0 <= left < right <= 375 for left, right, _ in names)
     page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 

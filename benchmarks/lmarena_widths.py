@@ -1,11 +1,11 @@
-"""Widths of the intervals of LMArena boards against arena-rank's on the same rows, and the order against Bradley-Terry's.
+"""Widths of LMArena's intervals against arena-rank's on the same rows, and the order against Bradley-Terry's.
 
     python benchmarks/lmarena_widths.py lmarena_140k_dev.csv.gz
 
 All votes (a tie is half a win) between the 52 models that have enough battles, five categories. arena-rank's arithmetic
-fits each category by itself; its variance H⁻¹GH⁻¹ has no part along the vector of ones, so that its interval, like ours,
-is for a score relative to the mean of all models of the board, and widths can be compared as they are. Its ridge on the
-Hessian makes its intervals a little shorter. Results go to results/lmarena_widths.json and results/lmarena_widths.md.
+fits each category by itself; its variance H⁻¹GH⁻¹ has no part along the vector of ones, so that its interval, like
+ours, is for a score relative to the mean of all models of the board, and widths can be compared as they are. Its ridge
+on the Hessian makes its intervals a little shorter. Results go to results/lmarena_widths.json and .md.
 """
 
 import argparse
@@ -85,7 +85,8 @@ def to_markdown(runs: list[dict[str, Any]]) -> str:
     lines = [
         "# LMArena boards: widths against arena-rank's, order against Bradley-Terry's",
         "",
-        f"{N_MODELS} models, 5 categories, all votes. Median widths of 95% intervals in Elo points; ratio: median over models.",
+        f"{N_MODELS} models, 5 categories, all votes. Median widths of 95% intervals in Elo points; ratio: median over",
+        "models of ours to arena-rank's.",
         "",
         "| rank | board | battles | lrbtl | arena-rank | ratio | models with a narrower interval |",
         "|---|---|---|---|---|---|---|",
@@ -99,14 +100,15 @@ def to_markdown(runs: list[dict[str, Any]]) -> str:
             )
     lines += ["", "Order of the overall board against one Bradley-Terry fit to all votes put together:", ""]
     lines += [
-        "| rank | overall | pairs in another order | told apart by one board | by both | joint rank intervals without overlap |",
+        "| rank | overall | pairs in another order | told apart by one board | by both | ranks without overlap |",
         "|---|---|---|---|---|---|",
     ]
     for run in runs:
         for name, row in run["order"].items():
             lines.append(
-                f"| {run['rank']} | {name} | {row['swapped']} of {row['pairs']:,} | {row['swapped_and_apart_on_one']} | "
-                f"{row['swapped_and_apart_on_both']} | {row['rank_intervals_without_overlap']} |"
+                f"| {run['rank']} | {name} | {row['swapped']} of {row['pairs']:,} "
+                f"| {row['swapped_and_apart_on_one']} | {row['swapped_and_apart_on_both']} "
+                f"| {row['rank_intervals_without_overlap']} |"
             )
     return "\n".join(lines) + "\n"
 

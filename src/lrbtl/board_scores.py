@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from lrbtl.fitting import Fit, fit
 from lrbtl.graph import component_members, strong_components
 from lrbtl.links import LOGISTIC
 from lrbtl.naive import naive_variances
+from lrbtl.options import Rank
 from lrbtl.rank_selection import MAX_DEFAULT_RANK, select_rank
 from lrbtl.runinfo import RunInfo
 from lrbtl.separate import fit_separate
@@ -32,8 +33,6 @@ from lrbtl.tucker import rank_caps
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-Rank = int | Sequence[int] | Literal["auto"]
 
 TOGETHER = 256  # boards whose covariances are computed at a time
 THIN = 5  # battles per component of a model's row below which the row is not estimated

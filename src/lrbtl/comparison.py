@@ -14,16 +14,14 @@ from lrbtl.battles import Battles
 from lrbtl.board_assembly import Options, build_board
 from lrbtl.board_scores import LowRankEngine
 from lrbtl.compat import ELO
-from lrbtl.errors import MethodError, SeparationError, TargetError
+from lrbtl.errors import SeparationError, TargetError
 from lrbtl.frames import to_frame
-from lrbtl.inference import Method
-from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice, with_context
+from lrbtl.islands import Island, Progress, Weights, analyse_islands, with_context
 from lrbtl.joint import Seed, max_gap_quantile, max_t_quantile, normal_quantile
 from lrbtl.labels import context_name, shown_context
-from lrbtl.leaderboards import METHODS, Rank, Ridge
 from lrbtl.links import Link
 from lrbtl.newcomers import place_outside
-from lrbtl.options import check_run
+from lrbtl.options import Method, Rank, Ridge, Run
 from lrbtl.tables import format_intervals, format_numbers, html_table, text_table
 from lrbtl.targets import Resolved, Terms
 
@@ -180,16 +178,12 @@ def compare(
     >>> result.contexts, bool((result.joint_lower < result.lower).all())
     (('overall', '0', '1', '2'), True)
     """
-    check_choice(method, METHODS, "method", MethodError)
-    check_run(battles.shape, rank=rank, ridge=ridge, n_folds=n_folds, n_threads=n_threads)
+    run = Run(rank, method, n_folds, ridge, link, n_threads, rng)
+    run.check(battles.shape)
     normal_quantile(level)
     i, j = battles.model_index(a), battles.model_index(b)
     if i == j:
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
-    run = {
-        "rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "n_threads": n_threads, "rng": rng,
-        "link": link,
-    }  # fmt: skip
     islands = analyse_islands(battles, weights, run, wanted=[i, j], progress=progress)
     if len(islands) != 1:
         raise SeparationError(f"no chain of battles links {a!r} with {b!r}: nothing can be said of their gap.")
@@ -365,12 +359,8 @@ def win_matrix(
     array([[0.5 , 0.75],
            [0.25, 0.5 ]])
     """
-    check_choice(method, METHODS, "method", MethodError)
-    check_run(battles.shape, rank=rank, ridge=ridge, n_folds=n_folds, n_threads=n_threads)
-    run = {
-        "rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "n_threads": n_threads, "rng": rng,
-        "link": link,
-    }  # fmt: skip
+    run = Run(rank, method, n_folds, ridge, link, n_threads, rng)
+    run.check(battles.shape)
     name = None if context is None else battles.context_title(context)
     islands = analyse_islands(battles, weights, run, progress=progress)
     options = Options(level, "logit", None, rng)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
 
 from lrbtl.battles import check_same_labels
-from lrbtl.board_scores import Rank, candidate_ranks, fit_core, pooled_core, select_models
+from lrbtl.board_scores import candidate_ranks, fit_core, pooled_core, select_models
 from lrbtl.completion import Data, Observations
 from lrbtl.design import Design
 from lrbtl.diagnosis_text import Level, sentences, verdict
@@ -19,6 +19,7 @@ from lrbtl.fitting import fit as fit_scores
 from lrbtl.graph import component_members, weak_components
 from lrbtl.links import Link
 from lrbtl.onestep import ScoreView, evaluate_targets
+from lrbtl.options import Rank
 from lrbtl.sampling import ProductSampling, Sampling, reference_probability
 from lrbtl.solvers import Solver, information_solver
 from lrbtl.strength import SIGNAL_FLOOR, restricts, signal_ratio, thin_contexts, weak_advice

@@ -17,7 +17,7 @@ from lrbtl.links import LOGISTIC, Link
 from lrbtl.naive import naive_errors, naive_family, naive_moments
 from lrbtl.notice import warn_user
 from lrbtl.onestep import ScoreView
-from lrbtl.options import check_run, check_whole
+from lrbtl.options import METHODS, Method, Rank, Ridge, check_choice, check_run, check_whole
 from lrbtl.sampling import Sampling
 from lrbtl.separate import fit_separate
 from lrbtl.solvers import SolverName
@@ -25,19 +25,18 @@ from lrbtl.targets import Resolved, Target, Terms
 
 Floats = np.typing.NDArray[np.float64]
 Longs = np.typing.NDArray[np.int64]
-Method = Literal["efficient", "whitened", "mle", "naive"]
 
 
 def infer(
     battles: Data,
     targets: Target | Family | Iterable[Target],
     *,
-    rank: int | Sequence[int] | Literal["auto"] = "auto",
+    rank: Rank = "auto",
     method: Method = "efficient",
     sampling: Sampling | None = None,
     n_folds: int = 10,
     se: Literal["crossfit", "full"] = "crossfit",
-    ridge: float | Sequence[float] | Literal["auto"] = "auto",
+    ridge: Ridge = "auto",
     link: str | Link | None = None,
     solver: SolverName = "auto",
     n_repeats: int = 1,
@@ -87,9 +86,9 @@ def infer(
     >>> bool(abs(est.estimate[0] - truth[0, 0]) < 4 * est.se[0])
     True
     """
-    _check_choice(method, ("efficient", "whitened", "mle", "naive"), "method")
-    _check_choice(se, ("crossfit", "full"), "se")
-    _check_choice(solver, ("auto", "direct", "cg"), "solver")
+    check_choice(method, METHODS, "method")
+    check_choice(se, ("crossfit", "full"), "se")
+    check_choice(solver, ("auto", "direct", "cg"), "solver")
     check_run(battles.shape, rank=rank, ridge=ridge, n_folds=n_folds, n_threads=n_threads)
     check_whole(n_repeats, "n_repeats")
     if isinstance(targets, Target):
@@ -245,8 +244,3 @@ def _naive(battles: Battles, targets: Iterable[Target] | Family) -> Estimate:
     return Estimate(
         [target.label for target in resolved], values, cov, links=[target.link for target in resolved], info=info
     )
-
-
-def _check_choice(value: str, choices: tuple[str, ...], name: str) -> None:
-    if value not in choices:
-        raise MethodError(f"{name}={value!r} is not known: choose one of {', '.join(map(repr, choices))}.")

@@ -28,6 +28,7 @@ from lrbtl.errors import (
 from lrbtl.graph import component_members, weak_components
 from lrbtl.links import LOGISTIC
 from lrbtl.notice import warn_user
+from lrbtl.options import Run, check_choice
 from lrbtl.strength import warn_weak_signal
 from lrbtl.ties import as_link
 
@@ -72,7 +73,7 @@ class Island:
 
 
 def analyse_islands(
-    battles: Battles, weights: Weights, run: dict[str, Any], *, wanted: Any = None, progress: Progress | None = None
+    battles: Battles, weights: Weights, run: Run, *, wanted: Any = None, progress: Progress | None = None
 ) -> list[Island]:
     """Return the islands of some battles, largest first, each analysed once.
 
@@ -80,8 +81,7 @@ def analyse_islands(
     ----------
     battles : Battles
     weights : see `leaderboard`
-    run : dict
-        Options of the analysis: rank, method, n_folds, ridge, n_threads, rng, link (logistic by default).
+    run : Run
     wanted : models or None
         Only islands with one of these models, all of which must be in one island.
     progress : callable, optional
@@ -102,7 +102,7 @@ def analyse_islands(
         except LrbtlError:
             if not found or not part.levels:
                 raise
-            found.append(_pooled_island(part, run["method"], "too few battles for contexts: all of them together"))
+            found.append(_pooled_island(part, run.method, "too few battles for contexts: all of them together"))
     _warn_weak(found)
     return found
 
@@ -132,13 +132,13 @@ def _has_context(island: Island, context: Any) -> bool:
         return False
 
 
-def _analyse(part: Battles, overall: Floats, run: dict[str, Any], progress: Progress | None) -> Island:
+def _analyse(part: Battles, overall: Floats, run: Run, progress: Progress | None) -> Island:
     """Return one island; `part` holds its models and all contexts."""
     core = pooled_core(part)
     if not part.levels:
         return Island(part, make_engine(part, overall, run, progress), overall)
-    if core.size < 2 and run["method"] != "naive":
-        return _pooled_island(part, run["method"], "no two models both won and lost: contexts are put together")
+    if core.size < 2 and run.method != "naive":
+        return _pooled_island(part, run.method, "no two models both won and lost: contexts are put together")
     kept = informed_levels(part, core)
     weights = overall.reshape(part.shape[1:])[np.ix_(*kept)].ravel()
     if weights.sum() <= 0:
@@ -190,42 +190,42 @@ def find_islands(battles: Battles) -> list[Ints]:
     return [group.astype(np.int64) for group in groups if battles.model_counts[group[0]] > 0]
 
 
-def make_engine(part: Battles, weights: Floats, run: dict[str, Any], progress: Progress | None) -> Engine:
+def make_engine(part: Battles, weights: Floats, run: Run, progress: Progress | None) -> Engine:
     """Return what computes the scores: separate fits, or one low-rank analysis.
 
     A rank chosen from the data may ask for more than every model's and context's battles determine: then smaller ones
     are tried, and separate fits last.
     """
-    link = as_link(run.get("link", "logistic"))
-    if run["method"] == "naive" and link != LOGISTIC:
+    link = as_link(run.link)
+    if run.method == "naive" and link != LOGISTIC:
         raise MethodError(f"the naive method fits Bradley-Terry: it has no link={str(link)!r}.")
-    if run["method"] == "naive" or (not part.levels and run["method"] != "whitened" and link == LOGISTIC):
-        return SeparateEngine(part, run["method"])
-    options = {**{key: run[key] for key in ("ridge", "n_threads", "rng")}, "link": link}
-    ranks = candidate_ranks(part, run["rank"], progress=progress, **options)
+    if run.method == "naive" or (not part.levels and run.method != "whitened" and link == LOGISTIC):
+        return SeparateEngine(part, run.method)
+    options = {"ridge": run.ridge, "n_threads": run.n_threads, "rng": run.rng, "link": link}
+    ranks = candidate_ranks(part, run.rank, progress=progress, **options)
     for rank in ranks:
         notes = () if rank == ranks[0] else (f"rank {ranks[0]} asks for more than these battles tell: rank {rank}",)
         try:
             inside, whole = fit_core(part, rank, **options)
             if not whole.singular_values[0][0] > NO_SIGNAL:
                 return SeparateEngine(part, "naive", "too little evidence for a low-rank fit: each context by itself")
-            whole = replace(whole, rank_chosen=run["rank"] == "auto")
+            whole = replace(whole, rank_chosen=run.rank == "auto")
             with warnings.catch_warnings():
                 if whole.rank_chosen:
                     warnings.simplefilter("ignore", WeakSignalWarning)  # said once, of the rank that is used
                 engine = LowRankEngine(
                     inside,
                     whole,
-                    method=run["method"],
-                    n_folds=run["n_folds"],
-                    rng=run["rng"],
+                    method=run.method,
+                    n_folds=run.n_folds,
+                    rng=run.rng,
                     progress=progress,
                     notes=notes,
                 )
             engine.check(weights)
             return engine
         except (SeparationError, SingularInformationError, UninformedError):
-            if run["rank"] != "auto":
+            if run.rank != "auto":
                 raise
     return SeparateEngine(part, "naive", "too few battles for a low-rank fit: each context by itself")
 
@@ -248,9 +248,3 @@ def _warn_islands(battles: Battles, islands: list[Ints]) -> None:
         "cannot be compared, so each has a board of its own in `islands`.",
         IslandWarning,
     )
-
-
-def check_choice(value: object, choices: tuple[str, ...], name: str, error: type[LrbtlError]) -> None:
-    """Raise where an option is none of the known ones."""
-    if value not in choices:
-        raise error(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, choices))}.")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -15,60 +14,40 @@ from lrbtl.board_assembly import Duels, Options, build_board, collect_boards
 from lrbtl.board_scores import LowRankEngine
 from lrbtl.compat_boards import compat_boards
 from lrbtl.errors import MethodError, ScaleError
-from lrbtl.inference import Method
-from lrbtl.islands import Island, Progress, Weights, analyse_islands, check_choice, with_context
+from lrbtl.islands import Island, Progress, Weights, analyse_islands, with_context
 from lrbtl.joint import Seed, normal_quantile
 from lrbtl.labels import context_name
 from lrbtl.links import Link
-from lrbtl.options import check_run
+from lrbtl.options import Method, Rank, Ridge, Run, check_choice
 
-Rank = int | Sequence[int] | Literal["auto"]
-Ridge = float | Sequence[float] | Literal["auto"]
 Compat = Literal["arena-rank", "fastchat"]
 
-METHODS = ("efficient", "whitened", "mle", "naive")
 SCALES = ("elo", "logit", "probability")
 COMPAT = ("arena-rank", "fastchat")
 
 
+class BoardOptions(TypedDict, total=False):
+    """The options that every board takes, for the types of what `leaderboard` returns."""
+
+    rank: Rank
+    weights: Weights
+    level: float
+    scale: Scale
+    method: Method
+    anchor: tuple[Any, float] | None
+    compat: Compat | None
+    n_folds: int
+    ridge: Ridge
+    link: str | Link
+    n_threads: int
+    rng: Seed
+    progress: Progress | None
+
+
 @overload
-def leaderboard(
-    battles: Battles,
-    *,
-    context: Literal["all"],
-    rank: Rank = "auto",
-    weights: Weights = None,
-    level: float = 0.95,
-    scale: Scale = "elo",
-    method: Method = "efficient",
-    anchor: tuple[Any, float] | None = None,
-    compat: Compat | None = None,
-    n_folds: int = 10,
-    ridge: Ridge = "auto",
-    link: str | Link = "logistic",
-    n_threads: int = 1,
-    rng: Seed = 0,
-    progress: Progress | None = None,
-) -> Leaderboards: ...
+def leaderboard(battles: Battles, *, context: Literal["all"], **options: Unpack[BoardOptions]) -> Leaderboards: ...
 @overload
-def leaderboard(
-    battles: Battles,
-    *,
-    context: Any = None,
-    rank: Rank = "auto",
-    weights: Weights = None,
-    level: float = 0.95,
-    scale: Scale = "elo",
-    method: Method = "efficient",
-    anchor: tuple[Any, float] | None = None,
-    compat: Compat | None = None,
-    n_folds: int = 10,
-    ridge: Ridge = "auto",
-    link: str | Link = "logistic",
-    n_threads: int = 1,
-    rng: Seed = 0,
-    progress: Progress | None = None,
-) -> Leaderboard: ...
+def leaderboard(battles: Battles, *, context: Any = None, **options: Unpack[BoardOptions]) -> Leaderboard: ...
 def leaderboard(
     battles: Battles,
     *,
@@ -143,10 +122,10 @@ def leaderboard(
     >>> lrbtl.leaderboard(judged, rank=1, context=(2, None)).context
     '2 / *'
     """
-    check_choice(method, METHODS, "method", MethodError)
+    run = Run(rank, method, n_folds, ridge, link, n_threads, rng)
+    run.check(battles.shape)
     check_choice(scale, SCALES, "scale", ScaleError)
     normal_quantile(level)
-    check_run(battles.shape, rank=rank, ridge=ridge, n_folds=n_folds, n_threads=n_threads)
     if anchor is not None:
         _check_anchor(anchor)
         if scale != "elo":
@@ -157,13 +136,9 @@ def leaderboard(
         battles.context_indices(context)  # raises before anything is computed
     options = Options(level, scale, anchor, rng, _absent(battles))
     if compat is not None:
-        check_choice(compat, COMPAT, "compat", MethodError)
+        check_choice(compat, COMPAT, "compat")
         return compat_boards(battles, context, compat, options)
-    engine_options = {
-        "rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "n_threads": n_threads, "rng": rng,
-        "link": link,
-    }  # fmt: skip
-    islands = analyse_islands(battles, weights, engine_options, progress=progress)
+    islands = analyse_islands(battles, weights, run, progress=progress)
     if every:
         boards = [_all_boards(island, options, progress) for island in islands]
         return replace(boards[0], islands=tuple(boards[1:]))

@@ -1,14 +1,50 @@
-"""Checks of the options that fits, inference and boards share."""
+"""The options that fits, inference and boards share, and their checks."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
-from lrbtl.errors import MethodError, RankError, RidgeError
+from lrbtl.errors import LrbtlError, MethodError, RankError, RidgeError
 from lrbtl.folds import check_fold_number
+from lrbtl.links import Link
 
 Floats = np.typing.NDArray[np.float64]
+Rank = int | Sequence[int] | Literal["auto"]
+Ridge = float | Sequence[float] | Literal["auto"]
+Method = Literal["efficient", "whitened", "mle", "naive"]
+
+METHODS = ("efficient", "whitened", "mle", "naive")
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a board or comparison is estimated; see `leaderboard` and `infer`."""
+
+    rank: Rank = "auto"
+    method: Method = "efficient"
+    n_folds: int = 10
+    ridge: Ridge = "auto"
+    link: str | Link = "logistic"
+    n_threads: int = 1
+    rng: int | np.random.Generator | None = 0
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise where an option is no such option, whether or not the method will use it."""
+        check_choice(self.method, METHODS, "method")
+        check_run(shape, rank=self.rank, ridge=self.ridge, n_folds=self.n_folds, n_threads=self.n_threads)
+
+
+def check_choice(value: object, choices: tuple[str, ...], name: str, error: type[LrbtlError] = MethodError) -> None:
+    """Raise where an option is none of the known ones.
+
+    Examples
+    --------
+    >>> check_choice("mle", METHODS, "method")
+    """
+    if value not in choices:
+        raise error(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, choices))}.")
 
 
 def check_whole(value: Any, name: str) -> None:

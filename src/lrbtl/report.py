@@ -47,16 +47,12 @@ def write_report(
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> one, score = np.array([1, 1]), np.array([1000.0, 1000.0])
-    >>> board = SimpleNamespace(context=None, models=("a", "b"), score=score, lower=score - 50, upper=score + 50,
-    ...     rank=one, best=one, worst=2 * one, rank_lower=one, rank_upper=2 * one, tier=one, battles=4 * one,
-    ...     win_rate=one / 2, notes=("", ""), level=0.95, scale="elo", method="naive", gain=None)
-    >>> class Boards(dict):
-    ...     overall, models, win = board, board.models, {}
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3, 2), 1, scale=1, rng=0), 900, rng=1)
+    >>> boards = lrbtl.leaderboard(battles, context="all", rank=1)
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_report(f"{folder}/report.html", Boards(), title="Spring arena")
+    ...     write_report(f"{folder}/report.html", boards, title="Spring arena")
     ...     os.listdir(folder)
     ['report.html']
     """
@@ -86,14 +82,10 @@ def report_html(
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> one, score = np.array([1, 1]), np.array([1000.0, 1000.0])
-    >>> board = SimpleNamespace(context=None, models=("a", "b"), score=score, lower=score - 50, upper=score + 50,
-    ...     rank=one, best=one, worst=2 * one, rank_lower=one, rank_upper=2 * one, tier=one, battles=4 * one,
-    ...     win_rate=one / 2, notes=("", ""), level=0.95, scale="elo", method="naive", gain=None)
-    >>> class Boards(dict):
-    ...     overall, models, win = board, board.models, {}
-    >>> page = report_html(Boards(), diagnostics=[("ok", "All models are connected.")], title="Spring arena")
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3, 2), 1, scale=1, rng=0), 900, rng=1)
+    >>> boards = lrbtl.leaderboard(battles, context="all", rank=1)
+    >>> page = report_html(boards, diagnostics=[("ok", "All models are connected.")], title="Spring arena")
     >>> "<h1>Spring arena</h1>" in page
     True
     """

@@ -7,7 +7,7 @@ import lrbtl
 from lrbtl.errors import FoldError, RankError
 from lrbtl.fitting import fit, fit_with_chosen_ridge, refit
 from lrbtl.folds import fold_counts
-from lrbtl.rank_selection import _select
+from lrbtl.rank_selection import HELD_OUT_TOL, _select
 from problems import oracle_rows, simulated
 
 
@@ -27,13 +27,12 @@ def test_held_out_likelihood_is_the_definition():
     found = lrbtl.select_rank(battles, [1, 2], n_folds=3, rng=5)
     rows = oracle_rows(battles)
     folds = fold_counts(battles.cells, 3, 5)
-    around = None
+    whole = None
     for rank, value in zip(found.ranks, found.log_likelihood, strict=True):
-        whole = fit_with_chosen_ridge(battles, rank, around=around)
-        around = whole.ridge
+        whole = fit_with_chosen_ridge(battles, rank, near=whole)
         total = 0.0
         for held_out in folds:
-            T = refit(whole, (battles.cells.count - held_out).astype(float)).point.dense()
+            T = refit(whole, (battles.cells.count - held_out).astype(float), tol=HELD_OUT_TOL).point.dense()
             for (u, a, b, y, _), n in zip(rows, held_out, strict=True):
                 eta = T[a, u[0]] - T[b, u[0]]
                 total += n * (y * eta - np.logaddexp(0.0, eta))

@@ -198,6 +198,18 @@ class Battles(Labelled):
         return cls(cells, labels[0], tuple(labels[1:]), tuple(axis.what for axis in axes[1:]), n_self)
 
     @cached_property
+    def _cells_by_model(self) -> tuple[IntArray, IntArray]:
+        """Cells sorted by model, each twice, and where those of each model begin."""
+        models = np.concatenate([self.cells.a, self.cells.b])
+        order = np.argsort(models, kind="stable") % self.n_cells
+        return order, np.concatenate([[0], np.cumsum(np.bincount(models, minlength=len(self.models)))])
+
+    def cells_of_model(self, model: int) -> IntArray:
+        """Positions of the cells of a model, given by code, in increasing order."""
+        order, start = self._cells_by_model
+        return np.sort(order[start[model] : start[model + 1]])
+
+    @cached_property
     def model_counts(self) -> IntArray:
         """Battles of each model: int64 (d1,)."""
         cells, d1 = self.cells, len(self.models)

@@ -194,19 +194,22 @@ def fit_with_chosen_ridge(
     battles: Data,
     rank: tuple[int, ...],
     n_threads: int = 1,
-    around: Floats | None = None,
+    near: Fit | None = None,
     *,
     link: str | Link | None = None,
 ) -> Fit:
-    """Return the fit with the ridge that the criterion chooses, searched around a ridge where one is given."""
-    penalties, newton = choose_ridge(*_prepared(battles, rank, link, n_threads), around)
+    """Return the fit with the ridge that the criterion chooses; it starts from a fit of another rank where given."""
+    prepared = _prepared(battles, rank, link, n_threads, near)
+    penalties, newton = choose_ridge(*prepared, None if near is None else near.ridge)
     return _as_fit(battles, newton, penalties, n_threads)
 
 
-def _prepared(data: Data, rank: tuple[int, ...], link: str | Link | None, n_threads: int) -> tuple[Design, Tucker]:
+def _prepared(
+    data: Data, rank: tuple[int, ...], link: str | Link | None, n_threads: int, near: Fit | None = None
+) -> tuple[Design, Tucker]:
     """Return the design, with the variance of the noise where the link lacks it, and the spectral start."""
     design = make_design(data, link, n_threads)
-    start = spectral_start(design, rank)
+    start = spectral_start(design, rank) if near is None or not design.full else _other_rank(design, near.point, rank)
     if isinstance(design.link, Identity) and design.link.variance is None and design.variance is None:
         design = design.with_link(Identity(residual_variance(design, start)))
     return design, start
@@ -221,13 +224,16 @@ def make_design(data: Data, link: str | Link | None, n_threads: int = 1) -> Desi
 
 
 def refit(
-    fit: Fit, counts: Floats, *, ridge: Floats | None = None, start: Newton | None = None, tol: float | None = None
+    fit: Fit, counts: Floats, *, ridge: Floats | None = None, start: Newton | None = None, tol: float = FOLD_TOL
 ) -> Newton:
-    """Return the Newton fit to the same cells with other multiplicities (and ridge), started from a fit."""
+    """Return the Newton fit to the same cells with other multiplicities (and ridge), started from a fit.
+
+    `tol` is the decrement left, in nats per hundred parameters.
+    """
     point, link = (fit.point, fit.link) if start is None else (start.point, start.link)
     design = fit.design.with_link(link).with_count(counts)
-    close = FOLD_TOL * max(design.space(point).dimension / 100, 1.0)
-    return minimise(design, point, fit.ridge if ridge is None else ridge, tol=close if tol is None else tol, warm=True)
+    close = tol * max(design.space(point).dimension / 100, 1.0)
+    return minimise(design, point, fit.ridge if ridge is None else ridge, tol=close, warm=True)
 
 
 def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:
@@ -246,6 +252,14 @@ def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:
         return Tucker(compressed.reshape(-1), (U,)).canonical()
     point = truncate(compressed, (len(compressed), *rank[1:]))
     return Tucker(point.core, (U @ point.factors[0], *point.factors[1:])).canonical()
+
+
+def _other_rank(design: Design, point: Tucker, rank: tuple[int, ...]) -> Tucker:
+    """Return the truncated linearised estimate at a point of another rank, as `spectral_start` has it at zero."""
+    terms = design.terms(design.eta(design.space(point)))
+    sums = np.asarray(design.tensor_sums(design.count * terms.score)).T
+    scale = design.d_eff / float(design.count @ terms.fisher)
+    return truncate(point.dense() + scale * sums.reshape(point.shape), rank)
 
 
 def check_informed(battles: Data) -> None:

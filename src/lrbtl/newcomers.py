@@ -174,7 +174,9 @@ def read_record(battles: Battles, model: int, inside: Ints, weights: Floats) -> 
     cells = battles.cells
     place = np.full(len(battles.models), -1, dtype=np.int64)
     place[inside] = np.arange(inside.size)
-    rival = np.where(cells.a == model, cells.b, cells.a)
-    ours = ((cells.a == model) | (cells.b == model)) & (place[rival] >= 0) & (weights[cells.context] > 0)
-    y = np.where(cells.a == model, cells.y, 1.0 - cells.y)
-    return Record(place[rival][ours], cells.context[ours].astype(np.int64), y[ours], cells.count[ours])
+    own = battles.cells_of_model(model)
+    first = cells.a[own] == model
+    rival = place[np.where(first, cells.b[own], cells.a[own])]
+    ours = (rival >= 0) & (weights[cells.context[own]] > 0)
+    y = np.where(first, cells.y[own], 1.0 - cells.y[own])
+    return Record(rival[ours], cells.context[own][ours].astype(np.int64), y[ours], cells.count[own][ours])

@@ -197,8 +197,10 @@ class TangentSpace:
             projector = factor @ factor.T
             if k == 0 and self.centred:
                 projector += 1.0 / len(factor)
-            block = np.kron(projector, np.eye(factor.shape[1])).astype(np.float64)
-            blocks.append((self.slices[k], block))
+            block = np.zeros((*factor.shape, *factor.shape))
+            for i in range(factor.shape[1]):
+                block[:, i, :, i] = projector
+            blocks.append((self.slices[k], block.reshape(factor.size, factor.size)))
         if self.has_core:
             unfolded = unfold(self.core, self.mode)
             gram = np.kron(np.eye(len(unfolded)), unfolded.T @ unfolded)

@@ -308,8 +308,8 @@ def test_print_tells_what_matters() -> None:
         "density    6.7%",
     ):
         assert part in text
-    assert "1 models have no battles: 4" in text
-    assert "1 contexts have no battles: other" in text
+    assert "1 model has no battles: 4" in text
+    assert "1 context has no battles: other" in text
     assert "2 groups of models never meet" in text
     assert repr(battles) == "Battles(shape=(5, 3), n_battles=3, n_cells=3)"
     assert "warning" not in str(from_codes(draw(500, 1)))

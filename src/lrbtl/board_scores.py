@@ -21,6 +21,7 @@ from lrbtl.crossfit import LARGEST_SCORE, CrossFit, Moments, believed_covariance
 from lrbtl.errors import SeparationError, SeparationWarning
 from lrbtl.fitting import Fit, fit
 from lrbtl.graph import component_members, strong_components
+from lrbtl.labels import context_name
 from lrbtl.links import LOGISTIC
 from lrbtl.naive import naive_variances
 from lrbtl.options import Rank
@@ -163,7 +164,7 @@ class LowRankEngine:
         worst, context = np.unravel_index(int(np.argmax(scores)), scores.shape)
         if not scores.max() < LARGEST_SCORE:
             battles = self.steps.fit.battles
-            where = f"{battles.models[int(worst)]} in {battles.context_label(int(context))}"
+            where = f"{battles.models[int(worst)]} in {context_name(battles.context_label(int(context)))}"
             raise SeparationError(
                 f"the score of {where} runs to infinity at rank {self.steps.fit.rank}: too few battles for it. "
                 "Use a smaller rank, or rank='auto'."

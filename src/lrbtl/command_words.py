@@ -19,8 +19,8 @@ OPTIONS = {
 }
 VALUE = r"""('[^']*'|"[^"]*"|\([^()]*\)|[^\s,;:.()]+)"""
 ARGUMENT = re.compile(rf"\b({'|'.join(OPTIONS)})={VALUE}")
+WRONG_RANK = re.compile(rf"^(rank) {VALUE}(?= is not possible| has \d)")
 PHRASES = (
-    (r"^rank (?=[\d(])", "--rank "),
     (r"^`scale` is", "--scale is"),
     (r"^`n` is", "--battles is"),
     (r"leave context out, or name their columns", "leave --board out, or name a column with --context"),
@@ -45,7 +45,11 @@ def command_words(text: str) -> str:
     """
     for phrase, words in PHRASES:
         text = re.sub(phrase, words, text)
-    return ARGUMENT.sub(lambda found: f"{OPTIONS[found[1]]} {_value(found[1], found[2])}", text)
+    return ARGUMENT.sub(_option, WRONG_RANK.sub(_option, text))
+
+
+def _option(found: re.Match[str]) -> str:
+    return f"{OPTIONS[found[1]]} {_value(found[1], found[2])}"
 
 
 def _value(name: str, text: str) -> str:

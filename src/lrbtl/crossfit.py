@@ -24,6 +24,7 @@ from lrbtl.design import Design
 from lrbtl.errors import MethodError, SamplingError, SingularInformationError
 from lrbtl.fitting import Fit, refit
 from lrbtl.folds import check_folds, fold_counts
+from lrbtl.labels import context_name
 from lrbtl.newton import Newton
 from lrbtl.onestep import Law, Step, dispersion, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
 from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
@@ -347,7 +348,9 @@ def _undetermined(step: Step | Bread, column: int, what: str, battles: Data) -> 
     floor = 1e-6 * max(models.max(), contexts.max())
     involved = [f"{battles.say('model')} {battles.models[i]}" for i in _largest(models, floor)]
     if len(battles.shape) > 1:
-        involved += [f"{battles.say('context')} {battles.context_label(i)}" for i in _largest(contexts, floor)]
+        involved += [
+            f"{battles.say('context')} {context_name(battles.context_label(i))}" for i in _largest(contexts, floor)
+        ]
     drop = "drop them with battles.select(...), " if isinstance(battles, Battles) else ""
     return SingularInformationError(
         f"the {battles.say('battles')} do not determine {what}: at rank {step.space.point.rank} nothing informs a "

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl.graph import component_members, weak_components
+from lrbtl.labels import context_name
 
 if TYPE_CHECKING:
     from lrbtl.battles import Battles
@@ -52,11 +53,13 @@ def battle_warnings(battles: Battles) -> list[str]:
         texts.append(f"{battles.n_self:,} battles of a model against itself were dropped.")
     silent = [battles.models[k] for k in np.flatnonzero(battles.model_counts == 0)]
     if silent:
-        texts.append(f"{len(silent):,} models have no battles: {_shorten(tuple(silent))}.")
+        have = "model has" if len(silent) == 1 else "models have"
+        texts.append(f"{len(silent):,} {have} no battles: {_shorten(tuple(silent))}.")
     empty = np.flatnonzero(battles.context_counts == 0)
     if len(empty):
-        named = tuple(battles.context_label(int(u)) for u in empty[:5])
-        texts.append(f"{len(empty):,} contexts have no battles: {_shorten(named)}.")
+        named = tuple(context_name(battles.context_label(int(u))) for u in empty[:5])
+        have = "context has" if len(empty) == 1 else "contexts have"
+        texts.append(f"{len(empty):,} {have} no battles: {_shorten(named)}.")
     groups = _model_groups(battles)
     if len(groups) > 1:
         smallest = tuple(battles.models[k] for k in groups[-1])

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from lrbtl.labels import context_name
 from lrbtl.strength import SIGNAL_FLOOR, THIN_CONTEXT
 
 if TYPE_CHECKING:
@@ -147,5 +148,5 @@ def _numbers(d: "Diagnosis") -> list[Check]:
 
 
 def _some(names: Sequence[object]) -> str:
-    shown = ", ".join(map(str, names[:3])) + (", ..." if len(names) > 3 else "")
+    shown = ", ".join(map(context_name, names[:3])) + (", ..." if len(names) > 3 else "")
     return f"{len(names)} ({shown})"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lrbtl.errors import ConvergenceWarning, ThinContextWarning, WeakSignalWarning
+from lrbtl.labels import context_name
 from lrbtl.notice import warn_user
 from lrbtl.tucker import Tucker, rank_caps
 
@@ -100,7 +101,8 @@ def warn_thin_contexts(battles: "Battles") -> None:
     """Warn where contexts are too thin for the intervals of `mle`."""
     thin = thin_contexts(battles) if battles.levels else ()
     if thin:
-        shown = ", ".join(map(repr, thin[:5])) + (f" and {len(thin) - 5} more" if len(thin) > 5 else "")
+        more = f" and {len(thin) - 5} more" if len(thin) > 5 else ""
+        shown = ", ".join(repr(context_name(u)) for u in thin[:5]) + more
         warn_user(
             f"contexts {shown} have fewer than {THIN_CONTEXT} battles, where intervals of method='mle' are too short: "
             "use method='efficient'.",

@@ -287,7 +287,7 @@ def test_boards_of_several_columns(judged, board, heading, capsys):
 def test_a_board_is_checked_before_anything_is_computed(judged, monkeypatch, capsys):
     monkeypatch.setattr("lrbtl.cli_commands.leaderboard", None)
     for board, message in (
-        ("math", "join one level of each by ' / ', * for all"),
+        ("math", "join one level of each by ' / ', * for the mean over a mode"),
         ("math / experts", "did you mean 'expert'?"),
         ("jugde=crowd", "did you mean 'judge'?"),
     ):

@@ -4,6 +4,7 @@ import importlib
 import os
 import shutil
 
+import numpy as np
 import pytest
 
 from board_factory import CONTEXTS, LONG, NEWCOMER, SCRIPT, UNBEATEN, make_boards
@@ -102,6 +103,20 @@ def test_click_on_a_header_sorts(page, boards, name, attribute, reverse):
         cell = page.find_element(By.CSS_SELECTOR, f'#board th[data-column="{name}"]')
         assert cell.get_attribute("aria-sort") == ("descending" if turn else "ascending")
         assert len(page.find_elements(By.CSS_SELECTOR, "#board th[aria-sort]")) == 1
+
+
+def test_models_without_a_score_sort_last(browser, tmp_path):
+    boards = make_boards(10, contexts=())
+    board = boards.overall
+    board.score, board.rank = board.score.copy(), board.rank.copy()
+    board.score[-1], board.lower[-1], board.upper[-1], board.rank[-1] = np.nan, -np.inf, np.inf, 10
+    write_report(tmp_path / "report.html", boards)
+    browser.get((tmp_path / "report.html").as_uri())
+    head_button(browser, "score").click()
+    assert column(browser, "model") == list(board.models)
+    assert column(browser, "score")[-1] == "–" and column(browser, "interval")[-1] == "unknown"
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#board tbody tr:last-child .open-left.open-right")) == 1
+    assert not browser.find_elements(By.CSS_SELECTOR, "#board tbody tr:last-child .drawn:not(.narrow) .dot")
 
 
 def test_names_sort_by_keyboard(page, boards):

@@ -27,7 +27,7 @@ PHRASES = (
     (r"outcomes=\{[^}]*\}", "--outcome WORD=NUMBER or WORD=drop"),
     (r"drop them with battles\.select\(\.\.\.\)", "leave their rows out of the file"),
     (r"leave them out with battles\.select\(\.\.\.\)", "leave their rows out of the file"),
-    (r"give a tuple with one level of each", "join one level of each by ' / ', * for all"),
+    (r"give a tuple with one level of each, None for", "join one level of each by ' / ', * for"),
     (r" in `islands`", ""),
     (r"(give a smaller ridge, or|or a larger ridge|, a larger ridge)", ""),
 )

@@ -159,7 +159,7 @@ def find_levels(context: object, indexes: Sequence[LabelIndex], names: Sequence[
     if len(parts) != len(indexes):
         raise ContextModeError(
             f"context {context!r} names {len(parts)} modes, but the battles have {len(indexes)} ({', '.join(names)}); "
-            "give a tuple with one level of each."
+            "give a tuple with one level of each, None for the mean over a mode."
         )
     return [
         None if part is None else find_label(index, part, f"level of {name}", UnknownContextError)

@@ -42,7 +42,7 @@
     });
   }
 
-  const scoreKey = (row) => row.score ?? (row.upper === null ? Infinity : -Infinity);
+  const scoreKey = (row) => row.score ?? -Infinity;
   const COLUMNS = [
     { id: "rank", head: "Rank", key: (row) => row.rank, text: (row) => row.rank, first: 1, number: true },
     { id: "model", head: "Model", key: (row) => row.label.toLowerCase(), first: 1 },

@@ -4,9 +4,9 @@
 
 Finished replications are kept in results/replications, so that a stopped run goes on where it was. Every replication
 draws fresh battles from one truth (d1 = d2 = 200, rank 5, max |T*| = 5), fits once and cross-fits with K = 6. Targets
-are the paper's: the score of model 0 in context 0 and the probability that model 0 beats model 1 there. Some
-replications also check all 40,000 scores, by size of the score. Results go to results/coverage.json and
-results/coverage.md.
+are the paper's: the score of model 0 in context 0 and the probability that model 0 beats model 1 there; with uniform
+battles also joint intervals of 25 scores and 25 gaps. Some replications check all 40,000 scores, by size of the score.
+Results go to results/coverage.json and results/coverage.md.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import numpy as np
 import lrbtl
 from lrbtl.crossfit import cross_fit
 from lrbtl.inference import estimate_targets
+from lrbtl.looseness import widening
 from replications import RESULTS, replicate_all
 
 SHAPE, RANK, SCALE, FOLDS = (200, 200), 5, 5.0, 6
@@ -28,6 +29,7 @@ TRUTH_SEED = 0
 CLASSES = ((0.0, 0.5), (0.5, 1.0), (1.0, 2.0), (2.0, np.inf))
 ALL_EVERY = 25  # one replication in so many checks all scores
 TARGETS = [lrbtl.score(0, 0), lrbtl.win_probability(0, 1, 0)]
+TOGETHER = 25  # scores, and as many gaps, whose intervals should hold jointly
 NAMES = ("entry", "win probability")
 METHODS = {
     "uniform": {"efficient", "whitened"},
@@ -58,6 +60,19 @@ def law(design: str) -> Any:
     return lrbtl.ProductSampling(rng.dirichlet(np.full(SHAPE[0], 5.0)), rng.dirichlet(np.full(SHAPE[1], 5.0)))
 
 
+def joint_targets(scores: np.ndarray) -> tuple[list[Any], np.ndarray]:
+    """Return scores and gaps drawn once at random, and their true values."""
+    rng = np.random.default_rng(50)
+    places = [
+        (*rng.choice(SHAPE[0], 2, replace=False).tolist(), int(rng.integers(SHAPE[1]))) for _ in range(2 * TOGETHER)
+    ]
+    targets = [lrbtl.score(a, u) for a, _, u in places[:TOGETHER]]
+    targets += [lrbtl.gap(a, b, u) for a, b, u in places[TOGETHER:]]
+    goals = [scores[a, u] for a, _, u in places[:TOGETHER]]
+    goals += [scores[a, u] - scores[b, u] for a, b, u in places[TOGETHER:]]
+    return targets, np.array(goals)
+
+
 def runs(design: str, battles: lrbtl.Battles) -> dict[str, dict[str, Any]]:
     """Return the options of each method of a design."""
     known = law(design)
@@ -85,11 +100,16 @@ def replicate(design: str, seed: int, known: dict[str, Any]) -> dict[str, Any]:
         if name in known:
             continue
         steps = cross_fit(fit, n_folds=FOLDS, rng=seed, **options)
-        est = estimate_targets([steps], TARGETS)
+        many, goals = joint_targets(scores) if "law" not in name else ([], np.empty(0))
+        both = estimate_targets([steps], [*TARGETS, *many])
+        est = both[: len(TARGETS)]
         out[name] = {"estimate": est.estimate.tolist(), "se": est.se.tolist(), "interval": est.conf_int().tolist()}
+        if many:
+            limits = both[len(TARGETS) :].conf_int(joint=True)
+            out[name]["joint"] = bool(((limits[:, 0] <= goals) & (goals <= limits[:, 1])).all())
         if seed % ALL_EVERY == 0 and "law" not in name:
-            values, errors = steps.all_scores()
-            inside = np.abs(values - scores) < 1.959964 * errors
+            values, errors, looseness = steps.all_scores()
+            inside = np.abs(values - scores) < 1.959964 * widening(1.959964, looseness) * errors
             size = np.abs(scores)
             out[name]["all"] = [
                 float(inside.mean()),
@@ -142,6 +162,12 @@ def summarise(design: str, replications: list[dict[str, Any]]) -> list[dict[str,
                     "paper_se_over_oracle": paper[1],
                 }
             )
+        held = [r[name]["joint"] for r in replications if "joint" in r[name]]
+        if held:
+            share = float(np.mean(held))
+            error = float(np.sqrt(share * (1 - share) / len(held)))
+            row = {"design": design, "target": f"{2 * TOGETHER} targets jointly", "method": name, "reps": len(held)}
+            rows.append({**row, "coverage": share, "mc_error": error})
         full = [r[name] for r in replications if "all" in r[name]]
         if full:
             coverage, rmse, se_all = np.mean([r["all"] for r in full], axis=0)
@@ -184,6 +210,17 @@ def to_markdown(rows: list[dict[str, Any]]) -> str:
                 f"| {row['median_se']:.3f} | {row['se_over_std']:.3f} "
                 f"| {row['se_over_oracle']:.3f} | {paper[1]} |"
             )
+    lines += [
+        "",
+        f"Joint intervals of {2 * TOGETHER} targets:",
+        "",
+        "| design | method | reps | coverage |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        if row["target"].endswith("jointly"):
+            share = f"{row['coverage']:.3f} ± {row['mc_error']:.3f}"
+            lines.append(f"| {row['design']} | {row['method']} | {row['reps']} | {share} |")
     lines += [
         "",
         "All 40,000 scores at once, by size of the score:",

@@ -247,7 +247,7 @@ def test_steps_turn_into_all_linear_targets_at_once(case):
     run = cross_fit(whole, n_folds=FOLDS)
     resolved = resolve_targets(battles, both_targets(shape)[0][2:3])
     gamma = np.random.default_rng(3).normal(size=shape)
-    values, _ = run.all_scores()
+    values, _, _ = run.all_scores()
     np.testing.assert_allclose(run.moments(resolved).values[0], np.sum(gamma * values.reshape(shape)), rtol=1e-9)
     step = run.steps[0]
     _, gradients = evaluate_targets(step.space, resolved, shape)

@@ -25,6 +25,7 @@ from lrbtl.errors import MethodError, SamplingError, SingularInformationError
 from lrbtl.fitting import Fit, refit
 from lrbtl.folds import check_folds, fold_counts
 from lrbtl.labels import context_name
+from lrbtl.looseness import Looseness, widening
 from lrbtl.newton import Newton
 from lrbtl.onestep import Law, Step, dispersion, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
 from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
@@ -40,6 +41,7 @@ Floats = np.typing.NDArray[np.float64]
 RIDGE_SHARE = {"efficient": 0.5, "whitened": 0.75, "mle": 0.25}
 LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score or gap from infinity
 SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
+USUAL = 1.96  # standard errors that an interval reaches
 SMALLEST_SHARE = 1e-12  # of the model-based variance, below which a sandwich variance is rounding
 
 
@@ -56,16 +58,24 @@ class Moments:
         Model-based standard errors: what an efficient estimate has if every vote is a plain win or loss.
     dispersion : float
         Variance of the votes over that of wins and losses; 0 where responses have no variance that a model knows.
+    looseness : array (M,)
+        Variance of the log of the estimated variance.
     """
 
     values: Floats
     cov: Floats
     bound: Floats
-    dispersion: float = 1.0
+    dispersion: float
+    looseness: Floats
 
     def believed(self) -> Floats:
         """Return the covariance to show."""
         return believed_covariance(self.cov, np.sqrt(self.dispersion) * self.bound)
+
+    def for_intervals(self) -> Floats:
+        """Return the believed covariance, enlarged as intervals at the usual 95% need it."""
+        wider = widening(USUAL, self.looseness)
+        return self.believed() * np.outer(wider, wider)
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,7 @@ class CrossFit:
         values = np.zeros(len(targets))
         cov = np.zeros((len(targets), len(targets)))
         model = np.zeros(len(targets))
+        loose = Looseness(values.shape)
         shape = self.fit.battles.shape
         for step in self.steps:
             at, gradients = evaluate_targets(step.space, targets, shape, step.link)
@@ -124,6 +135,7 @@ class CrossFit:
                 covariance, bound = self._fold_moments(step, gradients)
                 cov += share * covariance
                 model += share * bound
+                loose.add(bound)
         if self.full is not None:
             _, gradients = evaluate_targets(self.full.space, targets, shape, self.full.link)
             cov, model = self._fold_moments(self.full, gradients)
@@ -131,7 +143,7 @@ class CrossFit:
             _, gradients = evaluate_targets(self.reference.space, targets, shape, self.fit.link)
             _check_touched(self.reference, gradients, targets, self.fit.battles)
             model = np.einsum("im,im->m", gradients, self.reference.solver.solve(gradients))
-        return Moments(values, cov / self.n, np.sqrt(model / self.n), self.dispersion)
+        return Moments(values, cov / self.n, np.sqrt(model / self.n), self.dispersion, loose.value())
 
     @property
     def determined(self) -> bool:
@@ -160,35 +172,39 @@ class CrossFit:
         steps = self.steps if self.full is None else [self.full]
         total = sum(step.n for step in steps)
         shape = len(weights), *self.fit.battles.shape[:1]
-        cov, model = np.zeros((*shape, shape[1])), np.zeros(shape)
+        cov, model, loose = np.zeros((*shape, shape[1])), np.zeros(shape), Looseness(shape)
         for step in steps:
             space, share, inverse = step.space, step.n / total, step.solver.inverse()
             v, R = mean_jacobian(space, weights)
             solved = step.solver.solve(R)
             product = step.solver.solve(step.meat @ solved)
             cov += share * mean_covariances(space, v, R, sandwich_border(inverse, step.meat), product)
-            if self.reference is None:
-                model += share * mean_variances(space, v, R, inverse.border, solved)
+            own = mean_variances(space, v, R, inverse.border, solved)
+            model += share * own
+            loose.add(own)
         if self.reference is not None:
             space, solver = self.reference.space, self.reference.solver
             v, R = mean_jacobian(space, weights)
             model = mean_variances(space, v, R, solver.inverse().border, solver.solve(R))
         bound = np.sqrt(model / self.n)
+        looseness = loose.value()
         values = weights @ self.one_step_scores().T
         values -= values.mean(axis=1, keepdims=True)
-        return [Moments(values[i], cov[i] / self.n, bound[i], self.dispersion) for i in range(len(weights))]
+        return [
+            Moments(values[i], cov[i] / self.n, bound[i], self.dispersion, looseness[i]) for i in range(len(weights))
+        ]
 
     def one_step_scores(self) -> Floats:
         """Return the one-step estimates of all scores, (d1, D)."""
         return np.asarray(sum(step.n / self.n * _one_step_scores(step) for step in self.steps))
 
-    def all_scores(self) -> tuple[Floats, Floats]:
-        """Return estimates and believed standard errors of all scores, (d1, D) each; NaN where they run to infinity."""
+    def all_scores(self) -> tuple[Floats, Floats, Floats]:
+        """Return estimates, believed standard errors and looseness of all scores, (d1, D); NaN where infinite."""
         self._check_determined("scores")
         return self._believed_family(self.one_step_scores(), score_variances)
 
-    def all_gaps(self) -> tuple[Floats, Floats]:
-        """Return estimates and believed standard errors of all gaps a - b, a < b, (pairs, D) each."""
+    def all_gaps(self) -> tuple[Floats, Floats, Floats]:
+        """Return estimates, believed standard errors and looseness of all gaps a - b, a < b, (pairs, D)."""
         self._check_determined("gaps")
         scores = self.one_step_scores()
         a, b = np.triu_indices(len(scores), 1)
@@ -196,22 +212,23 @@ class CrossFit:
 
     def _believed_family(
         self, values: Floats, variances_of: Callable[[TangentSpace, Blocks], Floats]
-    ) -> tuple[Floats, Floats]:
+    ) -> tuple[Floats, Floats, Floats]:
         steps = self.steps if self.full is None else [self.full]
         total = sum(step.n for step in steps)
-        sandwich, model = np.zeros_like(values), np.zeros_like(values)
+        sandwich, model, loose = np.zeros_like(values), np.zeros_like(values), Looseness(values.shape)
         for step in steps:
             inverse = step.solver.inverse()
             sandwich += step.n / total * variances_of(step.space, sandwich_blocks(inverse, step.meat))
-            if self.reference is None:
-                model += step.n / total * variances_of(step.space, inverse_blocks(inverse))
+            bound = variances_of(step.space, inverse_blocks(inverse))
+            model += step.n / total * bound
+            loose.add(bound)
         if self.reference is not None:
             model = variances_of(self.reference.space, inverse_blocks(self.reference.solver.inverse()))
         model *= self.dispersion
         variances = np.where(model > SEPARATED * sandwich, model, sandwich)
         separated = (np.abs(values) >= LARGEST_SCORE) & self.fit.link.separable
         errors = np.sqrt(variances / self.n)
-        return np.where(separated, np.nan, values), np.where(separated, np.nan, errors)
+        return np.where(separated, np.nan, values), np.where(separated, np.nan, errors), loose.value()
 
     def _check_determined(self, what: str) -> None:
         for bread in (*self.steps, self.reference):

@@ -25,6 +25,7 @@ from lrbtl.families import FamilyLabels
 from lrbtl.frames import to_frame
 from lrbtl.joint import max_t_quantile, normal_quantile
 from lrbtl.labels import find_label, index_labels
+from lrbtl.looseness import widening
 from lrbtl.runinfo import RunInfo
 from lrbtl.tables import shown_rows
 from lrbtl.wald import WaldTest, wald_interval, wald_statistic
@@ -60,6 +61,9 @@ class Estimate:
         "identity" or "logit", one per target or one for all.
     se
         (M,) standard errors on the working scale, only when `cov` is None.
+    looseness
+        (M,) variance of the log of each estimated variance, 2 / df where it has df degrees of freedom. Intervals are
+        wider and p-values larger for it, as with Student's t; none by default.
     info
         How the run was made.
     bound_se, naive_se
@@ -85,6 +89,7 @@ class Estimate:
         *,
         links: ArrayLike,
         se: ArrayLike | None = None,
+        looseness: ArrayLike = 0.0,
         info: RunInfo | None = None,
         bound_se: ArrayLike | Callable[[], ArrayLike] | Deferred | None = None,
         naive_se: ArrayLike | Callable[[], ArrayLike] | Deferred | None = None,
@@ -101,6 +106,7 @@ class Estimate:
         if self._cov is not None and self._cov.shape != (len(self.labels),) * 2:
             raise EstimateError(f"cov has shape {self._cov.shape} for {len(self.labels)} targets.")
         self._se = np.sqrt(np.maximum(np.diag(self._cov), 0.0)) if self._cov is not None else self._vector(se, "se")
+        self.looseness = self._vector(np.broadcast_to(looseness, (len(self.labels),)), "looseness")
         self._bound_se = bound_se if isinstance(bound_se, Deferred) else Deferred(bound_se)
         self._naive_se = naive_se if isinstance(naive_se, Deferred) else Deferred(naive_se)
         self._root: Estimate = self
@@ -190,9 +196,10 @@ class Estimate:
         array([[0.735, 0.952]])
         """
         critical = self._joint_quantile(level) if joint else normal_quantile(level)
+        reach = critical * widening(critical, self.looseness)
         if scale == "natural":
-            return wald_interval(self.estimate, critical * self.se)
-        interval = wald_interval(self._working, critical * self._se)
+            return wald_interval(self.estimate, reach * self.se)
+        interval = wald_interval(self._working, reach * self._se)
         if scale == "auto":
             return np.where(self._is_logit[:, None], expit(interval), interval)
         if scale != "elo":
@@ -235,7 +242,7 @@ class Estimate:
         if not ((values > 0) & (values < 1))[self._is_logit].all():
             raise EstimateError("the null of a probability must lie between 0 and 1.")
         center = np.where(self._is_logit, logit(np.where(self._is_logit, values, 0.5)), values)
-        return WaldTest(np.array(values), *wald_statistic(self._working - center, self._se))
+        return WaldTest(np.array(values), *wald_statistic(self._working - center, self._se, self.looseness))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -268,6 +275,7 @@ class Estimate:
             cov,
             links=self.links[rows],
             se=self._se[rows] if cov is None else None,
+            looseness=self.looseness[rows],
             info=self.info,
             bound_se=self._bound_se.rows(rows),
             naive_se=self._naive_se.rows(rows),
@@ -328,7 +336,8 @@ class Estimate:
         with np.errstate(invalid="ignore"):
             cov = loading @ self._root._known_cov()[np.ix_(used, used)] @ loading.T
         links = np.where(mixed, "probability", "identity")
-        result = Estimate(labels, value, cov, links=links, info=self.info)
+        looseness = np.max(np.where(loading != 0, self._root.looseness[used], 0.0), axis=1, initial=0.0)
+        result = Estimate(labels, value, cov, links=links, looseness=looseness, info=self.info)
         result._root, result._root_weights = self._root, root_weights
         return result
 

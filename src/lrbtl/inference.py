@@ -1,7 +1,7 @@
 """`infer`: estimates of any targets, by any method, with their joint covariance."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -129,13 +129,13 @@ def estimate_targets(
     )
     if isinstance(targets, Family):
         parts = [run.all_scores() if targets.kind == "scores" else run.all_gaps() for run in runs]
-        values, errors = _aggregate(
-            np.array([value.reshape(-1) for value, _ in parts]), np.array([error.reshape(-1) for _, error in parts])
-        )
+        all_values, all_errors, all_looseness = (np.array([part[i].reshape(-1) for part in parts]) for i in range(3))
+        values, errors = _aggregate(all_values, all_errors)
         labels = targets.labels(battles)
         if (lost := np.flatnonzero(np.isnan(values))).size:
             _warn_separated([labels[int(i)] for i in lost[:3]], lost.size, paired)
-        return Estimate(labels, values, None, se=errors, links="identity", info=info)
+        looseness = np.median(all_looseness, axis=0)
+        return Estimate(labels, values, None, se=errors, links="identity", looseness=looseness, info=info)
     resolved = resolve_targets(battles, targets)
     moments = _combine([run.moments(resolved) for run in runs])
     if whole.link.separable:
@@ -145,6 +145,7 @@ def estimate_targets(
         moments.values,
         moments.believed(),
         links=[target.link for target in resolved],
+        looseness=moments.looseness,
         info=info,
         bound_se=moments.bound,
         naive_se=(lambda: naive_errors(whole, resolved, _gradients(whole, resolved))) if paired else None,
@@ -178,7 +179,7 @@ def _without_separated(moments: Moments, targets: Sequence[Resolved], view: "_En
     values, cov, bound = moments.values.copy(), moments.cov.copy(), moments.bound.copy()
     values[separated] = bound[separated] = np.nan
     cov[separated] = cov[:, separated] = np.nan
-    return Moments(values, cov, bound, moments.dispersion)
+    return replace(moments, values=values, cov=cov, bound=bound)
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,9 @@ def _combine(runs: Sequence[Moments]) -> Moments:
     values, combined = _aggregate(np.array([run.values for run in runs]), errors)
     correlation = np.mean([run.cov / np.outer(se, se) for run, se in zip(runs, errors, strict=True)], axis=0)
     bound = np.median([run.bound for run in runs], axis=0)
-    return Moments(values, correlation * np.outer(combined, combined), bound, runs[0].dispersion)
+    looseness = np.median([run.looseness for run in runs], axis=0)
+    cov = correlation * np.outer(combined, combined)
+    return replace(runs[0], values=values, cov=cov, bound=bound, looseness=looseness)
 
 
 def _aggregate(values: Floats, errors: Floats) -> tuple[Floats, Floats]:

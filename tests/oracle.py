@@ -289,6 +289,25 @@ def one_step(
     return OneStep(estimate, cov, phi)
 
 
+def looseness(
+    fits: Sequence[Array],
+    folds: Array,
+    rows: Sequence[Row],
+    targets: Sequence[Target],
+    rank: Context,
+    method: str = "efficient",
+    law: Law | None = None,
+) -> Array:
+    """Delete-a-fold jackknife variance of log <Γ, H>, the log of the variance that each fold's direction stands for."""
+    logs = []
+    for k, T in enumerate(fits):
+        training = [(u, a, b, y, n - folds[k, c]) for c, (u, a, b, y, n) in enumerate(rows) if n > folds[k, c]]
+        H = directions(T, training, targets, rank, method, law)
+        logs.append([np.log(np.sum(gradient(T) * h)) for (_, gradient), h in zip(targets, H, strict=True)])
+    K = len(fits)
+    return np.array([(K - 1) / K * sum((x - np.mean(column)) ** 2 for x in column) for column in np.transpose(logs)])
+
+
 def full_sample_covariance(
     T: Array,
     rows: Sequence[Row],

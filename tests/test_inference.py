@@ -161,6 +161,8 @@ def test_cross_fitted_moments_are_the_oracles(case, name):
     expected = oracle.one_step(fits_of(run), folds, rows, theirs, rank, **options)
     assert_close(moments.values, expected.estimate)
     assert_close(moments.cov, expected.cov)
+    options.pop("weights", None)
+    assert_close(moments.looseness, oracle.looseness(fits_of(run), folds, rows, theirs, rank, **options))
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -177,6 +179,7 @@ def test_full_sample_errors_are_the_oracles(case, name):
     options = oracle_options(method, sampling, battles, rows)
     expected = oracle.full_sample_covariance(whole.scores, rows, theirs, rank, **options)
     assert_close(full.cov, expected)
+    np.testing.assert_array_equal(full.looseness, 0.0)
     np.testing.assert_array_equal(full.values, crossed.values)
 
 
@@ -410,6 +413,7 @@ def test_repeats_take_the_median_and_allow_for_the_spread():
     where = list(family.labels).index("score(model_1, 3)")
     assert family.estimate[where] == pytest.approx(est.estimate[0], rel=1e-8)
     assert family.se[where] == pytest.approx(est.se[0], rel=1e-7)
+    assert family.looseness[where] == pytest.approx(np.median([run.looseness[0] for run in runs]), rel=1e-7)
     assert np.linalg.eigvalsh(est.cov).min() > 0
 
 

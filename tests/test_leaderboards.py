@@ -59,7 +59,7 @@ def test_overall_and_context_boards_are_what_infer_says(arena, boards):
     for board, part in ((weighted, slice(0, 9)), (single, slice(9, 18))):
         rows = in_order(board, arena)
         np.testing.assert_allclose(board.score[rows], est.estimate[part], atol=1e-9)
-        np.testing.assert_allclose(board.se[rows], est.se[part], rtol=1e-9)
+        np.testing.assert_allclose(np.c_[board.lower, board.upper][rows], est.conf_int()[part], atol=1e-9)
     np.testing.assert_allclose(boards["2"].score, 1000 + ELO * single.score)
     assert boards[2].context == "2" and list(boards) == ["0", "1", "2", "3"] and len(boards) == 4
     assert boards[None] is boards.overall

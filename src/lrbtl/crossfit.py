@@ -41,7 +41,7 @@ Floats = np.typing.NDArray[np.float64]
 RIDGE_SHARE = {"efficient": 0.5, "whitened": 0.75, "mle": 0.25}
 LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score or gap from infinity
 SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
-USUAL = 1.96  # standard errors that an interval reaches
+USUAL = 1.959963984540054  # standard errors that a 95% interval reaches
 SMALLEST_SHARE = 1e-12  # of the model-based variance, below which a sandwich variance is rounding
 
 

@@ -86,7 +86,7 @@ def test_open_modes_are_averaged(judged):
     np.testing.assert_allclose(lrbtl.leaderboard(judged, weights=weights, **run).score, board.score)
     est = lrbtl.infer(judged, [lrbtl.score(model, ("code", None)) for model in board.models], rank=2)
     np.testing.assert_allclose(est.estimate, board.score, atol=1e-9)
-    np.testing.assert_allclose(est.se, board.se, rtol=1e-6)
+    np.testing.assert_allclose(est.conf_int(), np.c_[board.lower, board.upper], atol=1e-6)
     given = {("code", "crowd"): 3.0, ("code", "expert"): 1.0, ("all", "crowd"): 9.0}
     weighted = lrbtl.leaderboard(judged, context=("code", None), weights=given, **run)
     only = lrbtl.leaderboard(judged, weights={("code", "crowd"): 3.0, ("code", "expert"): 1.0}, **run)

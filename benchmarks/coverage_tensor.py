@@ -1,18 +1,18 @@
-"""Coverage of all scores of order-3 tensors, and of joint intervals over 50 targets.
+"""Coverage of all scores of fresh truths, order 2 to 4, and of joint intervals over 50 targets.
 
-    python benchmarks/coverage_tensor.py --jobs 2
+    python benchmarks/coverage_tensor.py --reps 300 --jobs 2
 
-Every truth is fresh; coverage is averaged over all scores of all truths, and its error is that of the mean over
-truths. Joint coverage is the share of replications in which all 50 intervals (25 scores, 25 gaps) hold. Results go to
-results/coverage_tensor.json and .md.
+Every replication draws a new truth. Coverage is averaged over all scores of all truths, and its error is that of the
+mean over truths. Joint coverage is the share of truths for which all 50 intervals (25 scores, 25 gaps) hold, also for truths
+whose fit has a strong and a weak signal. Finished replications are kept, so that a stopped run goes on where it was.
+Results go to results/coverage_tensor.json and .md.
 """
 
 import argparse
 import json
 import os
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -23,101 +23,142 @@ import lrbtl
 from lrbtl.crossfit import cross_fit
 from lrbtl.errors import LrbtlWarning
 from lrbtl.inference import estimate_targets
+from lrbtl.looseness import widening
+from lrbtl.strength import SIGNAL_FLOOR, signal_ratio
+from replications import RESULTS, Replication, replicate_all
 
-RESULTS = Path(__file__).parent / "results"
 METHODS = ("efficient", "mle", "whitened")
+SCALE, Z = 3.0, 1.959964
+TOGETHER = 50
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Shape, rank and number of battles; `uneven` ones come from Dirichlet(5) laws of models and contexts."""
+
+    shape: tuple[int, ...]
+    rank: tuple[int, ...]
+    n: int
+    uneven: bool = False
+
+
 DESIGNS = {
-    "(30, 10, 4) rank (3, 2, 2), 20,000": ((30, 10, 4), (3, 2, 2), 20_000, 24),
-    "(30, 10, 4) rank (3, 2, 2), 60,000": ((30, 10, 4), (3, 2, 2), 60_000, 24),
-    "(100, 20, 5) rank (4, 3, 2), 60,000": ((100, 20, 5), (4, 3, 2), 60_000, 12),
+    "30 x 10 x 4, 20000": Setting((30, 10, 4), (3, 2, 2), 20_000),
+    "30 x 10 x 4, 60000": Setting((30, 10, 4), (3, 2, 2), 60_000),
+    "100 x 20 x 5, 60000": Setting((100, 20, 5), (4, 3, 2), 60_000),
+    "80 x 25, uneven, 30000": Setting((80, 25), (3, 3), 30_000, uneven=True),
+    "20 x 6 x 4 x 3, uneven, 40000": Setting((20, 6, 4, 3), (2, 2, 2, 2), 40_000, uneven=True),
 }
-SCALE = 3.0
-JOINT = ((30, 10, 4), (3, 2, 2), 60_000)
-JOINT_TARGETS = 25
 
 
-def simulated(shape: tuple[int, ...], rank: tuple[int, ...], n: int, seed: int) -> tuple[np.ndarray, lrbtl.Fit]:
-    truth = lrbtl.simulate_scores(shape, rank, scale=SCALE, rng=seed)
+def law(setting: Setting, rng: np.random.Generator) -> Any:
+    if not setting.uneven:
+        return lrbtl.UniformSampling()
+    contexts = rng.dirichlet(np.full(int(np.prod(setting.shape[1:])), 5.0)).reshape(setting.shape[1:])
+    return lrbtl.ProductSampling(rng.dirichlet(np.full(setting.shape[0], 5.0)), contexts)
+
+
+def draw_targets(truth: np.ndarray, rng: np.random.Generator) -> tuple[list[Any], np.ndarray]:
+    """Return scores and gaps at random places, in turn, and their true values."""
+    targets, goals = [], []
+    for i in range(TOGETHER):
+        a, b = (int(x) for x in rng.choice(len(truth), 2, replace=False))
+        u = tuple(int(rng.integers(d)) for d in truth.shape[1:])
+        targets.append(lrbtl.score(a, u) if i % 2 else lrbtl.gap(a, b, u))
+        goals.append(truth[(a, *u)] - (0.0 if i % 2 else truth[(b, *u)]))
+    return targets, np.array(goals)
+
+
+def replicate(design: str, seed: int, known: Replication) -> Replication:
+    """Return coverage, error and median standard error of all scores, and whether joint intervals hold."""
+    setting = DESIGNS[design]
+    truth = lrbtl.simulate_scores(setting.shape, setting.rank, scale=SCALE, rng=seed)
+    rng = np.random.default_rng(20_000 + seed)
+    sampling = law(setting, rng)
+    flat = truth.reshape(len(truth), -1)
+    out: Replication = {"seed": seed}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LrbtlWarning)
-        return truth, lrbtl.fit(lrbtl.simulate_battles(truth, n, rng=10_000 + seed), rank)
-
-
-def all_scores(design: str, seed: int) -> dict[str, list[float]]:
-    """Return coverage, root mean squared error and median standard error of each method for one truth."""
-    shape, rank, n, _ = DESIGNS[design]
-    truth, fit = simulated(shape, rank, n, seed)
-    flat = truth.reshape(shape[0], -1)
-    out = {}
-    for method in METHODS:
-        values, errors = cross_fit(
-            fit, method=method, sampling=lrbtl.UniformSampling() if method == "whitened" else None
-        ).all_scores()
-        inside = np.abs(values - flat) < 1.959964 * errors
-        out[method] = [float(inside.mean()), float(np.sqrt(np.mean((values - flat) ** 2))), float(np.median(errors))]
+        fit = lrbtl.fit(lrbtl.simulate_battles(truth, setting.n, sampling=sampling, rng=10_000 + seed), setting.rank)
+        out["signal"] = signal_ratio(fit.point, setting.n)
+        for method in METHODS:
+            run = cross_fit(fit, method=method, sampling=sampling if method == "whitened" else None)
+            values, errors, looseness = run.all_scores()
+            inside = np.abs(values - flat) < Z * widening(Z, looseness) * errors
+            error = float(np.sqrt(np.mean((values - flat) ** 2)))
+            out[method] = [float(inside.mean()), error, float(np.median(errors))]
+            if method == "efficient":
+                targets, goals = draw_targets(truth, rng)
+                limits = estimate_targets([run], targets).conf_int(joint=True)
+                out["joint"] = bool(((limits[:, 0] <= goals) & (goals <= limits[:, 1])).all())
     return out
 
 
-def joint(seed: int) -> list[float]:
-    """Return whether all joint intervals hold, and the share of pointwise intervals that do."""
-    shape = JOINT[0]
-    truth, fit = simulated(*JOINT, seed)
-    rng = np.random.default_rng(seed)
-    targets, goals = [], []
-    for i in range(2 * JOINT_TARGETS):
-        a, b = (int(x) for x in rng.choice(shape[0], 2, replace=False))
-        u = tuple(int(rng.integers(d)) for d in shape[1:])
-        targets.append(lrbtl.score(a, u) if i % 2 else lrbtl.gap(a, b, u))
-        goals.append(truth[(a, *u)] - (0.0 if i % 2 else truth[(b, *u)]))
-    est = estimate_targets([cross_fit(fit)], targets)
-    held = [(low <= goals) & (goals <= high) for low, high in (est.conf_int(joint=True).T, est.conf_int().T)]
-    return [float(held[0].all()), float(held[1].mean())]
+def share(held: list[bool]) -> tuple[float, float]:
+    """Return a share and its Monte Carlo error."""
+    p = float(np.mean(held)) if held else float("nan")
+    return p, float(np.sqrt(p * (1 - p) / max(len(held), 1)))
+
+
+def summarise(design: str, replications: list[Replication]) -> dict[str, Any]:
+    row: dict[str, Any] = {"design": design, "rank": DESIGNS[design].rank, "truths": len(replications)}
+    for method in METHODS:
+        values = np.array([r[method] for r in replications])
+        coverage, rmse, se = values.mean(axis=0)
+        error = values[:, 0].std(ddof=1) / np.sqrt(len(values))
+        row[method] = {"coverage": coverage, "mc_error": error, "rmse": rmse, "median_se": se}
+    strong = [r["joint"] for r in replications if r["signal"] >= SIGNAL_FLOOR]
+    weak = [r["joint"] for r in replications if r["signal"] < SIGNAL_FLOOR]
+    for name, held in (("joint", strong + weak), ("joint, strong signal", strong), ("joint, weak signal", weak)):
+        row[name] = {"truths": len(held), **dict(zip(("coverage", "mc_error"), share(held), strict=True))}
+    return row
+
+
+def to_markdown(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "# Coverage of nominal 95% intervals, fresh truths",
+        "",
+        "All scores:",
+        "",
+        "| design | rank | truths | efficient | mle | whitened | RMSE of the three |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        covers = " | ".join(f"{row[m]['coverage']:.3f} ± {row[m]['mc_error']:.3f}" for m in METHODS)
+        errors = ", ".join(f"{row[m]['rmse']:.3f}" for m in METHODS)
+        lines.append(f"| {row['design']} | {tuple(row['rank'])} | {row['truths']} | {covers} | {errors} |")
+    lines += [
+        "",
+        f"Joint intervals of {TOGETHER} targets, efficient; a signal is strong where `fit` does not warn:",
+        "",
+        "| design | all truths | strong signal | weak signal |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = []
+        for name in ("joint", "joint, strong signal", "joint, weak signal"):
+            part = row[name]
+            cells.append(
+                f"{part['coverage']:.3f} ± {part['mc_error']:.3f} ({part['truths']})" if part["truths"] else ""
+            )
+        lines.append(f"| {row['design']} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reps", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--joint-reps", type=int, default=400)
+    parser.add_argument("--designs", nargs="+", default=list(DESIGNS), choices=list(DESIGNS))
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for design, (*_, truths) in DESIGNS.items():
-            found = [
-                f.result() for f in as_completed([pool.submit(all_scores, design, seed) for seed in range(truths)])
-            ]
-            for method in METHODS:
-                values = np.array([r[method] for r in found])
-                error = float(values[:, 0].std(ddof=1) / np.sqrt(truths))
-                means = dict(zip(("coverage", "rmse", "median_se"), values.mean(axis=0).tolist(), strict=True))
-                rows.append({"design": design, "method": method, "truths": truths, "mc_error": error, **means})
-                print(rows[-1], flush=True)
-        held = np.array(
-            [f.result() for f in as_completed([pool.submit(joint, seed) for seed in range(options.joint_reps)])]
-        )
-    share = float(held[:, 0].mean())
-    rows.append(
-        {
-            "design": "joint, 50 targets, (30, 10, 4), 60,000",
-            "method": "efficient",
-            "reps": len(held),
-            "coverage": share,
-            "mc_error": float(np.sqrt(share * (1 - share) / len(held))),
-            "pointwise": float(held[:, 1].mean()),
-        }
-    )
-    print(rows[-1])
-    lines = [
-        "# Coverage of order-3 tensors, nominal 95%",
-        "",
-        "| design | method | coverage | RMSE | median SE |",
-        "|---|---|---|---|---|",
-    ]
-    for row in rows:
-        tail = f"{row['rmse']:.3f} | {row['median_se']:.3f}" if "rmse" in row else f"pointwise {row['pointwise']:.3f} |"
-        lines.append(f"| {row['design']} | {row['method']} | {row['coverage']:.3f} ± {row['mc_error']:.3f} | {tail} |")
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "coverage_tensor.json").write_text(json.dumps(rows, indent=1))
-    (RESULTS / "coverage_tensor.md").write_text("\n".join(lines) + "\n")
+    path = RESULTS / "coverage_tensor.json"
+    rows = json.loads(path.read_text()) if path.exists() else []
+    for design in options.designs:
+        found = replicate_all(design, replicate, options.reps, options.jobs, needed=[*METHODS, "joint"])
+        rows = [row for row in rows if row["design"] != design] + [summarise(design, found)]
+        path.write_text(json.dumps(rows, indent=1))
+        (RESULTS / "coverage_tensor.md").write_text(to_markdown(rows))
+    print(to_markdown(rows))
 
 
 if __name__ == "__main__":

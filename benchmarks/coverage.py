@@ -21,7 +21,6 @@ import numpy as np
 import lrbtl
 from lrbtl.crossfit import cross_fit
 from lrbtl.inference import estimate_targets
-from lrbtl.looseness import widening
 from replications import RESULTS, replicate_all
 
 SHAPE, RANK, SCALE, FOLDS = (200, 200), 5, 5.0, 6
@@ -108,14 +107,10 @@ def replicate(design: str, seed: int, known: dict[str, Any]) -> dict[str, Any]:
             limits = both[len(TARGETS) :].conf_int(joint=True)
             out[name]["joint"] = bool(((limits[:, 0] <= goals) & (goals <= limits[:, 1])).all())
         if seed % ALL_EVERY == 0 and "law" not in name:
-            values, errors, looseness = steps.all_scores()
-            inside = np.abs(values - scores) < 1.959964 * widening(1.959964, looseness) * errors
+            values, errors = steps.all_scores()
+            inside = np.abs(values - scores) < 1.959964 * errors
             size = np.abs(scores)
-            out[name]["all"] = [
-                float(inside.mean()),
-                float(np.sqrt(np.mean((values - scores) ** 2))),
-                float(np.median(errors)),
-            ]
+            out[name]["all"] = [float(inside.mean()), float(np.sqrt(np.mean((values - scores) ** 2)))]
             out[name]["classes"] = [float(inside[(size >= low) & (size < high)].mean()) for low, high in CLASSES]
     return out
 
@@ -170,7 +165,7 @@ def summarise(design: str, replications: list[dict[str, Any]]) -> list[dict[str,
             rows.append({**row, "coverage": share, "mc_error": error})
         full = [r[name] for r in replications if "all" in r[name]]
         if full:
-            coverage, rmse, se_all = np.mean([r["all"] for r in full], axis=0)
+            coverage, rmse = np.mean([r["all"][:2] for r in full], axis=0)
             classes = np.mean([r["classes"] for r in full], axis=0)
             rows.append(
                 {
@@ -183,7 +178,6 @@ def summarise(design: str, replications: list[dict[str, Any]]) -> list[dict[str,
                     if len(full) > 1
                     else None,
                     "rmse": float(rmse),
-                    "median_se": float(se_all),
                     "classes": classes.tolist(),
                 }
             )
@@ -225,15 +219,15 @@ def to_markdown(rows: list[dict[str, Any]]) -> str:
         "",
         "All 40,000 scores at once, by size of the score:",
         "",
-        "| design | method | reps | coverage | RMSE | median SE | 0-0.5 | 0.5-1 | 1-2 | above 2 |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| design | method | reps | coverage | RMSE | 0-0.5 | 0.5-1 | 1-2 | above 2 |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         if "classes" in row:
             classes = " | ".join(f"{value:.3f}" for value in row["classes"])
             lines.append(
                 f"| {row['design']} | {row['method']} | {row['reps']} | {row['coverage']:.4f} "
-                f"| {row['rmse']:.3f} | {row['median_se']:.3f} | {classes} |"
+                f"| {row['rmse']:.3f} | {classes} |"
             )
     return "\n".join(lines) + "\n"
 

@@ -19,11 +19,12 @@ from lrbtl.compat import ELO, arena_rank
 from lrbtl.errors import SeparationError
 from lrbtl.islands import make_engine
 from lrbtl.newcomers import place_outside
+from lrbtl.options import Run
 
 SPREAD = 0.8  # standard deviation of the true scores: about 140 Elo points
 LEVEL, Z = 0.95, 1.959963984540054
 CONTEXTS = {"models": 60, "contexts": 5, "battles": 300_000, "rank": 3}
-RUN = {"rank": CONTEXTS["rank"], "method": "efficient", "n_folds": 10, "ridge": "auto", "n_threads": 1, "rng": 0}
+RUN = Run(rank=CONTEXTS["rank"])
 
 
 def plain_arena(rng, n_models, n_battles, n_new):

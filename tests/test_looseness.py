@@ -1,16 +1,11 @@
-"""Noise of standard errors, and the intervals that allow for it."""
+"""Noise of standard errors, and the allowance for it."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import norm, t
 
 from lrbtl.estimate import Estimate
-from lrbtl.looseness import SHARE, Looseness, normal_equivalent, widening
-
-sizes = st.floats(0.01, 8.0)
-noises = st.floats(0.0, 3.0)
+from lrbtl.looseness import SHARE, Looseness, tail_widening, widening
 
 
 def jackknife(values):
@@ -45,27 +40,19 @@ def test_the_jackknife_finds_the_degrees_of_freedom_of_a_mean_square():
 @pytest.mark.parametrize("critical", [1.645, 1.96, 3.3])
 def test_the_widening_is_a_share_of_students(critical):
     df = 400.0
-    tail = t.isf(norm.sf(critical), df) / critical - 1.0
-    assert widening(critical, np.array([2.0 / df]))[0] - 1.0 == pytest.approx(SHARE * tail, rel=0.03)
+    students = t.isf(norm.sf(critical), df) / critical - 1.0
+    assert widening(np.array([2.0 / df]), critical)[0] - 1.0 == pytest.approx(SHARE * students, rel=0.03)
 
 
-@given(sizes, noises)
-def test_a_statistic_at_the_limit_is_worth_the_critical_value(critical, noise):
-    limit = critical * widening(critical, np.array([noise]))
-    np.testing.assert_allclose(normal_equivalent(limit, np.array([noise])), critical, rtol=1e-9)
-
-
-def test_intervals_and_tests_agree_and_combinations_are_as_loose_as_their_parts():
-    est = Estimate(["x", "y"], [1.0, 0.5], [[0.04, 0.0], [0.0, 0.04]], links="identity", looseness=[0.5, 0.1])
-    plain = Estimate(["x", "y"], [1.0, 0.5], [[0.04, 0.0], [0.0, 0.04]], links="identity")
-    wider = np.diff(est.conf_int()) / np.diff(plain.conf_int())
-    np.testing.assert_allclose(wider[:, 0], widening(1.959964, np.array([0.5, 0.1])), rtol=1e-6)
-    np.testing.assert_allclose(est.se, plain.se)
-    low, high = est.conf_int()[0]
-    np.testing.assert_allclose([est.test(null=edge).pvalue[0] for edge in (low, high)], 0.05, rtol=1e-6)
-    assert (est.pvalue > plain.pvalue).all()
+def test_joint_intervals_of_loose_errors_reach_further():
+    values, cov, loose = [1.0, 0.5], [[0.04, 0.0], [0.0, 0.04]], [0.5, 0.0]
+    est = Estimate(["x", "y"], values, cov, links="identity", looseness=loose)
+    plain = Estimate(["x", "y"], values, cov, links="identity")
+    np.testing.assert_array_equal(est.conf_int(), plain.conf_int())
+    wider = (np.diff(est.conf_int(joint=True)) / np.diff(plain.conf_int(joint=True)))[:, 0]
+    critical = np.diff(plain.conf_int(joint=True))[0, 0] / 2 / plain.se[0]
+    np.testing.assert_allclose(wider, tail_widening(critical, np.array(loose)))
+    assert wider[0] > 1.0 and wider[1] == 1.0
     assert est.contrast([1.0, -1.0]).looseness.tolist() == [0.5]
     assert (est["y"] - est["y"]).looseness.tolist() == [0.0]
-    assert est[["y", "x"]].looseness.tolist() == [0.1, 0.5]
-    joint = np.diff(est.conf_int(joint=True)) / np.diff(plain.conf_int(joint=True))
-    assert (joint > wider).all()
+    assert est[["y", "x"]].looseness.tolist() == [0.0, 0.5]

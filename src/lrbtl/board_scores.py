@@ -142,9 +142,9 @@ class LowRankEngine:
         return BoardScores(
             self.inside,
             self.unit * found.values,
-            self.unit**2 * found.for_intervals(),
+            self.unit**2 * found.believed(),
             None if rates is None else rates.values,
-            None if rates is None else rates.for_intervals(),
+            None if rates is None else rates.believed(),
             self.by_context,
             self._gain(weights, found.bound) if self.steps.method == "efficient" else None,
         )

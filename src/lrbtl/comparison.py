@@ -20,7 +20,7 @@ from lrbtl.islands import Island, Progress, Weights, analyse_islands, with_conte
 from lrbtl.joint import Seed, max_gap_quantile, max_t_quantile, normal_quantile
 from lrbtl.labels import context_name, shown_context
 from lrbtl.links import Link
-from lrbtl.looseness import widening
+from lrbtl.looseness import tail_widening
 from lrbtl.newcomers import place_outside
 from lrbtl.options import Method, Rank, Ridge, Run
 from lrbtl.tables import format_intervals, format_numbers, html_table, text_table
@@ -220,7 +220,7 @@ def _gaps(island: Island, i: int, j: int, boards: Floats, level: float, rng: See
         se = np.sqrt(np.diag(cov))
         joint = max_t_quantile(cov / np.outer(se, se), level, rng)
         z = normal_quantile(level)
-        reaches = (c * widening(c, found.looseness) * se for c in (z, joint))
+        reaches = (z * se, joint * tail_widening(joint, found.looseness) * se)
         limits = (found.values + side * reach for reach in reaches for side in (-1.0, 1.0))
         return engine.unit * np.array([found.values, *limits])
     shared = 1.0 - (1.0 - level) / len(boards)

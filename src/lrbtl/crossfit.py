@@ -41,7 +41,6 @@ Floats = np.typing.NDArray[np.float64]
 RIDGE_SHARE = {"efficient": 0.5, "whitened": 0.75, "mle": 0.25}
 LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score or gap from infinity
 SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
-USUAL = 1.959963984540054  # standard errors that a 95% interval reaches
 SMALLEST_SHARE = 1e-12  # of the model-based variance, below which a sandwich variance is rounding
 
 
@@ -69,13 +68,9 @@ class Moments:
     looseness: Floats
 
     def believed(self) -> Floats:
-        """Return the covariance to show."""
-        return believed_covariance(self.cov, np.sqrt(self.dispersion) * self.bound)
-
-    def for_intervals(self) -> Floats:
-        """Return the believed covariance, enlarged as intervals at the usual 95% need it."""
-        wider = widening(USUAL, self.looseness)
-        return self.believed() * np.outer(wider, wider)
+        """Return the covariance to show, with an allowance for the noise of its own variances."""
+        wider = widening(self.looseness)
+        return believed_covariance(self.cov, np.sqrt(self.dispersion) * self.bound) * np.outer(wider, wider)
 
 
 @dataclass(frozen=True)
@@ -198,13 +193,13 @@ class CrossFit:
         """Return the one-step estimates of all scores, (d1, D)."""
         return np.asarray(sum(step.n / self.n * _one_step_scores(step) for step in self.steps))
 
-    def all_scores(self) -> tuple[Floats, Floats, Floats]:
-        """Return estimates, believed standard errors and looseness of all scores, (d1, D); NaN where infinite."""
+    def all_scores(self) -> tuple[Floats, Floats]:
+        """Return estimates and believed standard errors of all scores, (d1, D) each; NaN where they run to infinity."""
         self._check_determined("scores")
         return self._believed_family(self.one_step_scores(), score_variances)
 
-    def all_gaps(self) -> tuple[Floats, Floats, Floats]:
-        """Return estimates, believed standard errors and looseness of all gaps a - b, a < b, (pairs, D)."""
+    def all_gaps(self) -> tuple[Floats, Floats]:
+        """Return estimates and believed standard errors of all gaps a - b, a < b, (pairs, D) each."""
         self._check_determined("gaps")
         scores = self.one_step_scores()
         a, b = np.triu_indices(len(scores), 1)
@@ -212,7 +207,7 @@ class CrossFit:
 
     def _believed_family(
         self, values: Floats, variances_of: Callable[[TangentSpace, Blocks], Floats]
-    ) -> tuple[Floats, Floats, Floats]:
+    ) -> tuple[Floats, Floats]:
         steps = self.steps if self.full is None else [self.full]
         total = sum(step.n for step in steps)
         sandwich, model, loose = np.zeros_like(values), np.zeros_like(values), Looseness(values.shape)
@@ -227,8 +222,8 @@ class CrossFit:
         model *= self.dispersion
         variances = np.where(model > SEPARATED * sandwich, model, sandwich)
         separated = (np.abs(values) >= LARGEST_SCORE) & self.fit.link.separable
-        errors = np.sqrt(variances / self.n)
-        return np.where(separated, np.nan, values), np.where(separated, np.nan, errors), loose.value()
+        errors = widening(loose.value()) * np.sqrt(variances / self.n)
+        return np.where(separated, np.nan, values), np.where(separated, np.nan, errors)
 
     def _check_determined(self, what: str) -> None:
         for bread in (*self.steps, self.reference):

@@ -25,7 +25,7 @@ from lrbtl.families import FamilyLabels
 from lrbtl.frames import to_frame
 from lrbtl.joint import max_t_quantile, normal_quantile
 from lrbtl.labels import find_label, index_labels
-from lrbtl.looseness import widening
+from lrbtl.looseness import tail_widening
 from lrbtl.runinfo import RunInfo
 from lrbtl.tables import shown_rows
 from lrbtl.wald import WaldTest, wald_interval, wald_statistic
@@ -62,8 +62,8 @@ class Estimate:
     se
         (M,) standard errors on the working scale, only when `cov` is None.
     looseness
-        (M,) variance of the log of each estimated variance, 2 / df where it has df degrees of freedom. Intervals are
-        wider and p-values larger for it, as with Student's t; none by default.
+        (M,) variance of the log of each estimated variance, none by default. `cov` allows for it as far as 95%
+        intervals go; joint ones, which reach further into the tails, widen some more.
     info
         How the run was made.
     bound_se, naive_se
@@ -195,8 +195,10 @@ class Estimate:
         >>> est.conf_int().round(3)
         array([[0.735, 0.952]])
         """
-        critical = self._joint_quantile(level) if joint else normal_quantile(level)
-        reach = critical * widening(critical, self.looseness)
+        reach: float | Floats = normal_quantile(level)
+        if joint:
+            critical = self._joint_quantile(level)
+            reach = critical * tail_widening(critical, self.looseness)
         if scale == "natural":
             return wald_interval(self.estimate, reach * self.se)
         interval = wald_interval(self._working, reach * self._se)
@@ -242,7 +244,7 @@ class Estimate:
         if not ((values > 0) & (values < 1))[self._is_logit].all():
             raise EstimateError("the null of a probability must lie between 0 and 1.")
         center = np.where(self._is_logit, logit(np.where(self._is_logit, values, 0.5)), values)
-        return WaldTest(np.array(values), *wald_statistic(self._working - center, self._se, self.looseness))
+        return WaldTest(np.array(values), *wald_statistic(self._working - center, self._se))
 
     def __len__(self) -> int:
         return len(self.labels)

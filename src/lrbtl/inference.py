@@ -129,13 +129,11 @@ def estimate_targets(
     )
     if isinstance(targets, Family):
         parts = [run.all_scores() if targets.kind == "scores" else run.all_gaps() for run in runs]
-        all_values, all_errors, all_looseness = (np.array([part[i].reshape(-1) for part in parts]) for i in range(3))
-        values, errors = _aggregate(all_values, all_errors)
+        values, errors = _aggregate(*(np.array([part[i].reshape(-1) for part in parts]) for i in range(2)))
         labels = targets.labels(battles)
         if (lost := np.flatnonzero(np.isnan(values))).size:
             _warn_separated([labels[int(i)] for i in lost[:3]], lost.size, paired)
-        looseness = np.median(all_looseness, axis=0)
-        return Estimate(labels, values, None, se=errors, links="identity", looseness=looseness, info=info)
+        return Estimate(labels, values, None, se=errors, links="identity", info=info)
     resolved = resolve_targets(battles, targets)
     moments = _combine([run.moments(resolved) for run in runs])
     if whole.link.separable:

@@ -1,16 +1,17 @@
-"""How noisy standard errors are, and how much wider intervals must be for it.
+"""How noisy standard errors are, and how much larger they must be for it.
 
 A standard error is taken at a noisy fit: its tangent space, its information and the gradient of the target all move
 with the battles. The looseness of an estimate is the variance of the log of its estimated variance, by the jackknife
 over the fits without each fold. A variance with nu degrees of freedom has looseness 2 / nu, and Student's quantile is
-that of the normal, c, times 1 + (c^2 + 1) / (4 nu) to first order. Intervals take half of that: a variance at a noisy
-fit is noisy, but it also errs upwards, because it is convex in the factors.
+that of the normal, c, times 1 + (c^2 + 1) / (4 nu) to first order. Standard errors take half of that: a variance at a
+noisy fit is noisy, but it also errs upwards, because it is convex in the factors.
 """
 
 import numpy as np
 
 Floats = np.typing.NDArray[np.float64]
 
+USUAL = 1.96  # standard errors that a 95% interval reaches
 SHARE = 0.5  # of Student's widening; the whole covers .96 to .97 where half covers .95
 
 
@@ -39,28 +40,23 @@ class Looseness:
         return np.asarray((n - 1) / n * np.maximum(self.squares - self.sum**2 / n, 0.0))
 
 
-def widening(critical: float, looseness: Floats) -> Floats:
-    """Return by how much intervals that reach `critical` standard errors must be wider.
+def widening(looseness: Floats, critical: float = USUAL) -> Floats:
+    """Return by how much a standard error must be larger for intervals that reach `critical` of them.
 
     Examples
     --------
-    >>> widening(1.96, np.array([0.0, 0.04, 0.4])).round(3)
+    >>> widening(np.array([0.0, 0.04, 0.4])).round(3)
     array([1.   , 1.012, 1.114])
     """
     return np.asarray(np.sqrt(1.0 + SHARE * (critical**2 + 1.0) / 4.0 * looseness))
 
 
-def normal_equivalent(z: Floats, looseness: Floats) -> Floats:
-    """Return c >= 0 with c * widening(c, looseness) = |z|: what a statistic is worth on the normal scale.
+def tail_widening(critical: float, looseness: Floats) -> Floats:
+    """Return by how much intervals that reach further than the usual ones must be wider still.
 
     Examples
     --------
-    >>> c = normal_equivalent(np.array([2.0]), np.array([0.04]))
-    >>> c.round(3), (c * widening(float(c[0]), np.array([0.04]))).round(3)
-    (array([1.976]), array([2.]))
+    >>> tail_widening(3.3, np.array([0.0, 0.04, 0.4])).round(3)
+    array([1.   , 1.017, 1.137])
     """
-    part = SHARE * looseness / 4.0
-    size = np.abs(z)
-    with np.errstate(invalid="ignore"):
-        c = size * np.sqrt(2.0 / (1.0 + part + np.sqrt((1.0 + part) ** 2 + 4.0 * part * size**2)))
-    return np.asarray(np.where(np.isinf(size), size, c))
+    return widening(looseness, critical) / widening(looseness)

@@ -1,4 +1,4 @@
-"""Wald tests and intervals: estimates that are nearly normal, with a standard error that may itself be noisy."""
+"""Wald tests and intervals: estimates that are normal with a known standard error."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -6,8 +6,6 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfc
-
-from lrbtl.looseness import normal_equivalent
 
 Floats = NDArray[np.float64]
 
@@ -21,8 +19,8 @@ class WaldTest:
     pvalue: Floats
 
 
-def wald_statistic(difference: Floats, se: Floats, looseness: Floats | float = 0.0) -> tuple[Floats, Floats]:
-    """Return z = difference / se and its two-sided p-value 2 P(Z > |z|), Student's where se is noisy; NaN for 0 / 0.
+def wald_statistic(difference: Floats, se: Floats) -> tuple[Floats, Floats]:
+    """Return z = difference / se and its two-sided p-value 2 P(Z > |z|); NaN for 0 / 0.
 
     Examples
     --------
@@ -32,7 +30,7 @@ def wald_statistic(difference: Floats, se: Floats, looseness: Floats | float = 0
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         z = difference / se
-        return z, erfc(normal_equivalent(z, np.asarray(looseness)) / sqrt(2.0))
+    return z, erfc(np.abs(z) / sqrt(2.0))
 
 
 def wald_interval(center: Floats, half_width: Floats) -> Floats:

@@ -14,6 +14,7 @@ from lrbtl.estimate import Estimate, RunInfo
 from lrbtl.families import Family
 from lrbtl.fitting import Fit, fit
 from lrbtl.links import LOGISTIC, Link
+from lrbtl.looseness import widening
 from lrbtl.naive import naive_errors, naive_family, naive_moments
 from lrbtl.notice import warn_user
 from lrbtl.onestep import ScoreView
@@ -220,10 +221,12 @@ def _combine(runs: Sequence[Moments]) -> Moments:
     if len(runs) == 1:
         return runs[0]
     errors = np.sqrt([np.diag(run.cov) for run in runs])
-    values, combined = _aggregate(np.array([run.values for run in runs]), errors)
+    wider = np.array([widening(run.looseness) for run in runs])
+    values, combined = _aggregate(np.array([run.values for run in runs]), wider * errors)
     correlation = np.mean([run.cov / np.outer(se, se) for run, se in zip(runs, errors, strict=True)], axis=0)
     bound = np.median([run.bound for run in runs], axis=0)
     looseness = np.median([run.looseness for run in runs], axis=0)
+    combined = combined / widening(looseness)  # the widening of the whole comes last
     cov = correlation * np.outer(combined, combined)
     return replace(runs[0], values=values, cov=cov, bound=bound, looseness=looseness)
 

@@ -57,6 +57,6 @@ def tail_widening(critical: float, looseness: Floats) -> Floats:
     Examples
     --------
     >>> tail_widening(3.3, np.array([0.0, 0.04, 0.4])).round(3)
-    array([1.   , 1.017, 1.137])
+    array([1.   , 1.017, 1.133])
     """
     return widening(looseness, critical) / widening(looseness)

@@ -5,8 +5,8 @@
 Finished replications are kept in results/replications, so that a stopped run goes on where it was. Every replication
 draws fresh battles from one truth (d1 = d2 = 200, rank 5, max |T*| = 5), fits once and cross-fits with K = 6. Targets
 are the paper's: the score of model 0 in context 0 and the probability that model 0 beats model 1 there; with 60,000
-uniform battles also joint intervals of 25 scores and 25 gaps. Some replications check all 40,000 scores, by size of the score.
-Results go to results/coverage.json and results/coverage.md.
+uniform battles also joint intervals of 25 scores and 25 gaps. Some replications check all 40,000 scores, by size of
+the score. Results go to results/coverage.json and results/coverage.md.
 """
 
 import argparse

@@ -108,11 +108,13 @@ class Arrowhead:
             _cells.subtract_sparse_gram(indptr, indices, cross.data, schur, self.n_threads)
         else:
             schur -= cross.T @ cross
-        chol, failed = linalg.lapack.dpotrf(schur.T, lower=1, clean=0)
+        diagonal = np.diag(schur).copy()
+        chol, failed = linalg.lapack.dpotrf(schur.T, lower=1, clean=0, overwrite_a=1)  # leaves the lower part of schur
         if failed or np.square(np.diag(chol)).min(initial=1.0) <= floor:
             if not floor:
                 raise NotPositiveDefinite
-            values, vectors = linalg.eigh(schur)
+            np.fill_diagonal(schur, diagonal)
+            values, vectors = linalg.eigh(schur, lower=True)
             null = vectors[:, values <= max(values[0], 10 * floor)] * top[:, None]
             bottom = -below.reshape(-1)[:, None] * _block_transpose_solve(inverse, cross @ (null / top[:, None]))
             raise NotPositiveDefinite(np.concatenate([null, bottom]))
@@ -170,7 +172,8 @@ class Factor:
         q = len(self.chol)
         top, below = self.scale[:q], self.scale[q:]
         border, _ = linalg.lapack.dpotri(self.chol, lower=True)
-        border = np.tril(border) + np.tril(border, -1).T
+        border = np.tril(border)
+        border += np.tril(border, -1).T
         upper = np.swapaxes(self.inverse_lower, 1, 2)
         blocks = upper @ self.inverse_lower
         scale = below.reshape(blocks.shape[:2])

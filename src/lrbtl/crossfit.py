@@ -289,7 +289,8 @@ def cross_fit(
 
     steps = []
     failed = 0
-    for k, held_out in enumerate(fold_counts(battles.cells, n_folds, rng).astype(float)):
+    for k, counts in enumerate(fold_counts(battles.cells, n_folds, rng)):
+        held_out = counts.astype(float)
         train = design.count - held_out
         newton = refit(fit, train, ridge=ridge, start=start)
         failed += not newton.converged

@@ -4,7 +4,8 @@
 
 1,000,000 battles, 200 models, 10 categories with uneven traffic, rank 3. Both read the same frame and give ratings with
 intervals of every category; lrbtl also gives the overall board, rank intervals, tiers and win matrices. lrbtl runs on
-one thread, the median of three runs; arena-rank's compiled code takes the cores that it finds. Results go to results/arena_rank_speed.json.
+one thread, the median of three runs; arena-rank's compiled code takes the cores that it finds. Results go to
+results/arena_rank_speed.json.
 """
 
 import json

@@ -122,8 +122,7 @@ def test_kernel_equals_numpy():
     a, b = np.triu_indices(6, 1)
     for skip in (floor, np.full(6, -1.0)):
         largest, count = np.empty((11, 4)), np.empty((11, 4))
-        scratch = np.empty(6), np.empty(7, dtype=np.int64)
-        scan_gaps(draws, first, second, beyond, cov, precision, skip, bar, *scratch, largest, count)
+        scan_gaps(draws, first, second, beyond, cov, precision, skip, bar, np.empty(6), largest, count)
         for i, j in np.ndindex(11, 4):
             f, s = first[i, j], second[i, j]
             loading = (cov[f] - cov[s]) * np.sqrt(precision[f, s])

@@ -146,8 +146,7 @@ def _scan_gaps(
     floor = 0.5 * (1 - 1e-9) * bar**2 * own / np.maximum(reach, 1e-300)
     largest, count = np.empty(pick.shape), np.empty(pick.shape)
     pairs = a[pick], b[pick]
-    scratch = np.empty(len(cov)), np.empty(len(cov) + 1, dtype=np.int64)
-    scan_gaps(draws, *pairs, beyond, cov, precision, floor, bar * bar, *scratch, largest, count)
+    scan_gaps(draws, *pairs, beyond, cov, precision, floor, bar * bar, np.empty(len(cov)), largest, count)
     return np.sqrt(largest), count
 
 

@@ -14,7 +14,6 @@ def scan_gaps(
     floor: Floats,
     bar: float,
     draw_scratch: Floats,
-    large_scratch: Longs,
     largest_out: Floats,
     count_out: Floats,
 ) -> None: ...

@@ -2,12 +2,6 @@
 from libc.math cimport sqrt
 
 
-cdef inline double squared_gap(
-    const double[::1] draw, const double[:, ::1] precision, Py_ssize_t a, Py_ssize_t b
-) noexcept nogil:
-    return (draw[a] - draw[b]) * (draw[a] - draw[b]) * precision[a, b]
-
-
 def scan_gaps(
     const double[:, ::1] base,         # in: (n, d), normal draws, one per row
     const long long[:, ::1] first,     # in: (n, m), a pair of models for each of m uses of a draw
@@ -18,14 +12,12 @@ def scan_gaps(
     const double[::1] floor,           # in: no gap of a and b reaches the bar unless g[a]^2 or g[b]^2 exceeds its floor
     double bar,                        # in: of squared standardised gaps
     double[::1] draw_scratch,          # scratch: (d,)
-    long long[::1] large_scratch,      # scratch: (d + 1,)
     double[:, ::1] largest_out,        # out: (n, m), the largest squared standardised gap above the bar, or the bar
     double[:, ::1] count_out,          # out: (n, m), number of pairs above the bar
 ):
     """Move each draw along its pair's covariance until the pair has the gap asked for, then look at all pairs."""
-    cdef Py_ssize_t i, j, a, b, k, n_large, d = base.shape[1]
-    cdef long long count, above
-    cdef double root, shift, value, largest
+    cdef Py_ssize_t i, j, a, b, k, d = base.shape[1]
+    cdef double root, shift, value, largest, count
     with nogil:
         for i in range(base.shape[0]):
             for j in range(first.shape[1]):
@@ -34,21 +26,14 @@ def scan_gaps(
                 shift = (beyond[i, j] - (base[i, a] - base[i, b]) * root) * root
                 for k in range(d):
                     draw_scratch[k] = base[i, k] + shift * (cov[a, k] - cov[b, k])
-                n_large = 0
-                for k in range(d):
-                    large_scratch[n_large] = k
-                    n_large += draw_scratch[k] * draw_scratch[k] > floor[k]
-                largest, count = bar, 0
-                for k in range(n_large):
-                    a, above = large_scratch[k], 0
-                    for b in range(d):
-                        above += squared_gap(draw_scratch, precision, a, b) > bar
-                    if above == 0:
+                largest, count = bar, 0.0
+                for a in range(d):
+                    if draw_scratch[a] * draw_scratch[a] <= floor[a]:
                         continue
-                    count += above
                     for b in range(d):
-                        value = squared_gap(draw_scratch, precision, a, b)
-                        largest = value if value > largest else largest
-                    for b in range(k):  # pairs seen from both sides
-                        count -= squared_gap(draw_scratch, precision, a, large_scratch[b]) > bar
+                        value = (draw_scratch[a] - draw_scratch[b]) * (draw_scratch[a] - draw_scratch[b])
+                        value = value * precision[a, b]
+                        if value > bar and (a < b or draw_scratch[b] * draw_scratch[b] <= floor[b]):
+                            count += 1.0
+                            largest = value if value > largest else largest
                 largest_out[i, j], count_out[i, j] = largest, count

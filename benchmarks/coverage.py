@@ -111,7 +111,8 @@ def replicate(design: str, seed: int, known: dict[str, Any]) -> dict[str, Any]:
             values, errors = steps.all_scores()
             inside = np.abs(values - scores) < 1.959964 * errors
             size = np.abs(scores)
-            out[name]["all"] = [float(inside.mean()), float(np.sqrt(np.mean((values - scores) ** 2)))]
+            error = float(np.sqrt(np.mean((values - scores) ** 2)))
+            out[name]["all"] = [float(inside.mean()), error, float(errors.mean())]
             out[name]["classes"] = [float(inside[(size >= low) & (size < high)].mean()) for low, high in CLASSES]
     return out
 
@@ -166,7 +167,7 @@ def summarise(design: str, replications: list[dict[str, Any]]) -> list[dict[str,
             rows.append({**row, "coverage": share, "mc_error": error})
         full = [r[name] for r in replications if "all" in r[name]]
         if full:
-            coverage, rmse = np.mean([r["all"][:2] for r in full], axis=0)
+            coverage, rmse, mean_se = np.mean([r["all"] for r in full], axis=0)
             classes = np.mean([r["classes"] for r in full], axis=0)
             rows.append(
                 {
@@ -179,6 +180,7 @@ def summarise(design: str, replications: list[dict[str, Any]]) -> list[dict[str,
                     if len(full) > 1
                     else None,
                     "rmse": float(rmse),
+                    "mean_se": float(mean_se),
                     "classes": classes.tolist(),
                 }
             )
@@ -220,15 +222,15 @@ def to_markdown(rows: list[dict[str, Any]]) -> str:
         "",
         "All 40,000 scores at once, by size of the score:",
         "",
-        "| design | method | reps | coverage | RMSE | 0-0.5 | 0.5-1 | 1-2 | above 2 |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| design | method | reps | coverage | RMSE | mean SE | 0-0.5 | 0.5-1 | 1-2 | above 2 |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         if "classes" in row:
             classes = " | ".join(f"{value:.3f}" for value in row["classes"])
             lines.append(
                 f"| {row['design']} | {row['method']} | {row['reps']} | {row['coverage']:.4f} "
-                f"| {row['rmse']:.3f} | {classes} |"
+                f"| {row['rmse']:.3f} | {row['mean_se']:.3f} | {classes} |"
             )
     return "\n".join(lines) + "\n"
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import lrbtl
+from lrbtl.crossfit import cross_fit
 from lrbtl.errors import EmptyDataError, LrbtlError, MethodError, ObservationError, SamplingError, WeakSignalWarning
 from lrbtl.fitting import refit
 from lrbtl.folds import fold_counts
@@ -64,6 +65,21 @@ def test_uniform_gaussian_is_the_closed_form(case, method):
     assert found.se[0] == pytest.approx(widening(found.looseness[0]) * np.sqrt(variance) / n, rel=1e-9)
     if method == "efficient":
         assert found.bound[0] == pytest.approx(np.sqrt(bound / n), rel=1e-9)
+
+
+@pytest.mark.parametrize("case", SHAPES)
+def test_known_variances_stand_for_squared_residuals(case):
+    """B = sum of n / variance j j^T: no residual enters, whose square would count the error of the fit as noise."""
+    shape, rank = SHAPES[case]
+    noise = np.random.default_rng(5).uniform(0.02, 0.2, size=shape)
+    data = lrbtl.simulate_observations(make_truth(shape, rank), 900, variance=noise, known=True, rng=3)
+    cells = data.cells
+    step = cross_fit(lrbtl.fit(data, rank), n_folds=3, se="full").full
+    entries = np.zeros((data.n_cells, shape[0], int(np.prod(shape[1:]))))
+    entries[np.arange(data.n_cells), cells.a, cells.context] = 1.0
+    J = step.space.pull_dense(entries)
+    expected = (J * cells.count / data.variance / cells.count.sum()) @ J.T
+    np.testing.assert_allclose(step.meat @ np.eye(step.space.size), expected, atol=1e-9 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("case", SHAPES)

@@ -122,9 +122,9 @@ def fold_step(
     part = design.restricted(inside)
     terms = _fold_terms(part, space, method, *(None if each is None else each[inside] for each in (weights, spread)))
     share = held_out[inside] / n
-    return Step(
-        space, n, part.score_sum(space, terms, share), accumulate(part, space, *terms.meat(share)), chosen, design.link
-    )
+    known = method == "efficient" and part.variance is not None  # squares would count the error of the fit as noise
+    meat = accumulate(part, space, *(terms.information(share) if known else terms.meat(share)))
+    return Step(space, n, part.score_sum(space, terms, share), meat, chosen, design.link)
 
 
 def _fold_terms(

@@ -5,7 +5,15 @@ import pytest
 
 import lrbtl
 from lrbtl.crossfit import cross_fit
-from lrbtl.errors import EmptyDataError, LrbtlError, MethodError, ObservationError, SamplingError, WeakSignalWarning
+from lrbtl.errors import (
+    EmptyDataError,
+    LrbtlError,
+    MethodError,
+    ObservationError,
+    SamplingError,
+    VarianceWarning,
+    WeakSignalWarning,
+)
 from lrbtl.fitting import refit
 from lrbtl.folds import fold_counts
 from lrbtl.looseness import widening
@@ -80,6 +88,16 @@ def test_known_variances_stand_for_squared_residuals(case):
     J = step.space.pull_dense(entries)
     expected = (J * cells.count / data.variance / cells.count.sum()) @ J.T
     np.testing.assert_allclose(step.meat @ np.eye(step.space.size), expected, atol=1e-9 * np.abs(expected).max())
+
+
+def test_variances_that_residuals_contradict_are_told():
+    data = lrbtl.simulate_observations(make_truth((12, 9), (2, 2)), 900, variance=0.1, known=True, rng=3)
+    weights = lrbtl.Observations.from_arrays(
+        (data.cells.a, data.cells.context), data.cells.y, shape=(12, 9), variance=10 * data.variance
+    )
+    lrbtl.infer(data, entry_of((0, 0)), rank=2)
+    with pytest.warns(VarianceWarning, match="0.09.* times the given variances"):
+        lrbtl.infer(weights, entry_of((0, 0)), rank=2)
 
 
 @pytest.mark.parametrize("case", SHAPES)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
+import lrbtl
 from lrbtl.estimate import Estimate
-from lrbtl.looseness import SHARE, Looseness, tail_widening, widening
+from lrbtl.looseness import MOST, SHARE, Looseness, pair_widening, tail_widening, widening
 
 
 def jackknife(values):
@@ -26,6 +27,10 @@ def test_one_fold_equal_folds_and_no_variance_tell_of_no_noise():
     assert jackknife([[2.0, 3.0]]).tolist() == [0.0, 0.0]
     assert jackknife([[2.0, 0.0]] * 5).tolist() == [0.0, 0.0]
     assert Looseness((2,)).value().tolist() == [0.0, 0.0]
+
+
+def test_a_variance_that_vanishes_in_one_fold_does_not_widen_without_end():
+    assert jackknife([[2.0], [0.0], [2.0]]).tolist() == [MOST]
 
 
 def test_the_jackknife_finds_the_degrees_of_freedom_of_a_mean_square():
@@ -56,3 +61,31 @@ def test_joint_intervals_of_loose_errors_reach_further():
     assert est.contrast([1.0, -1.0]).looseness.tolist() == [0.5]
     assert (est["y"] - est["y"]).looseness.tolist() == [0.0]
     assert est[["y", "x"]].looseness.tolist() == [0.0, 0.5]
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+def test_joint_intervals_are_never_narrower_than_pointwise_ones(level):
+    est = Estimate(["x", "y"], [1.0, 0.5], [[0.04, 0.0399], [0.0399, 0.04]], links="identity", looseness=[0.5, 0.2])
+    single, joint = est.conf_int(level), est.conf_int(level, joint=True)
+    assert (joint[:, 0] <= single[:, 0]).all() and (single[:, 1] <= joint[:, 1]).all()
+
+
+def test_boards_and_win_matrices_widen_joint_gaps_by_the_looser_score():
+    truth = lrbtl.simulate_scores((8, 4), 2, scale=1.5, rng=0)
+    battles = lrbtl.simulate_battles(truth, 3000, rng=1)
+    matrix, joint = (lrbtl.win_matrix(battles, 1, rank=2, joint=joint) for joint in (False, True))
+    logit = lambda p: np.log(p / (1 - p))  # noqa: E731
+    ratio = (logit(joint.upper) - logit(joint.win)) / (logit(matrix.upper) - logit(matrix.win) + np.eye(8))
+    est = lrbtl.infer(battles, [lrbtl.score(model, 1) for model in matrix.models], rank=2)
+    apart = ~np.eye(8, dtype=bool)
+    critical = (ratio / pair_widening(3.2, est.looseness))[apart] * 1.96  # nearly the same for every pair
+    assert np.ptp(critical) < 0.05 and 2.5 < critical.mean() < 3.3
+
+
+def test_the_jackknife_tells_how_much_reported_variances_vary():
+    """Over replications, the variance of log se^2 is about the mean looseness, for the efficient method."""
+    truth = lrbtl.simulate_scores((10, 6), 2, scale=2.0, rng=3)
+    runs = [lrbtl.infer(lrbtl.simulate_battles(truth, 4000, rng=s), lrbtl.score(0, 0), rank=2) for s in range(40)]
+    told = np.mean([run.looseness[0] for run in runs])
+    seen = np.var([np.log(run.bound[0] ** 2) for run in runs])
+    assert 0.4 < told / seen < 2.5

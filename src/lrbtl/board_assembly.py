@@ -15,6 +15,7 @@ from lrbtl.board import Lazy, Leaderboard, Leaderboards, Scale
 from lrbtl.board_scores import BoardScores, Engine
 from lrbtl.compat import BASE_RATING, ELO
 from lrbtl.joint import normal_quantile, sidak_quantile
+from lrbtl.looseness import tail_widening
 from lrbtl.newcomers import FEW_BATTLES, Placement, place_outside
 from lrbtl.ranking import joint_above, list_scores, rank_models
 from lrbtl.ties import TIE_LINKS
@@ -47,12 +48,13 @@ class Duels:
     cov: Floats
     below: Floats
     above: Floats
+    looseness: Floats
     level: float
 
-    def matrix(self, side: int, models: tuple[str, ...], widen: float = 1.0) -> Floats:
+    def matrix(self, side: int, models: tuple[str, ...], widen: float | Floats = 1.0) -> Floats:
         """Return win probabilities (side 0), their lower (-1) or upper (+1) limits, in the order of `models`.
 
-        `widen` multiplies the distance of the limits from the estimate, as logits.
+        `widen`, one number or one for each pair, multiplies the distance of the limits from the estimate, as logits.
         """
         place = {model: k for k, model in enumerate(self.models)}
         rows = np.array([place[model] for model in models])
@@ -96,7 +98,9 @@ def build_board(
         notes[np.isinf(upper) & placed] += "; listed at its lower limit"
         notes[~placed] += "; listed last"
     to_scale = _scale_map(options, part, shown)
-    above = joint_above(score, cov, level=options.level, rng=options.rng)
+    looseness = np.zeros(d1)
+    looseness[found.inside] = found.looseness
+    above = joint_above(score, cov, looseness=looseness, level=options.level, rng=options.rng)
     above |= _outside_above(part, found, outside, weights, options)
     ranks = rank_models(np.where(placed, shown, np.nan), above, lower, upper, notes != "")
     order = np.lexsort((np.arange(d1), -np.where(np.isnan(score), -np.inf, score), -np.where(placed, shown, -np.inf)))
@@ -127,9 +131,8 @@ def build_board(
     )
     plain_score, plain_cov, plain_lower, plain_upper = (x[order] for x in plain)
     plain_cov = plain_cov[:, order]
-    return board, Duels(
-        board.models, plain_score, plain_cov, plain_score - plain_lower, plain_upper - plain_score, options.level
-    )
+    below, over = plain_score - plain_lower, plain_upper - plain_score
+    return board, Duels(board.models, plain_score, plain_cov, below, over, looseness[order], options.level)
 
 
 def _place(inside: Ints, d1: int, values: Floats, cov: Floats, z: float, limits: dict[int, Placement]) -> Placed:
@@ -190,7 +193,8 @@ def _outside_above(part: Battles, found: BoardScores, outside: Ints, weights: Fl
     above = np.zeros((d1, d1), dtype=np.bool_)
     if not outside.size or found.inside.size < 2:
         return above
-    half = sidak_quantile(options.level, d1) * np.sqrt(np.diag(found.cov))
+    critical = sidak_quantile(options.level, d1)
+    half = critical * tail_widening(critical, found.looseness) * np.sqrt(np.diag(found.cov))
     strict = 1.0 - (1.0 - options.level) / outside.size
     for k in outside.tolist():
         limit = place_outside(part, k, found.inside, found.by_context, found.cov, weights, level=strict)

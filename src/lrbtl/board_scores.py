@@ -53,6 +53,8 @@ class BoardScores:
         The same for the logit of the win rate against the other inside models, where asked for.
     by_context : array (k, D)
         Scores in each context, zero-sum over the inside models.
+    looseness : array (k,)
+        Variance of the log of the variances.
     gain : float or None
         Median ratio of the errors of separate fits to these.
     """
@@ -63,6 +65,7 @@ class BoardScores:
     logits: Floats | None
     logit_cov: Floats | None
     by_context: Floats
+    looseness: Floats
     gain: float | None = None
 
 
@@ -146,6 +149,7 @@ class LowRankEngine:
             None if rates is None else rates.values,
             None if rates is None else rates.believed(),
             self.by_context,
+            found.looseness,
             self._gain(weights, found.bound) if self.steps.method == "efficient" else None,
         )
 
@@ -204,9 +208,10 @@ class SeparateEngine:
                 rate_cov += weights[u] ** 2 * slope @ block @ slope.T
         values = by_context @ weights
         if not win_rates:
-            return BoardScores(inside, values, cov, None, None, by_context)
+            return BoardScores(inside, values, cov, None, None, by_context, np.zeros(inside.size))
         steepness = 1.0 / (rates * (1.0 - rates))
-        return BoardScores(inside, values, cov, logit(rates), rate_cov * np.outer(steepness, steepness), by_context)
+        rate_cov = rate_cov * np.outer(steepness, steepness)
+        return BoardScores(inside, values, cov, logit(rates), rate_cov, by_context, np.zeros(inside.size))
 
     def _battles_in(self, u: int) -> Ints:
         cells = self.battles.cells

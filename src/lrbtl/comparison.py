@@ -20,7 +20,7 @@ from lrbtl.islands import Island, Progress, Weights, analyse_islands, with_conte
 from lrbtl.joint import Seed, max_gap_quantile, max_t_quantile, normal_quantile
 from lrbtl.labels import context_name, shown_context
 from lrbtl.links import Link
-from lrbtl.looseness import tail_widening
+from lrbtl.looseness import pair_widening, tail_widening
 from lrbtl.newcomers import place_outside
 from lrbtl.options import Method, Rank, Ridge, Run
 from lrbtl.tables import format_intervals, format_numbers, html_table, text_table
@@ -376,8 +376,11 @@ def win_matrix(
     start = 0
     for part in parts:
         here = slice(start, start + len(part.models))
-        known = np.isfinite(np.diag(part.cov))
-        widen = max_gap_quantile(part.cov[np.ix_(known, known)], level, rng) / normal_quantile(level) if joint else 1.0
+        widen: float | Floats = 1.0
+        if joint:
+            known = np.isfinite(np.diag(part.cov))
+            critical = max_gap_quantile(part.cov[np.ix_(known, known)], level, rng)
+            widen = critical * pair_widening(critical, part.looseness) / normal_quantile(level)
         for matrix, side in ((win, 0), (lower, -1), (upper, 1)):
             matrix[here, here] = part.matrix(side, part.models, widen)
         start = here.stop

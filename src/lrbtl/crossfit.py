@@ -30,7 +30,7 @@ from lrbtl.newton import Newton
 from lrbtl.onestep import Law, Step, dispersion, eta_variances, evaluate_targets, fold_step, inverse_weights, mle_step
 from lrbtl.sampling import ProductSampling, Sampling, UniformSampling
 from lrbtl.solvers import Solver, SolverName, information_solver, needs_krylov, touched
-from lrbtl.strength import warn_thin_contexts, warn_unconverged, warn_weak_signal
+from lrbtl.strength import warn_thin_contexts, warn_unconverged, warn_weak_signal, warn_wrong_variances
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved
 
@@ -277,6 +277,9 @@ def cross_fit(
     check_folds(battles, n_folds)
     start = refit(fit, design.count, ridge=ridge)
     space = design.space(start.point)
+    if design.variance is not None:
+        residual = design.y - design.eta(space)
+        warn_wrong_variances(float(design.count @ (residual**2 / design.variance) / design.count.sum()))
     spread = None  # beyond what can be factored, scores are plain: the same for either solver
     if not needs_krylov(space, "auto"):
         here = design.with_link(start.link)

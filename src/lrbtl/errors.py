@@ -232,5 +232,9 @@ class ThinContextWarning(LrbtlWarning):
     """Contexts with too few battles for the intervals of the method."""
 
 
+class VarianceWarning(LrbtlWarning):
+    """Given variances that the residuals contradict."""
+
+
 class WeakSignalWarning(LrbtlWarning):
     """Scores whose weakest direction hardly exceeds the noise: intervals cover less than they say."""

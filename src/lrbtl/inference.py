@@ -223,7 +223,8 @@ def _combine(runs: Sequence[Moments]) -> Moments:
     errors = np.sqrt([np.diag(run.cov) for run in runs])
     wider = np.array([widening(run.looseness) for run in runs])
     values, combined = _aggregate(np.array([run.values for run in runs]), wider * errors)
-    correlation = np.mean([run.cov / np.outer(se, se) for run, se in zip(runs, errors, strict=True)], axis=0)
+    scale = np.where(errors > 0, errors, 1.0)
+    correlation = np.mean([run.cov / np.outer(se, se) for run, se in zip(runs, scale, strict=True)], axis=0)
     bound = np.median([run.bound for run in runs], axis=0)
     looseness = np.median([run.looseness for run in runs], axis=0)
     combined = combined / widening(looseness)  # the widening of the whole comes last

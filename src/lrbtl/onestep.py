@@ -105,7 +105,9 @@ def fold_step(
 
     `spread` is the variance of eta in each cell that the scores allow for, none by default. `weights`
     multiply whitened scores. `law` replaces the empirical information of the efficient method by its expectation.
-    Where the fold holds all battles the information is theirs too: the step of the full sample.
+    Where the fold holds all battles the information is theirs too: the step of the full sample. Known variances stand
+    for squared residuals in B_k where the information is empirical: the error of the fit, which enters the squares,
+    cancels with it.
     """
     space = design.space(point)
     chosen: Solver
@@ -122,7 +124,7 @@ def fold_step(
     part = design.restricted(inside)
     terms = _fold_terms(part, space, method, *(None if each is None else each[inside] for each in (weights, spread)))
     share = held_out[inside] / n
-    known = method == "efficient" and part.variance is not None  # squares would count the error of the fit as noise
+    known = method == "efficient" and law is None and part.variance is not None
     meat = accumulate(part, space, *(terms.information(share) if known else terms.meat(share)))
     return Step(space, n, part.score_sum(space, terms, share), meat, chosen, design.link)
 

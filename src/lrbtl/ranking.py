@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl.joint import Seed, gap_variances, max_gap_quantile
+from lrbtl.looseness import pair_widening
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -105,10 +106,13 @@ def rank_spread(lower: Floats, upper: Floats) -> tuple[Ints, Ints]:
     return best, worst
 
 
-def joint_above(score: Floats, cov: Floats, *, level: float = 0.95, rng: Seed = 0) -> Bools:
+def joint_above(
+    score: Floats, cov: Floats, *, looseness: Floats | None = None, level: float = 0.95, rng: Seed = 0
+) -> Bools:
     """Return above[a, b]: a is better than b, at joint confidence `level` over all pairs.
 
-    above[a, b] = score_a - score_b > c se_ab, c the quantile of the largest |gap| / se over all pairs. A model
+    above[a, b] = score_a - score_b > c se_ab, c the quantile of the largest |gap| / se over all pairs, widened by the
+    looseness of the scores' variances. A model
     without a finite score and variance is above none and below none: evidence from elsewhere (a one-sided bound) can be
     added to the result with `|` before it goes into `rank_interval` and `tiers`.
 
@@ -124,7 +128,9 @@ def joint_above(score: Floats, cov: Floats, *, level: float = 0.95, rng: Seed = 
     gaps = score[finite][:, None] - score[finite][None, :]
     se = np.sqrt(gap_variances(cov[inner]))
     above = np.zeros((score.size, score.size), dtype=np.bool_)
-    above[inner] = (gaps > max_gap_quantile(cov[inner], level, rng) * se) & (se > 0)
+    critical = max_gap_quantile(cov[inner], level, rng)
+    reach = critical * (1.0 if looseness is None else pair_widening(critical, looseness[finite]))
+    above[inner] = (gaps > reach * se) & (se > 0)
     return above
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lrbtl.errors import ConvergenceWarning, ThinContextWarning, WeakSignalWarning
+from lrbtl.errors import ConvergenceWarning, ThinContextWarning, VarianceWarning, WeakSignalWarning
 from lrbtl.labels import context_name
 from lrbtl.notice import warn_user
 from lrbtl.tucker import Tucker, rank_caps
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lrbtl.battles import Battles
 
 SIGNAL_FLOOR = 1.5  # below it intervals of simulated fits cover about 0.89
+VARIANCES_OFF = 1.5  # ratio of squared residuals to given variances that is no longer chance
 THIN_CONTEXT = 100  # battles; `mle` covers 0.7 to 0.8 in such contexts, cross-fitting above 0.9
 
 
@@ -107,6 +108,16 @@ def warn_thin_contexts(battles: "Battles") -> None:
             f"contexts {shown} have fewer than {THIN_CONTEXT} battles, where intervals of method='mle' are too short: "
             "use method='efficient'.",
             ThinContextWarning,
+        )
+
+
+def warn_wrong_variances(ratio: float) -> None:
+    """Warn where squared residuals are far from the variances that were given, by their mean ratio."""
+    if not 1.0 / VARIANCES_OFF < ratio < VARIANCES_OFF:
+        warn_user(
+            f"squared residuals are {ratio:.2g} times the given variances on average, but standard errors take these "
+            "at their word: give variances rather than weights, or leave `variance` out.",
+            VarianceWarning,
         )
 
 

@@ -1,5 +1,6 @@
-"""Replications that are kept as they finish, so that a stopped run goes on where it was."""
+"""Replications that are kept as they finish, so that a stopped run goes on where it was, with the same code."""
 
+import hashlib
 import json
 import sys
 import time
@@ -8,8 +9,16 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+import lrbtl
+
 RESULTS = Path(__file__).parent / "results"
 Replication = dict[str, Any]
+
+
+def code_version() -> str:
+    """Return a fingerprint of the package and of the running script."""
+    files = [*sorted(Path(lrbtl.__file__).parent.glob("**/*.py")), Path(sys.argv[0])]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
 def replicate_all(
@@ -22,12 +31,13 @@ def replicate_all(
 ) -> list[Replication]:
     """Return replicate(name, seed, what is known of it) for each seed below `reps`.
 
-    Those are not run again whose log holds all that is needed.
+    Those are not run again whose log holds all that is needed, from the same code.
     """
+    code = code_version()
     log_path = RESULTS / "replications" / f"{name.replace(' ', '-')}.jsonl"
     log_path.parent.mkdir(parents=True, exist_ok=True)
     lines = log_path.read_text().splitlines() if log_path.exists() else []
-    known = {found["seed"]: found for found in map(json.loads, lines)}
+    known = {found["seed"]: found for found in map(json.loads, lines) if found.pop("code", None) == code}
     missing = [seed for seed in range(reps) if not set(needed) <= known.get(seed, {}).keys()]
     start = time.time()
     with ProcessPoolExecutor(jobs) as pool, log_path.open("a") as log:
@@ -35,7 +45,7 @@ def replicate_all(
         for done, future in enumerate(as_completed(futures), 1):
             found = future.result()
             known[found["seed"]] = found
-            log.write(json.dumps(found) + "\n")
+            log.write(json.dumps({**found, "code": code}) + "\n")
             log.flush()
             left = len(missing) - done
             minutes = (time.time() - start) / done * left / 60

@@ -211,3 +211,22 @@ def test_ties_alone_give_no_zero_width():
     battles = lrbtl.Battles.from_arrays(["x", "y", "y"], ["y", "z", "z"], [0.5, 1, 0], counts=[10, 5, 5])
     board = lrbtl.leaderboard(battles)
     assert (board.upper - board.lower > 100).all()
+
+
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.WeakSignalWarning")
+def test_a_newcomer_whose_score_runs_away_does_not_take_the_board_along():
+    """At rank 3 this newcomer's few battles leave a direction of its row without limit: it is placed from outside."""
+    truth = lrbtl.simulate_scores((10, 4), 3, scale=1.5, rng=10)
+    core = lrbtl.simulate_battles(truth[:9], 20_000, rng=10)
+    rng = np.random.default_rng(10)
+    rival, context, won = rng.integers(9, size=24), rng.integers(4, size=24), rng.random(24) < 0.8
+    a, b, y = (np.concatenate(x) for x in ((core.cells.a, np.full(24, 9)), (core.cells.b, rival), (core.cells.y, won)))
+    contexts, counts = np.append(core.cells.context, context), np.append(core.cells.count, np.ones(24, dtype=int))
+    battles = lrbtl.Battles.from_arrays(a, b, y, (contexts,), n_models=10, n_levels=(4,), counts=counts)
+    board = lrbtl.leaderboard(battles, rank=3, scale="logit")
+    place = board.models.index("9")
+    assert "only 24 battles" in board.notes[place]
+    assert np.isfinite([board.lower[place], board.upper[place]]).all()
+    alone = lrbtl.leaderboard(battles.select(models=range(9)), rank=3, scale="logit")
+    others = [board.models.index(model) for model in alone.models]
+    np.testing.assert_allclose(np.diff(board.score[others]), np.diff(alone.score), atol=1e-9)

@@ -36,6 +36,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 TOGETHER = 256  # boards whose covariances are computed at a time
+SPARSE = 50  # battles per component of a model's row below which a score without limit is a matter of its own
 THIN = 5  # battles per component of a model's row below which the row is not estimated
 
 
@@ -161,18 +162,25 @@ class LowRankEngine:
     def _naive_variances(self) -> Floats:
         return naive_variances(self.steps.fit)
 
-    def check(self, weights: Floats) -> None:
-        """Raise where battles leave a score of a board undetermined, or where any runs to infinity."""
+    def runaways(self, weights: Floats) -> Ints:
+        """Return the models, few and sparse, whose scores run to infinity; raise where others do.
+
+        Also raises where battles leave a score of a board undetermined.
+        """
         self.steps.check(linear_targets(len(self.inside), weights))
-        scores = np.abs(self.steps.one_step_scores())
-        worst, context = np.unravel_index(int(np.argmax(scores)), scores.shape)
-        if not scores.max() < LARGEST_SCORE:
-            battles = self.steps.fit.battles
+        battles = self.steps.fit.battles
+        scores = self.steps.one_step_scores()
+        scores = np.abs(scores - np.median(scores, axis=0))  # one that runs away takes the mean along
+        lost = np.flatnonzero(~(scores.max(axis=1) < LARGEST_SCORE))
+        sparse = battles.model_counts < SPARSE * self.steps.fit.rank[0]
+        if not sparse[lost].all() or len(self.inside) - lost.size < 2:
+            worst, context = np.unravel_index(int(np.argmax(scores)), scores.shape)
             where = f"{battles.models[int(worst)]} in {context_name(battles.context_label(int(context)))}"
             raise SeparationError(
                 f"the score of {where} runs to infinity at rank {self.steps.fit.rank}: too few battles for it. "
                 "Use a smaller rank, or rank='auto'."
             )
+        return self.inside[lost]
 
 
 class SeparateEngine:
@@ -272,9 +280,10 @@ def candidate_ranks(
     return list(dict.fromkeys(max(r) for r in reversed(as_good)))
 
 
-def fit_core(battles: Battles, rank: int | Sequence[int], **options: Any) -> tuple[Ints, Fit]:
-    """Return the core of some battles, without models too thin for the rank, and the low-rank fit to it."""
-    core = pooled_core(battles)
+def fit_core(battles: Battles, rank: int | Sequence[int], without: Ints, **options: Any) -> tuple[Ints, Fit]:
+    """Return the core of some battles, `without` some models and those too thin for the rank, and its low-rank fit."""
+    core = np.setdiff1d(np.arange(len(battles.models)), without)
+    core = core[pooled_core(select_models(battles, core))]
     r1 = rank if isinstance(rank, int) else rank[0]
     inside = thick_core(battles, core, THIN * r1)
     kept = select_models(battles, inside)

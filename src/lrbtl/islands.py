@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -206,28 +206,39 @@ def make_engine(part: Battles, weights: Floats, run: Run, progress: Progress | N
     for rank in ranks:
         notes = () if rank == ranks[0] else (f"rank {ranks[0]} asks for more than these battles tell: rank {rank}",)
         try:
-            inside, whole = fit_core(part, rank, **options)
-            if not whole.singular_values[0][0] > NO_SIGNAL:
-                return SeparateEngine(part, "naive", "too little evidence for a low-rank fit: each context by itself")
-            whole = replace(whole, rank_chosen=run.rank == "auto")
-            with warnings.catch_warnings():
-                if whole.rank_chosen:
-                    warnings.simplefilter("ignore", WeakSignalWarning)  # said once, of the rank that is used
-                engine = LowRankEngine(
-                    inside,
-                    whole,
-                    method=run.method,
-                    n_folds=run.n_folds,
-                    rng=run.rng,
-                    progress=progress,
-                    notes=notes,
-                )
-            engine.check(weights)
-            return engine
+            return _low_rank_engine(part, rank, weights, run, options, notes, progress)
         except (SeparationError, SingularInformationError, UninformedError):
             if run.rank != "auto":
                 raise
     return SeparateEngine(part, "naive", "too few battles for a low-rank fit: each context by itself")
+
+
+def _low_rank_engine(
+    part: Battles,
+    rank: int | Sequence[int],
+    weights: Floats,
+    run: Run,
+    options: dict[str, Any],
+    notes: tuple[str, ...],
+    progress: Progress | None,
+) -> Engine:
+    """Return the low-rank analysis of a rank; sparse models whose scores run away are left out, to be placed later."""
+    without = np.empty(0, dtype=np.int64)
+    while True:
+        inside, whole = fit_core(part, rank, without, **options)
+        if not whole.singular_values[0][0] > NO_SIGNAL:
+            return SeparateEngine(part, "naive", "too little evidence for a low-rank fit: each context by itself")
+        whole = replace(whole, rank_chosen=run.rank == "auto")
+        with warnings.catch_warnings():
+            if whole.rank_chosen:
+                warnings.simplefilter("ignore", WeakSignalWarning)  # said once, of the rank that is used
+            engine = LowRankEngine(
+                inside, whole, method=run.method, n_folds=run.n_folds, rng=run.rng, progress=progress, notes=notes
+            )
+        lost = engine.runaways(weights)
+        if not lost.size:
+            return engine
+        without = np.union1d(without, lost)
 
 
 def informed_levels(part: Battles, core: Ints) -> list[Ints]:

@@ -57,10 +57,7 @@ def check_rank(rank: int | Sequence[int], shape: Sequence[int], *, centred: bool
     caps = rank_caps(shape, centred=centred)
     if isinstance(rank, int | np.integer):
         if rank < 1 or (rank > max(caps) and len(shape) > 1):
-            raise RankError(
-                f"rank {rank} is not possible for scores of shape {tuple(shape)}: choose 1 to {max(caps)}, "
-                "or rank='auto'."
-            )
+            raise RankError(f"rank {rank} is not possible for scores of shape {tuple(shape)}: choose 1 to {max(caps)}.")
         ranks = [min(int(rank), cap) for cap in caps]
         while (capped := [min(r, prod(ranks[:k] + ranks[k + 1 :])) for k, r in enumerate(ranks)]) != ranks:
             ranks = capped

@@ -298,14 +298,15 @@ def looseness(
     method: str = "efficient",
     law: Law | None = None,
 ) -> Array:
-    """Delete-a-fold jackknife variance of log <Γ, H>, the log of the variance that each fold's direction stands for."""
+    """Delete-a-fold jackknife variance of log <Γ, H>, the log of the variance of each fold's direction; at most 4."""
     logs = []
     for k, T in enumerate(fits):
         training = [(u, a, b, y, n - folds[k, c]) for c, (u, a, b, y, n) in enumerate(rows) if n > folds[k, c]]
         H = directions(T, training, targets, rank, method, law)
         logs.append([np.log(np.sum(gradient(T) * h)) for (_, gradient), h in zip(targets, H, strict=True)])
     K = len(fits)
-    return np.array([(K - 1) / K * sum((x - np.mean(column)) ** 2 for x in column) for column in np.transpose(logs)])
+    spread = [(K - 1) / K * sum((x - np.mean(column)) ** 2 for x in column) for column in np.transpose(logs)]
+    return np.minimum(spread, 4.0)
 
 
 def full_sample_covariance(

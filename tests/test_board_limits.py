@@ -189,7 +189,7 @@ def test_naive_overall_where_a_context_is_separated():
     )
     boards = lrbtl.leaderboard(battles, context="all", method="naive")
     k = boards.overall.models.index("2")
-    assert "only 36 battles: taken to stand at one place" in boards.overall.notes[k]
+    assert "only 36 battles with scored models: taken to stand at one place" in boards.overall.notes[k]
     assert "lost all 9 battles" in boards["v"].notes[2]
 
 

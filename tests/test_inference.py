@@ -619,16 +619,17 @@ def test_mean_scores_of_many_boards_are_those_of_listed_targets(case, method):
     run = cross_fit(whole, method=method, n_folds=FOLDS)
     weights = np.vstack([np.random.default_rng(0).dirichlet(np.ones(battles.n_contexts)), np.eye(battles.n_contexts)])
     for row, found in zip(weights, run.mean_moments(weights), strict=True):
-        listed = run.moments(linear_targets(battles.shape[0], row))
+        listed = run.moments(linear_targets(range(battles.shape[0]), row))
         np.testing.assert_allclose(found.values, listed.values, atol=1e-9)
         np.testing.assert_allclose(found.cov, listed.cov, rtol=1e-8, atol=1e-9 * np.abs(listed.cov).max())
         np.testing.assert_allclose(found.bound, listed.bound, rtol=1e-8)
+        np.testing.assert_allclose(found.looseness, listed.looseness, rtol=1e-6, atol=1e-9)
 
 
 def test_naive_variances_are_those_of_listed_targets():
     battles, whole = problem(SMALL_CASES[1])[1:]
     variances = naive_variances(whole)
     for u, row in enumerate(np.eye(battles.n_contexts)):
-        targets = linear_targets(battles.shape[0], row)
+        targets = linear_targets(range(battles.shape[0]), row)
         errors = naive_errors(whole, targets, [target.terms for target in targets])
         np.testing.assert_allclose(variances[u], errors**2, rtol=1e-9)

@@ -38,7 +38,7 @@ def axis_range(score: Floats, lower: Floats, upper: Floats) -> tuple[float, floa
         return None
     low, high = float(ends.min()), float(ends.max())
     reach = REACH * (high - low)
-    near = score[np.isfinite(score) & ~bounded & (score > low - reach) & (score < high + reach)]
+    near = score[np.isfinite(score) & ~kept & (score > low - reach) & (score < high + reach)]
     low, high = float(np.min([low, *near])), float(np.max([high, *near]))
     margin = MARGIN * (high - low) or 1.0
     return low - margin, high + margin

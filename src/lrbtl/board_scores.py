@@ -137,7 +137,9 @@ class LowRankEngine:
             if together:
                 found += self.steps.mean_moments(part)
             else:
-                found += [self.steps.moments(linear_targets(len(self.inside), weights)) for weights in part]
+                found += [
+                    self.steps.moments(linear_targets(self.steps.fit.battles.models, weights)) for weights in part
+                ]
         self._moments.update({weights.tobytes(): each for weights, each in zip(boards, found, strict=True)})
 
     def _compute(self, weights: Floats, win_rates: bool) -> BoardScores:
@@ -167,8 +169,8 @@ class LowRankEngine:
 
         Also raises where battles leave a score of a board undetermined.
         """
-        self.steps.check(linear_targets(len(self.inside), weights))
         battles = self.steps.fit.battles
+        self.steps.check(linear_targets(battles.models, weights))
         scores = self.steps.one_step_scores()
         scores = np.abs(scores - np.median(scores, axis=0))  # one that runs away takes the mean along
         lost = np.flatnonzero(~(scores.max(axis=1) < LARGEST_SCORE))
@@ -280,7 +282,9 @@ def candidate_ranks(
     return list(dict.fromkeys(max(r) for r in reversed(as_good)))
 
 
-def fit_core(battles: Battles, rank: int | Sequence[int], without: Ints, **options: Any) -> tuple[Ints, Fit]:
+def fit_core(
+    battles: Battles, rank: int | Sequence[int], *, without: Ints | tuple[()] = (), **options: Any
+) -> tuple[Ints, Fit]:
     """Return the core of some battles, `without` some models and those too thin for the rank, and its low-rank fit."""
     core = np.setdiff1d(np.arange(len(battles.models)), without)
     core = core[pooled_core(select_models(battles, core))]
@@ -307,11 +311,14 @@ def select_models(battles: Battles, models: Ints) -> Battles:
     return battles.select(models=[battles.models[k] for k in models])
 
 
-def linear_targets(d1: int, weights: Floats) -> list[Resolved]:
+def linear_targets(models: Sequence[object], weights: Floats) -> list[Resolved]:
     """Return the weighted mean over contexts of each model's score."""
     contexts = np.flatnonzero(weights)
     values = weights[contexts]
-    return [Resolved(f"score {i}", "identity", Terms(np.full(contexts.size, i), contexts, values)) for i in range(d1)]
+    return [
+        Resolved(f"the score of {model}", "identity", Terms(np.full(contexts.size, i), contexts, values))
+        for i, model in enumerate(models)
+    ]
 
 
 def win_rate_targets(d1: int, weights: Floats) -> list[Resolved]:

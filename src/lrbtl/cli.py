@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: these matrices are too small for threads
+
 from lrbtl.cli_commands import run_compare, run_demo, run_diagnose, run_leaderboard, run_report, run_simulate
 from lrbtl.command_words import command_words
 from lrbtl.errors import LrbtlError, UsageError

@@ -206,7 +206,7 @@ def compare(
         battles=fought,
         won=won,
         level=level,
-        method=method,
+        method=island.engine.info.method,
     )
 
 

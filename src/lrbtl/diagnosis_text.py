@@ -23,13 +23,18 @@ def verdict(
     *,
     advice: str | None = None,
     chosen: bool = False,
+    asks_for_more: bool = False,
     unit: str = "battles",
 ) -> tuple[str, str]:
     """Return the verdict and its reason, which also tells of thin contexts.
 
-    `advice` is what to do about a weak signal, None where it does not matter; `chosen`: by rank="auto".
+    `advice` is what to do about a weak signal, None where it does not matter; `chosen`: by rank="auto", which may find
+    that the data ask for more than they determine.
     """
     conclusion, reason = _conclude(n_groups, signal, bernstein, advice, chosen, unit)
+    if asks_for_more and n_groups == 1:
+        conclusion = f"too few {unit}"
+        reason = f"A larger rank predicts better, but these {unit} do not determine it: fit each context by itself."
     return conclusion, f"{reason} Thin contexts: {_some(thin)} have wide intervals; do not use mle." if thin else reason
 
 

@@ -178,7 +178,10 @@ def diagnose(
     unit, advice = battles.say("battles"), None
     if restricts(fit.point, centred=design.centred):
         advice = weak_advice(fit.point, battles.n_battles, design.noise, fit.rank_chosen, unit)
-    conclusion, reason = verdict(len(groups), signal, bernstein, thin, advice=advice, chosen=fit.rank_chosen, unit=unit)
+    conclusion, reason = verdict(
+        len(groups), signal, bernstein, thin,
+        advice=advice, chosen=fit.rank_chosen, asks_for_more=fit.asks_for_more, unit=unit,
+    )  # fmt: skip
     return Diagnosis(
         n_battles=battles.n_battles,
         n_cells=battles.n_cells,

@@ -49,6 +49,8 @@ class Fit:
         Law of the responses, with its own parameters (tie parameter, variance of the noise) as estimated.
     rank_chosen : bool
         Whether the rank was chosen from the data (rank="auto").
+    asks_for_more : bool
+        Whether a larger rank, which the data do not determine, predicted better.
     """
 
     battles: Data
@@ -61,6 +63,7 @@ class Fit:
     n_threads: int = field(default=1, repr=False)
     link: Link = LOGISTIC
     rank_chosen: bool = False
+    asks_for_more: bool = False
 
     @property
     def core(self) -> Floats:
@@ -165,7 +168,7 @@ def fit(
     True
     """
     check_whole(n_threads, "n_threads")
-    chosen = isinstance(rank, str)
+    chosen, asks_for_more = isinstance(rank, str), False
     if isinstance(rank, str):
         check_rank_kind(rank)
         from lrbtl.rank_selection import select_rank
@@ -181,13 +184,17 @@ def fit(
                 UndeterminedRankWarning,
             )
         rank = selection.best
+        asks_for_more = selection.asks_for_more
     full_rank = check_rank(rank, battles.shape, centred=not isinstance(battles, Observations))
     check_informed(battles)
     if isinstance(ridge, str) and ridge == "auto":
-        return replace(fit_with_chosen_ridge(battles, full_rank, n_threads, link=link), rank_chosen=chosen)
-    penalties = check_ridge(ridge, battles.shape)
-    newton = minimise(*_prepared(battles, full_rank, link, n_threads), penalties)
-    return replace(_as_fit(battles, newton, penalties, n_threads), rank_chosen=chosen)
+        found = fit_with_chosen_ridge(battles, full_rank, n_threads, link=link)
+    else:
+        penalties = check_ridge(ridge, battles.shape)
+        found = _as_fit(
+            battles, minimise(*_prepared(battles, full_rank, link, n_threads), penalties), penalties, n_threads
+        )
+    return replace(found, rank_chosen=chosen, asks_for_more=asks_for_more)
 
 
 def fit_with_chosen_ridge(

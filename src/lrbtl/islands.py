@@ -225,7 +225,7 @@ def _low_rank_engine(
     """Return the low-rank analysis of a rank; sparse models whose scores run away are left out, to be placed later."""
     without = np.empty(0, dtype=np.int64)
     while True:
-        inside, whole = fit_core(part, rank, without, **options)
+        inside, whole = fit_core(part, rank, without=without, **options)
         if not whole.singular_values[0][0] > NO_SIGNAL:
             return SeparateEngine(part, "naive", "too little evidence for a low-rank fit: each context by itself")
         whole = replace(whole, rank_chosen=run.rank == "auto")

@@ -131,7 +131,8 @@ def place_note(won: float, total: int, played: int, asked: int) -> str:
     where = f", in {played} of {asked} contexts" if played < asked else ""
     if 0.0 < won < total:
         few = "only " if total < FEW_BATTLES else ""
-        return f"{few}{total:,} battle{'s' * (total > 1)}{where}: taken to stand at one place in all contexts"
+        battles = f"{few}{total:,} battle{'s' * (total > 1)}{where} with scored models"
+        return f"{battles}: taken to stand at one place in all contexts"
     record = f"{'won' if won else 'lost'} {f'all {total:,} battles' if total > 1 else 'its only battle'}{where}"
     if where:
         return f"{record}: no limits overall"

@@ -9,6 +9,7 @@ import numpy as np
 from lrbtl.errors import LrbtlError, MethodError, RankError, RidgeError
 from lrbtl.folds import check_fold_number
 from lrbtl.links import Link
+from lrbtl.tucker import check_rank
 
 Floats = np.typing.NDArray[np.float64]
 Rank = int | Sequence[int] | Literal["auto"]
@@ -33,6 +34,8 @@ class Run:
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise where an option is no such option, whether or not the method will use it."""
         check_choice(self.method, METHODS, "method")
+        if self.rank != "auto" and len(shape) > 1 and self.method != "naive":
+            check_rank(self.rank, shape)
         check_run(shape, rank=self.rank, ridge=self.ridge, n_folds=self.n_folds, n_threads=self.n_threads)
 
 

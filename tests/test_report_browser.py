@@ -23,7 +23,8 @@ pytestmark = pytest.mark.skipif(
 )
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1280,1000"
+    "--disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1280,1000 "
+    "--force-prefers-reduced-motion"  # a smooth scroll may still run when a click comes
 )
 DIAGNOSTICS = [("ok", "All models are connected."), ("warn", f"{SCRIPT} has few battles.")]
 

@@ -14,7 +14,7 @@ Floats = np.typing.NDArray[np.float64]
 
 USUAL = 1.96  # standard errors that a 95% interval reaches
 MOST = 4.0  # half a degree of freedom: few folds tell no more
-SHARE = 0.5  # of Student's widening; the whole covers .96 to .97 where half covers .95
+SHARE = 0.5  # of Student's widening; on LMArena subsamples none covers .92-.93, half .95-.96, the whole .96-.97
 
 
 class Looseness:

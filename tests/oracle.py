@@ -256,6 +256,11 @@ class OneStep:
         return np.sqrt(np.diag(self.cov))
 
 
+def without_fold(rows: Sequence[Row], held_out: Array) -> list[Row]:
+    """The rows with the multiplicities that a fold leaves for training."""
+    return [(*row[:4], row[4] - n) for row, n in zip(rows, held_out, strict=True) if row[4] > n]
+
+
 def one_step(
     fits: Sequence[Array],
     folds: Array,
@@ -278,7 +283,7 @@ def one_step(
     cov = np.zeros((len(targets), len(targets)))
     phi = np.zeros((len(fits), len(rows), len(targets)))
     for k, T in enumerate(fits):
-        training = [(u, a, b, y, n - folds[k, c]) for c, (u, a, b, y, n) in enumerate(rows) if n > folds[k, c]]
+        training = without_fold(rows, folds[k])
         H = directions(T, training, targets, rank, method, law)
         estimate += np.sum(folds[k]) / N * np.array([value(T) for value, _ in targets])
         for c, row in enumerate(rows):
@@ -301,7 +306,7 @@ def looseness(
     """Delete-a-fold jackknife variance of log <Γ, H>, the log of the variance of each fold's direction; at most 4."""
     logs = []
     for k, T in enumerate(fits):
-        training = [(u, a, b, y, n - folds[k, c]) for c, (u, a, b, y, n) in enumerate(rows) if n > folds[k, c]]
+        training = without_fold(rows, folds[k])
         H = directions(T, training, targets, rank, method, law)
         logs.append([np.log(np.sum(gradient(T) * h)) for (_, gradient), h in zip(targets, H, strict=True)])
     K = len(fits)

@@ -20,12 +20,6 @@ ELO = 400 / math.log(10)
 
 
 @pytest.fixture(scope="module")
-def arena():
-    truth = lrbtl.simulate_scores((9, 4), 2, scale=2.0, rng=0)
-    return lrbtl.simulate_battles(truth, 12_000, rng=1)
-
-
-@pytest.fixture(scope="module")
 def champion(arena):
     extra = lrbtl.Battles.from_arrays(
         ["champion"] * 2, ["model_0", "model_1"], [1, 1], [0, 1], n_levels=4, counts=[9, 9]

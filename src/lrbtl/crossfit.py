@@ -141,6 +141,11 @@ class CrossFit:
         return Moments(values, cov / self.n, np.sqrt(model / self.n), self.dispersion, loose.value())
 
     @property
+    def _error_steps(self) -> list[tuple[float, Step]]:
+        """The steps that standard errors come from, with their shares of the battles."""
+        return [(1.0, self.full)] if self.full is not None else [(step.n / self.n, step) for step in self.steps]
+
+    @property
     def determined(self) -> bool:
         """Whether the battles of all folds inform every direction of the scores."""
         return all(bread is None or bread.solver.null is None for bread in (*self.steps, self.reference))
@@ -164,12 +169,10 @@ class CrossFit:
         One inverse per fold serves all rows: cheaper than `moments` where their number exceeds the rank.
         """
         self._check_determined("scores")
-        steps = self.steps if self.full is None else [self.full]
-        total = sum(step.n for step in steps)
         shape = len(weights), *self.fit.battles.shape[:1]
         cov, model, loose = np.zeros((*shape, shape[1])), np.zeros(shape), Looseness(shape)
-        for step in steps:
-            space, share, inverse = step.space, step.n / total, step.solver.inverse()
+        for share, step in self._error_steps:
+            space, inverse = step.space, step.solver.inverse()
             v, R = mean_jacobian(space, weights)
             solved = step.solver.solve(R)
             product = step.solver.solve(step.meat @ solved)
@@ -208,14 +211,12 @@ class CrossFit:
     def _believed_family(
         self, values: Floats, variances_of: Callable[[TangentSpace, Blocks], Floats]
     ) -> tuple[Floats, Floats]:
-        steps = self.steps if self.full is None else [self.full]
-        total = sum(step.n for step in steps)
         sandwich, model, loose = np.zeros_like(values), np.zeros_like(values), Looseness(values.shape)
-        for step in steps:
+        for share, step in self._error_steps:
             inverse = step.solver.inverse()
-            sandwich += step.n / total * variances_of(step.space, sandwich_blocks(inverse, step.meat))
+            sandwich += share * variances_of(step.space, sandwich_blocks(inverse, step.meat))
             bound = variances_of(step.space, inverse_blocks(inverse))
-            model += step.n / total * bound
+            model += share * bound
             loose.add(bound)
         if self.reference is not None:
             model = variances_of(self.reference.space, inverse_blocks(self.reference.solver.inverse()))

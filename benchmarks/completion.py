@@ -26,7 +26,7 @@ from lrbtl.crossfit import cross_fit
 from lrbtl.errors import LrbtlWarning
 from lrbtl.inference import estimate_targets
 from lrbtl.tucker import truncate
-from replications import RESULTS, Replication, replicate_all
+from replications import RESULTS, Replication, keep_results, replicate_all
 
 Z = 1.959964
 FOLDS = 6  # as in the paper's simulations
@@ -227,8 +227,7 @@ def main() -> None:
         found = replicate_all(design, work, options.reps, options.jobs, needed=problem(design).noise.methods)
         rows = [row for row in rows if row["design"] != design] + summarise(design, found)
         rows.sort(key=lambda row: DESIGNS.index(row["design"]))
-        path.write_text(json.dumps(rows, indent=1) + "\n")
-        (RESULTS / "completion.md").write_text(to_markdown(rows))
+        keep_results("completion", rows, to_markdown(rows))
     print(to_markdown(rows))
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import lrbtl
 from lrbtl.crossfit import cross_fit
 from lrbtl.inference import estimate_targets
-from replications import RESULTS, replicate_all
+from replications import RESULTS, keep_results, replicate_all
 
 SHAPE, RANK, SCALE, FOLDS = (200, 200), 5, 5.0, 6
 TRUTH_SEED = 0
@@ -248,8 +248,7 @@ def main() -> None:
         needed = METHODS[design.split()[0]]
         replications = replicate_all(design, replicate, options.reps, options.jobs, needed=needed)
         rows = [row for row in rows if row["design"] != design] + summarise(design, replications)
-        path.write_text(json.dumps(rows, indent=1))
-        (RESULTS / "coverage.md").write_text(to_markdown(rows))
+        keep_results("coverage", rows, to_markdown(rows))
     print(to_markdown(rows))
 
 

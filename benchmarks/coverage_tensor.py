@@ -24,7 +24,7 @@ from lrbtl.crossfit import cross_fit
 from lrbtl.errors import LrbtlWarning
 from lrbtl.inference import estimate_targets
 from lrbtl.strength import SIGNAL_FLOOR, signal_ratio
-from replications import RESULTS, Replication, replicate_all
+from replications import RESULTS, Replication, keep_results, replicate_all
 
 METHODS = ("efficient", "mle", "whitened")
 SCALE, Z = 3.0, 1.959964
@@ -154,8 +154,7 @@ def main() -> None:
     for design in options.designs:
         found = replicate_all(design, replicate, options.reps, options.jobs, needed=[*METHODS, "joint"])
         rows = [row for row in rows if row["design"] != design] + [summarise(design, found)]
-        path.write_text(json.dumps(rows, indent=1))
-        (RESULTS / "coverage_tensor.md").write_text(to_markdown(rows))
+        keep_results("coverage_tensor", rows, to_markdown(rows))
     print(to_markdown(rows))
 
 

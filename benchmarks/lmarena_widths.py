@@ -9,10 +9,8 @@ on the Hessian makes its intervals a little shorter. Results go to results/lmare
 """
 
 import argparse
-import json
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -22,8 +20,8 @@ import numpy as np
 import lrbtl
 from lrbtl.errors import LrbtlWarning
 from lrbtl.reading import read_battles
+from replications import keep_results
 
-RESULTS = Path(__file__).parent / "results"
 N_MODELS = 52
 RANKS = (3, "auto")
 
@@ -121,9 +119,7 @@ def main() -> None:
         warnings.simplefilter("ignore", LrbtlWarning)
         battles = read_battles(options.path).battles.top_models(N_MODELS)
         runs = [measure(battles, rank) for rank in RANKS]
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "lmarena_widths.json").write_text(json.dumps(runs, indent=1))
-    (RESULTS / "lmarena_widths.md").write_text(to_markdown(runs))
+    keep_results("lmarena_widths", runs, to_markdown(runs))
     print(to_markdown(runs))
 
 

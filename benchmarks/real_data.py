@@ -8,13 +8,11 @@ battles. Results go to results/real_data.json and results/real_data.md.
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -27,8 +25,8 @@ from lrbtl.crossfit import cross_fit
 from lrbtl.errors import LrbtlError, LrbtlWarning
 from lrbtl.inference import estimate_targets
 from lrbtl.targets import Target
+from replications import keep_results
 
-RESULTS = Path(__file__).parent / "results"
 SHARES = (0.2, 0.1, 0.05, 0.02)
 MODEL, RIVAL, CATEGORY, RANK = "gemini-2.5-pro", "claude-opus-4-20250514", "math", 3
 METHODS = ("naive", "whitened", "efficient")
@@ -142,9 +140,7 @@ def main() -> None:
                 )
         print()
         rows += summarise(options.path, share, replications)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "real_data.json").write_text(json.dumps(rows, indent=1))
-    (RESULTS / "real_data.md").write_text(to_markdown(rows))
+    keep_results("real_data", rows, to_markdown(rows))
     print(to_markdown(rows))
 
 

@@ -1,4 +1,4 @@
-"""Replications that are kept as they finish, so that a stopped run goes on where it was, with the same code."""
+"""Results of simulations, and replications kept as they finish: a stopped run goes on, with the same code."""
 
 import hashlib
 import json
@@ -19,6 +19,13 @@ def code_version() -> str:
     """Return a fingerprint of the package and of the running script."""
     files = [*sorted(Path(lrbtl.__file__).parent.glob("**/*.py")), Path(sys.argv[0])]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
+def keep_results(name: str, rows: Any, table: str) -> None:
+    """Write results as JSON, and beside it as a table in Markdown."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (RESULTS / f"{name}.md").write_text(table)
 
 
 def replicate_all(

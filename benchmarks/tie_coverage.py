@@ -7,7 +7,6 @@ Davidson or of Rao and Kupper. Results go to results/tie_coverage.json and resul
 """
 
 import argparse
-import json
 import os
 import warnings
 from typing import Any
@@ -20,7 +19,7 @@ import lrbtl
 from lrbtl.crossfit import cross_fit
 from lrbtl.errors import LrbtlWarning
 from lrbtl.inference import estimate_targets
-from replications import RESULTS, Replication, replicate_all
+from replications import Replication, keep_results, replicate_all
 
 SHAPE, RANK, N, SCALE = (30, 6), 2, 12_000, 2.0
 LINKS = {"davidson": lrbtl.Davidson(-0.33), "rao-kupper": lrbtl.RaoKupper(-0.54)}
@@ -132,8 +131,7 @@ def main() -> None:
     for name in LINKS:
         found = replicate_all(f"ties {name}", replicate, options.reps, options.jobs, needed=METHODS)
         rows += summarise(f"ties {name}", found)
-    (RESULTS / "tie_coverage.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (RESULTS / "tie_coverage.md").write_text(to_markdown(rows))
+    keep_results("tie_coverage", rows, to_markdown(rows))
     print(to_markdown(rows))
 
 

@@ -7,7 +7,7 @@ import lrbtl
 from lrbtl.errors import FoldError, RankError
 from lrbtl.fitting import fit, fit_with_chosen_ridge, refit
 from lrbtl.folds import fold_counts
-from lrbtl.rank_selection import HELD_OUT_TOL, _select
+from lrbtl.rank_selection import CLEARLY, HELD_OUT_TOL, _select
 from problems import oracle_rows, simulated
 
 
@@ -30,9 +30,11 @@ def test_held_out_likelihood_is_the_definition():
     whole = None
     for rank, value in zip(found.ranks, found.log_likelihood, strict=True):
         whole = fit_with_chosen_ridge(battles, rank, near=whole)
+        start = refit(whole, battles.cells.count.astype(float), tol=HELD_OUT_TOL)
         total = 0.0
         for held_out in folds:
-            T = refit(whole, (battles.cells.count - held_out).astype(float), tol=HELD_OUT_TOL).point.dense()
+            train = (battles.cells.count - held_out).astype(float)
+            T = refit(whole, train, start=start, tol=HELD_OUT_TOL).point.dense()
             for (u, a, b, y, _), n in zip(rows, held_out, strict=True):
                 eta = T[a, u[0]] - T[b, u[0]]
                 total += n * (y * eta - np.logaddexp(0.0, eta))
@@ -71,7 +73,7 @@ def test_multiplicities_are_votes():
     rng = np.random.default_rng(1)
     folds = rng.integers(0, 4, size=(2, 40)).astype(float)
     per_vote = rng.random((2, 2, 40))
-    found = _select([(1, 1), (2, 2)], per_vote * folds, np.ones(2, dtype=bool), folds)
+    found = _select([(1, 1), (2, 2)], per_vote, np.ones(2, dtype=bool), folds)
     votes = np.repeat(per_vote.reshape(2, -1), folds.astype(int).ravel(), axis=1)
     best = votes[np.argmin(votes.mean(axis=1))]
     np.testing.assert_allclose(found.deficit, (votes - best).mean(axis=1), atol=1e-12)
@@ -84,6 +86,14 @@ def test_default_candidates_stop_when_nothing_improves():
     found = lrbtl.select_rank(battles, n_folds=2, progress=lines.append)
     assert found.ranks[0] == (1, 1) and len(found.ranks) == len(lines) <= 7
     assert lines[0].startswith("rank (1, 1)")
+
+
+def test_a_rank_that_is_clearly_worse_ends_the_search():
+    """Ranks above the true one cost more than three standard errors with so few battles per parameter."""
+    _, battles = simulated((40, 30), 1, 20_000, scale=3.0)
+    found = lrbtl.select_rank(battles, n_folds=2)
+    assert found.best == (1, 1) and len(found.ranks) == 2
+    assert found.deficit[-1] > CLEARLY * found.deficit_se[-1]
 
 
 def test_the_table():

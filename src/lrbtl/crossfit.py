@@ -1,13 +1,14 @@
 """Cross-fitting: the steps of all folds, and what they say of targets and of families of targets."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
 from lrbtl.battles import Battles
+from lrbtl.cells import IntArray
 from lrbtl.completion import Data
 from lrbtl.covariance import (
     Blocks,
@@ -33,6 +34,7 @@ from lrbtl.solvers import Solver, SolverName, information_solver, needs_krylov, 
 from lrbtl.strength import warn_thin_contexts, warn_unconverged, warn_weak_signal, warn_wrong_variances
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved
+from lrbtl.threads import one_blas_thread, ordered_map
 
 Floats = np.typing.NDArray[np.float64]
 
@@ -114,6 +116,7 @@ class CrossFit:
         design = self.fit.design
         return dispersion(design, design.space(self.fit.point))
 
+    @one_blas_thread()
     def moments(self, targets: Sequence[Resolved]) -> Moments:
         """Return estimates, covariance and model-based errors of targets."""
         values = np.zeros(len(targets))
@@ -163,6 +166,7 @@ class CrossFit:
         covariance = directions.T @ (step.meat @ directions)
         return 0.5 * (covariance + covariance.T), np.einsum("im,im->m", gradients, directions)
 
+    @one_blas_thread()
     def mean_moments(self, weights: Floats) -> list[Moments]:
         """Return the moments of every model's mean score over contexts, for each row of weights (B, D) of contexts.
 
@@ -171,13 +175,10 @@ class CrossFit:
         self._check_determined("scores")
         shape = len(weights), *self.fit.battles.shape[:1]
         cov, model, loose = np.zeros((*shape, shape[1])), np.zeros(shape), Looseness(shape)
-        for share, step in self._error_steps:
-            space, inverse = step.space, step.solver.inverse()
-            v, R = mean_jacobian(space, weights)
-            solved = step.solver.solve(R)
-            product = step.solver.solve(step.meat @ solved)
-            cov += share * mean_covariances(space, v, R, sandwich_border(inverse, step.meat), product)
-            own = mean_variances(space, v, R, inverse.border, solved)
+        shares, steps = zip(*self._error_steps, strict=True)
+        found = ordered_map(lambda step: _mean_moments(step, weights), steps, self.fit.n_threads)
+        for share, (covariances, own) in zip(shares, found, strict=True):
+            cov += share * covariances
             model += share * own
             loose.add(own)
         if self.reference is not None:
@@ -208,14 +209,20 @@ class CrossFit:
         a, b = np.triu_indices(len(scores), 1)
         return self._believed_family(scores[a] - scores[b], gap_variances)
 
+    @one_blas_thread()
     def _believed_family(
         self, values: Floats, variances_of: Callable[[TangentSpace, Blocks], Floats]
     ) -> tuple[Floats, Floats]:
         sandwich, model, loose = np.zeros_like(values), np.zeros_like(values), Looseness(values.shape)
-        for share, step in self._error_steps:
+
+        def of_step(step: Step) -> tuple[Floats, Floats]:
             inverse = step.solver.inverse()
-            sandwich += share * variances_of(step.space, sandwich_blocks(inverse, step.meat))
-            bound = variances_of(step.space, inverse_blocks(inverse))
+            robust = variances_of(step.space, sandwich_blocks(inverse, step.meat))
+            return robust, variances_of(step.space, inverse_blocks(inverse))
+
+        shares, steps = zip(*self._error_steps, strict=True)
+        for share, (robust, bound) in zip(shares, ordered_map(of_step, steps, self.fit.n_threads), strict=True):
+            sandwich += share * robust
             model += share * bound
             loose.add(bound)
         if self.reference is not None:
@@ -244,6 +251,7 @@ def believed_covariance(cov: Floats, model_se: Floats) -> Floats:
     return np.asarray(correlation * np.outer(new, new))
 
 
+@one_blas_thread()
 def cross_fit(
     fit: Fit,
     *,
@@ -288,19 +296,23 @@ def cross_fit(
 
     def step(at: Newton, held_out: Floats, trained_on: float) -> Step:
         scaled = None if spread is None else spread * (battles.n_battles / trained_on)
-        held = design.with_link(at.link), at.point, held_out
+        held = alone.design.with_link(at.link), at.point, held_out
         return fold_step(*held, method=method, weights=weights, law=law, spread=scaled, solver=solver)
 
-    steps = []
-    failed = 0
-    for k, counts in enumerate(fold_counts(battles.cells, n_folds, rng)):
+    def fold(counts: IntArray) -> tuple[Step, bool]:
         held_out = counts.astype(float)
         train = design.count - held_out
-        newton = refit(fit, train, ridge=ridge, start=start)
-        failed += not newton.converged
-        steps.append(step(newton, held_out, float(train.sum())))
+        newton = refit(alone, train, ridge=ridge, start=start)
+        return step(newton, held_out, float(train.sum())), newton.converged
+
+    alone = replace(fit, n_threads=1)  # threads take a fold each
+    steps = []
+    failed = 0
+    for found, converged in ordered_map(fold, fold_counts(battles.cells, n_folds, rng), fit.n_threads):
+        steps.append(found)
+        failed += not converged
         if progress is not None:
-            progress(f"fold {k + 1} of {n_folds}")
+            progress(f"fold {len(steps)} of {n_folds}")
     warn_unconverged(failed, n_folds)
     full = step(start, design.count, battles.n_battles) if se == "full" else None
     reference = None
@@ -334,6 +346,16 @@ def _weights_and_law(
         raise MethodError(f"the whitened estimator has no tie parameter: use method='efficient' with {design.link}.")
     law = ProductSampling.estimate(battles) if sampling is None else sampling
     return (None if isinstance(law, UniformSampling) else inverse_weights(law, design)), None
+
+
+def _mean_moments(step: Step, weights: Floats) -> tuple[Floats, Floats]:
+    """Return what a step says of mean scores: covariances (B, d1, d1) and model-based variances (B, d1), per battle."""
+    space, inverse = step.space, step.solver.inverse()
+    v, R = mean_jacobian(space, weights)
+    solved = step.solver.solve(R)
+    product = step.solver.solve(step.meat @ solved)
+    covariances = mean_covariances(space, v, R, sandwich_border(inverse, step.meat), product)
+    return covariances, mean_variances(space, v, R, inverse.border, solved)
 
 
 def _one_step_scores(step: Step) -> Floats:

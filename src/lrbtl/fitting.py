@@ -240,7 +240,8 @@ def refit(
     point, link = (fit.point, fit.link) if start is None else (start.point, start.link)
     design = fit.design.with_link(link).with_count(counts)
     close = tol * max(design.space(point).dimension / 100, 1.0)
-    return minimise(design, point, fit.ridge if ridge is None else ridge, tol=close, warm=True)
+    curvature = None if start is None else start.curvature
+    return minimise(design, point, fit.ridge if ridge is None else ridge, tol=close, warm=True, curvature=curvature)
 
 
 def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:

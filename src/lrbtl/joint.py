@@ -18,6 +18,7 @@ from scipy.special import ndtr, ndtri
 
 from lrbtl._kernels._gaps import scan_gaps
 from lrbtl.errors import CovarianceError, LevelError
+from lrbtl.threads import one_blas_thread
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -181,6 +182,7 @@ def _factor(cov: Floats) -> Floats:
     return factor
 
 
+@one_blas_thread()
 def _tail_quantile(statistics: _Statistics, level: float, rng: Seed) -> float:
     """Return c with P(max |statistic| > c) = 1 - level, from as many draws as its standard error asks for."""
     generator = np.random.default_rng(rng)

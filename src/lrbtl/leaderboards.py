@@ -19,6 +19,7 @@ from lrbtl.joint import Seed, normal_quantile
 from lrbtl.labels import context_name
 from lrbtl.links import Link
 from lrbtl.options import Method, Rank, Ridge, Run, check_choice
+from lrbtl.threads import ordered_map
 
 Compat = Literal["arena-rank", "fastchat"]
 
@@ -140,7 +141,7 @@ def leaderboard(
         return compat_boards(battles, context, compat, options)
     islands = analyse_islands(battles, weights, run, progress=progress)
     if every:
-        boards = [_all_boards(island, options, progress) for island in islands]
+        boards = [_all_boards(island, options, n_threads, progress) for island in islands]
         return replace(boards[0], islands=tuple(boards[1:]))
     name = None if context is None else battles.context_title(context)
     found = [
@@ -156,12 +157,17 @@ def _check_anchor(anchor: Any) -> None:
         raise MethodError(f"anchor={anchor!r} is not valid: give (model, rating), such as ('model_01', 1000).")
 
 
-def _all_boards(island: Island, options: Options, progress: Progress | None) -> Leaderboards:
+def _all_boards(island: Island, options: Options, n_threads: int, progress: Progress | None) -> Leaderboards:
     results: dict[str | None, tuple[Leaderboard, Duels]] = {}
+    contexts = {None if context is None else context_name(context): context for context in (None, *island.contexts())}
+    shared_rng = isinstance(options.rng, np.random.Generator)
     island.prepare()
-    for context in (None, *island.contexts()):
-        name = None if context is None else context_name(context)
-        results[name] = build_board(island.battles, island.engine, options, name, island.weights_of(context))
+
+    def board_of(name: str | None) -> tuple[Leaderboard, Duels]:
+        return build_board(island.battles, island.engine, options, name, island.weights_of(contexts[name]))
+
+    for name, found in zip(contexts, ordered_map(board_of, contexts, 1 if shared_rng else n_threads), strict=True):
+        results[name] = found
         if progress is not None:
             progress(f"board of {name or 'all contexts'}")
     fit = island.engine.steps.fit if isinstance(island.engine, LowRankEngine) else None

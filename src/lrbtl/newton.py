@@ -5,19 +5,24 @@ With M_k = diag(singular values of T_(k)) at the current point, they are the min
 function 1/4 sum_k ridge_k [tr(U_k M_k U_k^T) + ||core x_k M_k^-1/2 x_{j != k} U_j||^2], which is what the Newton steps
 see: with a free gauge for a matrix, where that is exact, and in a fixed gauge above, where it is a majoriser that
 touches the objective.
+
+A factorised Hessian costs as much as several evaluations of the objective, and serves points nearby: steps go on with
+it for as long as they converge fast, and fits of nearly the same data start with it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
-from lrbtl.arrowhead import Arrowhead, NotPositiveDefinite
+from lrbtl.arrowhead import Arrowhead, Factor, NotPositiveDefinite
 from lrbtl.design import Design
 from lrbtl.information import accumulate, fix_gauge
 from lrbtl.krylov import conjugate_gradients, diagonal_blocks, invert_blocks
 from lrbtl.links import CellTerms, Link
 from lrbtl.tangent import TangentSpace
+from lrbtl.threads import one_blas_thread
 from lrbtl.tucker import Tucker, mode_product, unfold
 
 Floats = np.typing.NDArray[np.float64]
@@ -25,6 +30,8 @@ Floats = np.typing.NDArray[np.float64]
 MAX_DAMPING = 1e8
 MARGIN = 5.0  # how much less a decrement may fall than the one before
 KRYLOV_PASSES = 15  # conjugate-gradient steps that a Newton step takes on well-conditioned battles
+SLOW = 0.2  # ratio of two decrements above which a new Hessian pays
+VANISHING = 1e-2  # of the largest singular value: the curvature along a component that vanishes never stays
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,8 @@ class Newton:
     reason : str
     link : Link
         With its own parameters at their estimates.
+    curvature : Curvature or None
+        The last Hessian, for fits of nearly the same data.
     """
 
     point: Tucker
@@ -53,6 +62,7 @@ class Newton:
     converged: bool
     reason: str
     link: Link
+    curvature: "Curvature | None" = field(default=None, repr=False)
 
 
 def penalty(point: Tucker, ridge: Floats) -> float:
@@ -115,12 +125,54 @@ class _State:
 
 
 @dataclass(frozen=True)
+class Curvature:
+    """A factorised Hessian, in the coordinates of its point."""
+
+    space: TangentSpace
+    factor: Factor
+
+    def step(self, space: TangentSpace, gradient: Floats) -> tuple[Floats, float]:
+        """Return the Newton step at a point nearby, and half the product with the gradient, the decrease it predicts.
+
+        Coordinates there are turned to those of the own point: singular vectors may come with other signs and order.
+        """
+        if space is self.space:
+            step = -self.factor.solve(gradient)
+        else:
+            factors = zip(self.space.factors, space.factors, strict=True)
+            turns = [_closest_rotation(own.T @ there) for own, there in factors]
+            turned = -self.factor.solve(_turn(space, gradient, turns))
+            step = _turn(space, turned, [turn.T for turn in turns])
+        return step, -0.5 * float(gradient @ step)
+
+
+def _closest_rotation(matrix: Floats) -> Floats:
+    left, _, right = np.linalg.svd(matrix)
+    return np.asarray(left @ right)
+
+
+def _turn(space: TangentSpace, coordinates: Floats, turns: list[Floats]) -> Floats:
+    """Return coordinates with the components of each mode turned."""
+    out = coordinates.copy()
+    changes, dcore = space.parts(coordinates)
+    for k, change in changes.items():
+        out[space.slices[k]] = (change @ turns[k].T).reshape(-1)
+    if dcore is not None:
+        for k, turn in enumerate(turns):
+            dcore = mode_product(dcore, turn, k)
+        out[space.core_slice] = dcore.reshape(-1)
+    return out
+
+
+@dataclass(frozen=True)
 class _DirectModel:
     """Second-order model of the objective at a point, solved by elimination and Cholesky."""
 
+    state: _State
     gradient: Floats
-    hessian: Arrowhead
-    diagonal: Floats
+    slot_score: Floats
+    hessians: dict[int, Floats]
+    core_diagonal: Floats
 
     @classmethod
     def at(cls, state: _State, ridge: Floats) -> "_DirectModel":
@@ -130,17 +182,25 @@ class _DirectModel:
         gradient -= design.pull_sums(space, sums)
         if terms.tie is not None:
             gradient[space.extra] -= design.count @ terms.tie.score
-        hessian = accumulate(design, space, *terms.information(design.count), slot_score=sums)
-        hessian = add_penalty(hessian, space, hessians, core_diagonal)
-        if len(space.factors) > 2:
-            hessian = fix_gauge(hessian, space)
-        diagonal = hessian.diagonal()
-        return cls(gradient, hessian, np.maximum(diagonal, 1e-8 * diagonal.max()))
+        return cls(state, gradient, sums, hessians, core_diagonal)
+
+    @cached_property
+    def hessian(self) -> Arrowhead:
+        """Second derivatives of the objective."""
+        design, space = self.state.design, self.state.space
+        matrix = accumulate(design, space, *self.state.terms.information(design.count), slot_score=self.slot_score)
+        matrix = add_penalty(matrix, space, self.hessians, self.core_diagonal)
+        return fix_gauge(matrix, space) if len(space.factors) > 2 else matrix
+
+    def curvature(self, damping: float) -> Curvature:
+        """Return the factor of the damped Hessian."""
+        diagonal = self.hessian.diagonal()
+        damped = self.hessian.plus_diagonal(damping * np.maximum(diagonal, 1e-8 * diagonal.max()))
+        return Curvature(self.state.space, damped.factor())
 
     def step(self, damping: float) -> tuple[Floats, float]:
         """Return the damped Newton step and the decrease that the model predicts."""
-        step = -self.hessian.plus_diagonal(damping * self.diagonal).factor().solve(self.gradient)
-        return step, -0.5 * float(self.gradient @ step)
+        return self.curvature(damping).step(self.state.space, self.gradient)
 
 
 @dataclass(frozen=True)
@@ -201,6 +261,7 @@ def _model_class(design: Design, space: TangentSpace) -> type[_DirectModel] | ty
     return _DirectModel if forced or direct <= krylov else _KrylovModel
 
 
+@one_blas_thread()
 def minimise(
     design: Design,
     point: Tucker,
@@ -210,25 +271,33 @@ def minimise(
     max_iter: int = 100,
     damping: float = 1e-2,
     warm: bool = False,
+    curvature: Curvature | None = None,
 ) -> Newton:
     """Return the penalised maximum-likelihood point reached from a start in HOSVD form.
 
-    From a warm start convergence is faster than linear: two decrements bound the next one, with a margin, which saves
-    the last factorisation.
+    From a warm start two decrements bound the next one, with a margin, which saves the last step. `curvature` is that
+    of nearly the same objective near the start.
     """
     state = _evaluate(design, point, ridge)
     make_model = _model_class(design, state.space)
     decrement, left = 0.0, np.inf
+    kept, latest = (curvature, curvature) if make_model is _DirectModel else (None, None)
 
     def stop(n_iter: int, converged: bool, reason: str) -> Newton:
         point = _unpad(state.space, design)
-        return Newton(point, state.objective, left, n_iter, converged, reason, state.design.link)
+        return Newton(point, state.objective, left, n_iter, converged, reason, state.design.link, latest)
 
     for n_iter in range(1, max_iter + 1):
-        model, last = make_model.at(state, ridge), decrement
+        if any(values[-1] < VANISHING * values[0] for values in state.space.point.singular_values):
+            kept = None
+        model, last, fresh = make_model.at(state, ridge), decrement, kept is None
         while True:
             try:
-                step, decrement = model.step(damping)
+                if isinstance(model, _KrylovModel):
+                    step, decrement = model.step(damping)
+                else:
+                    latest = model.curvature(damping) if kept is None else kept
+                    step, decrement = latest.step(state.space, model.gradient)
             except NotPositiveDefinite:
                 damping = max(10 * damping, 1e-3)
                 if damping > MAX_DAMPING:
@@ -239,7 +308,9 @@ def minimise(
             fall = state.objective - trial.objective
             if fall >= 1e-3 * decrement or decrement < 1e-13 * abs(state.objective) or damping > MAX_DAMPING:
                 break
-            damping = max(8 * damping, 1e-6)
+            if kept is None:
+                damping = max(8 * damping, 1e-6)
+            kept, fresh = None, True
         if fall >= 0:
             state = trial
         elif damping > MAX_DAMPING:
@@ -248,7 +319,11 @@ def minimise(
         left = decrement * min(1.0, MARGIN * decrement / last) if warm and gain > 0.75 and last > 0 else decrement
         if left < tol and damping <= 1.0:
             return stop(n_iter, True, "Newton decrement below tolerance")
-        damping = max(damping * (0.1 if gain > 0.75 else 0.5 if gain > 0.25 else 2.0), 1e-10)
+        if fresh:
+            kept = latest if 0.9 < gain < 1.1 and damping < 0.1 else None
+            damping = max(damping * (0.1 if gain > 0.75 else 0.5 if gain > 0.25 else 2.0), 1e-10)
+        elif not 0.75 < gain < 1.25 or decrement > SLOW * last > 0.0:
+            kept = None
     return stop(max_iter, False, f"stopped after {max_iter} iterations")
 
 

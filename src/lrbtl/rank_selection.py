@@ -13,11 +13,13 @@ from lrbtl.folds import check_fold_number, check_folds, fold_counts
 from lrbtl.links import Link
 from lrbtl.options import check_whole
 from lrbtl.solvers import information_solver
+from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.tucker import check_rank, rank_caps
 
 Floats = np.typing.NDArray[np.float64]
 
 MAX_DEFAULT_RANK = 8
+CLEARLY = 3.0  # standard errors by which a rank must fall short of the best so far to end the search at once
 HELD_OUT_TOL = 3e-2  # Newton decrement, in nats per hundred parameters: far below the error of held-out losses
 
 
@@ -109,8 +111,8 @@ def select_rank(
     ----------
     battles : Battles or Observations
     ranks : iterable of int or tuple, optional
-        Candidates; by default 1, 2, ... until two in a row have not improved or one is not determined by the battles,
-        at most 8.
+        Candidates; by default 1, 2, ... until two in a row have not improved, one is worse by three standard errors or
+        is not determined by the battles, at most 8.
     n_folds : int
     link : str or Link, optional
         See `fit`.
@@ -153,37 +155,39 @@ def select_rank(
         loss, known = _held_out(whole, folds)
         losses.append(loss)
         determined.append(known and whole.rank == rank)
-        totals = [loss.sum() for loss in losses]
+        held_out, deficit, deficit_se = compare_losses(losses, folds)
         if progress is not None:
-            progress(
-                f"rank {rank}: {-1e3 * totals[-1] / battles.n_battles:.2f} mnats per {unit.removesuffix('s')} held out"
-            )
-        if not given and (not determined[-1] or len(totals) - 1 - int(np.argmin(totals)) >= 2):
+            progress(f"rank {rank}: {1e3 * held_out[-1]:.2f} mnats per {unit.removesuffix('s')} held out")
+        lags, clearly = len(losses) - 1 - int(np.argmin(deficit)), bool(deficit[-1] > CLEARLY * deficit_se[-1])
+        if not given and (not determined[-1] or lags >= 2 or clearly):
             break
-    return replace(_select(full[: len(losses)], np.array(losses), np.array(determined), folds), unit=unit)
+    return replace(_select(full[: len(losses)], losses, np.array(determined), folds), unit=unit)
 
 
+@one_blas_thread()
 def _held_out(whole: Fit, folds: Floats) -> tuple[Floats, bool]:
-    """Return the loss of each (fold, cell) under the fit to the other folds, times its multiplicity.
+    """Return the loss of a vote in each (fold, cell) under the fit to the other folds.
 
     And whether every training fold determines all directions of the scores.
     """
-    design = whole.design
-    losses = np.empty_like(folds)
-    determined = True
-    for k, held_out in enumerate(folds):
+    alone = replace(whole, n_threads=1)  # threads take a fold each
+    design = alone.design
+    start = refit(alone, design.count, tol=HELD_OUT_TOL)
+
+    def loss_of(held_out: Floats) -> tuple[Floats, bool]:
         train = design.count - held_out
-        fold = refit(whole, train, tol=HELD_OUT_TOL)
+        fold = refit(alone, train, start=start, tol=HELD_OUT_TOL)
         here, space = design.with_link(fold.link), design.space(fold.point)
         terms = here.terms(design.eta(space))
-        losses[k] = terms.loss * held_out
         weight, tie = terms.information(train)
-        determined = determined and information_solver(here, space, weight, tie=tie).null is None
-    return losses, determined
+        return terms.loss, information_solver(here, space, weight, tie=tie).null is None
+
+    losses, determined = zip(*ordered_map(loss_of, folds, whole.n_threads), strict=True)
+    return np.array(losses), all(determined)
 
 
 def _select(
-    ranks: list[tuple[int, ...]], losses: Floats, determined: np.typing.NDArray[np.bool_], folds: Floats
+    ranks: list[tuple[int, ...]], losses: Sequence[Floats], determined: np.typing.NDArray[np.bool_], folds: Floats
 ) -> RankSelection:
     eligible = determined if determined.any() else np.arange(len(ranks)) == 0
     held_out, deficit, deficit_se = compare_losses(losses, folds, eligible)
@@ -192,17 +196,20 @@ def _select(
 
 
 def compare_losses(
-    losses: Floats, folds: Floats, eligible: np.typing.NDArray[np.bool_]
+    losses: Sequence[Floats], folds: Floats, eligible: np.typing.NDArray[np.bool_] | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """Return mean held-out log-likelihoods, how far each is below the best eligible one, and the paired errors of that.
 
-    `losses` (candidates, folds, cells) hold the loss of each cell times its multiplicity in `folds` (folds, cells).
+    Each candidate's losses (folds, cells) are those of one vote in a cell; `folds` (folds, cells) are multiplicities.
     """
     n = folds.sum()
-    totals = losses.sum(axis=(1, 2))
-    best = int(np.argmin(np.where(eligible, totals, np.inf)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        per_vote = np.where(folds > 0, (losses - losses[best]) / folds, 0.0)
-    deficit = (totals - totals[best]) / n
-    variance = np.sum(folds * (per_vote - deficit[:, None, None]) ** 2, axis=(1, 2)) / n
-    return -totals / n, deficit, np.sqrt(variance / n)
+    means = np.array([np.vdot(folds, loss) for loss in losses]) / n
+    best = int(np.argmin(means if eligible is None else np.where(eligible, means, np.inf)))
+    deficit = means - means[best]
+    variances = []
+    for loss, mean in zip(losses, deficit, strict=True):
+        away = loss - losses[best]
+        away -= mean
+        away *= away
+        variances.append(np.vdot(folds, away) / n)
+    return -means, deficit, np.sqrt(np.array(variances) / n)

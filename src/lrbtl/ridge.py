@@ -1,6 +1,6 @@
 """How strong the penalty should be: corrected Takeuchi criterion over a one-dimensional family of ridges."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -10,6 +10,7 @@ from lrbtl.design import Design
 from lrbtl.information import accumulate
 from lrbtl.links import Identity
 from lrbtl.newton import Newton, minimise, penalised
+from lrbtl.threads import one_blas_thread
 from lrbtl.tucker import Tucker
 
 Floats = np.typing.NDArray[np.float64]
@@ -64,6 +65,7 @@ def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
     return Complexity(float(design.count @ terms.loss), parameters, float(np.sum(solved * (meat @ probes))) / shrink**2)
 
 
+@one_blas_thread()
 def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) -> tuple[Floats, Newton]:
     """Return the ridge of each mode and the fit there.
 
@@ -77,13 +79,18 @@ def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) ->
     values: dict[int, float] = {}
     fits: dict[int, Newton] = {}
 
+    curvature = None if pilot is None else pilot.curvature
+
     def evaluate(k: int) -> float:
+        nonlocal curvature
         if k not in values:
             near = min(fits, key=lambda j: abs(j - k), default=None)
             ridge = 2.0**k * base
             warm = pilot if near is None else fits[near]
             point, link = (start, design.link) if warm is None else (warm.point, warm.link)
-            fits[k] = minimise(design.with_link(link), point, ridge, tol=SEARCH_TOL)
+            found = minimise(design.with_link(link), point, ridge, tol=SEARCH_TOL, curvature=curvature)
+            curvature = found.curvature
+            fits[k] = replace(found, curvature=None)  # one at a time: they are large
             try:
                 values[k] = complexity(design.with_link(fits[k].link), fits[k].point, ridge).criterion
             except NotPositiveDefinite:
@@ -98,7 +105,8 @@ def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) ->
     curvature = low - 2 * mid + high
     shift = 0.5 * (low - high) / curvature if np.isfinite(curvature) and curvature > 0 else 0.0
     ridge = 2.0 ** (best + float(np.clip(shift, -0.5, 0.5))) * base
-    return ridge, minimise(design.with_link(fits[best].link), fits[best].point, ridge, damping=1e-4)
+    near = fits[best]
+    return ridge, minimise(design.with_link(near.link), near.point, ridge, damping=1e-4, curvature=curvature)
 
 
 def _pilot(design: Design, start: Tucker) -> tuple[Floats, Newton]:

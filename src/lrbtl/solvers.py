@@ -11,6 +11,7 @@ from lrbtl.errors import SingularInformationError, SolverError
 from lrbtl.information import accumulate, fix_gauge
 from lrbtl.krylov import BlockJacobi, conjugate_gradients, diagonal_blocks, invert_blocks
 from lrbtl.tangent import TangentSpace
+from lrbtl.threads import one_blas_thread
 
 Floats = np.typing.NDArray[np.float64]
 SolverName = Literal["auto", "direct", "cg"]
@@ -117,6 +118,7 @@ def needs_krylov(space: TangentSpace, solver: SolverName) -> bool:
     return solver == "cg" or (solver == "auto" and space.q > LARGEST_BORDER)
 
 
+@one_blas_thread()
 def information_solver(
     design: Design,
     space: TangentSpace,

@@ -94,12 +94,12 @@ def compare_ties(
         rank = select_rank(battles, n_folds=n_folds, n_threads=n_threads, rng=rng).rank
     folds = fold_counts(battles.cells, n_folds, rng).astype(float)
     fits = [fit(battles, rank, link=link, n_threads=n_threads) for link in MODELS.values()]
-    losses = np.array([[_three_way_loss(whole, held_out) for held_out in folds] for whole in fits])
-    return TieComparison(tuple(MODELS), *compare_losses(losses, folds, np.ones(3, dtype=bool)), fits[0].rank)
+    losses = [np.array([_three_way_loss(whole, held_out) for held_out in folds]) for whole in fits]
+    return TieComparison(tuple(MODELS), *compare_losses(losses, folds), fits[0].rank)
 
 
 def _three_way_loss(whole: Fit, held_out: Floats) -> Floats:
-    """Return the loss of the outcome of each held-out cell, times its multiplicity, under the fit to the others."""
+    """Return the loss of one vote with the outcome of each cell, under the fit without those held out."""
     from scipy.optimize import minimize_scalar
 
     design = whole.design
@@ -107,10 +107,9 @@ def _three_way_loss(whole: Fit, held_out: Floats) -> Floats:
     fold = refit(whole, train)
     eta = design.eta(design.space(fold.point))
     if fold.link.n_extra:
-        return fold.link.terms(eta, design.y).loss * held_out
+        return fold.link.terms(eta, design.y).loss
     tied = design.y == 0.5
     share = float(train @ tied / train.sum())
     decisive = np.where(tied, 0.0, train)
     factor = minimize_scalar(lambda c: float(decisive @ logistic_terms(c * eta, design.y)[0]), bounds=(0.1, 10)).x
-    loss = np.where(tied, -np.log(share), -np.log1p(-share) + logistic_terms(factor * eta, design.y)[0])
-    return np.asarray(loss * held_out)
+    return np.where(tied, -np.log(share), -np.log1p(-share) + logistic_terms(factor * eta, design.y)[0])

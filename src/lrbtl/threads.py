@@ -1,0 +1,80 @@
+"""Threads: independent pieces of work side by side, and one thread at a time for the linear algebra.
+
+Matrices here are of the size at which OpenBLAS, with threads of its own, spends most of its time on waiting for them.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from threading import Lock
+from typing import Any, TypeVar
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+LINKED = ("numpy.linalg._umath_linalg", "scipy.linalg._fblas")  # modules that bring their own linear algebra
+NAMES = [f"{prefix}_%s_num_threads{suffix}" for prefix in ("scipy_openblas", "openblas") for suffix in ("64_", "")]
+
+_lock = Lock()
+_users = 0
+_before: list[int] = []
+
+
+def ordered_map(function: Callable[[In], Out], items: Iterable[In], n_threads: int) -> Iterator[Out]:
+    """Yield function(item) in the order of the items, which threads work through; NumPy and the kernels let them.
+
+    Examples
+    --------
+    >>> list(ordered_map(lambda x: x**2, [1, 2, 3], 2))
+    [1, 4, 9]
+    """
+    if n_threads == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        yield from pool.map(function, items)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep OpenBLAS to one thread, in the whole process, and give back its own number after the last user.
+
+    Other libraries of linear algebra are left alone. Also a decorator.
+    """
+    global _users, _before
+    with _lock:
+        if _users == 0:
+            _before = [get() for get, _ in _openblas()]
+            for _, put in _openblas():
+                put(1)
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                for (_, put), number in zip(_openblas(), _before, strict=True):
+                    put(number)
+
+
+@cache
+def _openblas() -> list[tuple[Callable[[], int], Callable[[int], Any]]]:
+    """Return how to ask and to set the number of threads of each OpenBLAS that NumPy and SciPy were linked with."""
+    found: list[tuple[Callable[[], int], Callable[[int], Any]]] = []
+    for module in LINKED:
+        spec = find_spec(module)
+        if spec is None or spec.origin is None:
+            continue
+        try:
+            library = ctypes.CDLL(spec.origin)
+        except OSError:
+            continue
+        for name in NAMES:
+            if hasattr(library, name % "set"):
+                found.append((getattr(library, name % "get"), getattr(library, name % "set")))
+                break
+    return found

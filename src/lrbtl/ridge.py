@@ -102,8 +102,8 @@ def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) ->
     while evaluate(best + direction) < evaluate(best) and abs(best) < 8:
         best += direction
     low, mid, high = evaluate(best - 1), evaluate(best), evaluate(best + 1)
-    curvature = low - 2 * mid + high
-    shift = 0.5 * (low - high) / curvature if np.isfinite(curvature) and curvature > 0 else 0.0
+    bend = low - 2 * mid + high
+    shift = 0.5 * (low - high) / bend if np.isfinite(bend) and bend > 0 else 0.0
     ridge = 2.0 ** (best + float(np.clip(shift, -0.5, 0.5))) * base
     near = fits[best]
     return ridge, minimise(design.with_link(near.link), near.point, ridge, damping=1e-4, curvature=curvature)

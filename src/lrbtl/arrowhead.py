@@ -15,6 +15,7 @@ from lrbtl._kernels import _cells
 
 Floats = np.typing.NDArray[np.float64]
 
+PANEL = 64
 PIVOT_FLOOR = 1e-11  # a squared pivot of the unit-diagonal matrix below this is a direction without information
 
 
@@ -65,11 +66,11 @@ class Arrowhead:
         """Return the matrix with matrices added on slices of the border, repeated along the diagonal to fill them."""
         border = self.border.copy()
         for part, matrix in parts:
-            size = len(matrix)
-            repeats = np.arange((part.stop - part.start) // size)
-            view = border[part, part].reshape(len(repeats), size, len(repeats), size)
-            view[repeats, :, repeats, :] += matrix
-            border[part, part] = view.reshape(part.stop - part.start, -1)
+            rows = np.arange(len(border))[part].reshape(-1, len(matrix))
+            if len(rows) == 1:
+                border[part, part] += matrix
+            else:
+                border[rows[:, :, None], rows[:, None, :]] += matrix
         return replace(self, border=border)
 
     def plus_blocks(self, matrix: Floats) -> "Arrowhead":
@@ -171,14 +172,14 @@ class Factor:
         """Return the inverse in block form."""
         q = len(self.chol)
         top, below = self.scale[:q], self.scale[q:]
-        border, _ = linalg.lapack.dpotri(self.chol, lower=True)
-        border = np.tril(border)
-        border += np.tril(border, -1).T
+        border = _mirrored(linalg.lapack.dpotri(self.chol, lower=True)[0])
+        border *= top[:, None]
+        border *= top
         upper = np.swapaxes(self.inverse_lower, 1, 2)
         blocks = upper @ self.inverse_lower
         scale = below.reshape(blocks.shape[:2])
         reach = _block_product(upper * scale[:, :, None], self.cross, np.ones(len(below)), 1.0 / top)
-        return Inverse(border * top[:, None] * top, reach, blocks * scale[:, :, None] * scale[:, None, :])
+        return Inverse(border, reach, blocks * scale[:, :, None] * scale[:, None, :])
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,16 @@ class Inverse:
     border: Floats
     reach: Floats | sparse.csr_array
     blocks: Floats
+
+
+def _mirrored(lower: Floats) -> Floats:
+    """Return a symmetric matrix from its lower triangle, in place and by panels: far cheaper than whole triangles."""
+    for first in range(0, len(lower), PANEL):
+        here, below = slice(first, first + PANEL), slice(first + PANEL, None)
+        corner = np.tril(lower[here, here])
+        lower[here, here] = corner + np.tril(corner, -1).T
+        lower[here, below] = lower[below, here].T
+    return lower
 
 
 def _block_product(

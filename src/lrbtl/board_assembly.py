@@ -208,11 +208,19 @@ def _outside_above(part: Battles, found: BoardScores, outside: Ints, weights: Fl
 def battle_counts(part: Battles, weights: Floats) -> tuple[Ints, Floats]:
     """Return battles of each model in the contexts that have a weight, and the share of them won."""
     cells, d1 = part.cells, len(part.models)
-    here = np.flatnonzero(weights[cells.context] > 0)
+    here = _cells_with_weight(part, weights)
     a, b, count, y = cells.a[here], cells.b[here], cells.count[here], cells.y[here]
     fought = np.bincount(a, count, d1) + np.bincount(b, count, d1)
     won = np.bincount(a, count * y, d1) + np.bincount(b, count * (1.0 - y), d1)
     return fought.astype(np.int64), np.divide(won, fought, out=np.full(d1, np.nan), where=fought > 0)
+
+
+def _cells_with_weight(part: Battles, weights: Floats) -> slice | Ints:
+    """Return where the cells of contexts with a weight are; those of one context lie together."""
+    cells, used = part.cells, np.flatnonzero(weights)
+    if used.size == 1:
+        return slice(*cells.start[[used[0], used[0] + 1]].tolist())
+    return slice(None) if used.size == weights.size else np.flatnonzero(weights[cells.context])
 
 
 def _note(k: int, found: BoardScores, limits: dict[int, Placement], fought: Ints, context: str | None) -> str:
@@ -230,10 +238,10 @@ def _note(k: int, found: BoardScores, limits: dict[int, Placement], fought: Ints
 def _board_notes(
     part: Battles, engine: Engine, options: Options, limits: dict[int, Placement], weights: Floats, shown: Floats
 ) -> tuple[str, ...]:
-    cells = part.cells
-    count = np.where(weights[cells.context] > 0, cells.count, 0)
+    here = _cells_with_weight(part, weights)
+    count, y = part.cells.count[here], part.cells.y[here]
     notes = [*options.notes, *engine.info.notes]
-    ties = int(count[cells.y == 0.5].sum())
+    ties = int(count[y == 0.5].sum())
     link = engine.info.link
     if ties:
         meaning = "are an outcome of their own" if link in TIE_LINKS else "count as half a win for both"

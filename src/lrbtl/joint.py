@@ -29,7 +29,7 @@ USES = 8  # picks per normal vector
 SEARCH_DRAWS, BATCH_DRAWS = 1 << 9, 1 << 12
 MOST_DRAWS = 1 << 18
 MOST_VALUES = 1 << 28  # draws times statistics
-TOLERANCE = 0.0025  # standard error of a critical value
+TOLERANCE = 0.004  # standard error of a critical value
 
 
 def normal_quantile(level: float) -> float:

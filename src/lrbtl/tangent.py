@@ -197,10 +197,8 @@ class TangentSpace:
             projector = factor @ factor.T
             if k == 0 and self.centred:
                 projector += 1.0 / len(factor)
-            block = np.zeros((*factor.shape, *factor.shape))
-            for i in range(factor.shape[1]):
-                block[:, i, :, i] = projector
-            blocks.append((self.slices[k], block.reshape(factor.size, factor.size)))
+            whole, rank = self.slices[k], factor.shape[1]
+            blocks += [(slice(whole.start + i, whole.stop, rank), projector) for i in range(rank)]
         if self.has_core:
             unfolded = unfold(self.core, self.mode)
             gram = np.kron(np.eye(len(unfolded)), unfolded.T @ unfolded)

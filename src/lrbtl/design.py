@@ -22,6 +22,27 @@ FULL = 4  # slots per cell up to which arrays over all slots are cheaper than li
 
 
 @dataclass(frozen=True)
+class _Atoms:
+    """Pairs (or entries) that occur in a context, whatever came out.
+
+    Attributes
+    ----------
+    number : array (n_cells,)
+        Atom of each cell.
+    start : array (D + 1,)
+        Atoms of context u are start[u]:start[u + 1].
+    a, b, slot_a, slot_b : arrays (n_atoms,)
+    """
+
+    number: Longs
+    start: Longs
+    a: Ints
+    b: Ints
+    slot_a: Longs
+    slot_b: Longs
+
+
+@dataclass(frozen=True)
 class Design:
     """Cells sorted by context, ready for the loops.
 
@@ -223,17 +244,38 @@ class Design:
         sums = np.bincount(slot_a, value, slot_start[-1]) + np.bincount(slot_b[pair], value[pair], slot_start[-1])
         return self.slot_matrix(np.asarray(sums, dtype=np.float64))
 
+    @cached_property
+    def _atoms(self) -> "_Atoms":
+        """The cells with the outcomes of a pair, or the values of an entry, put together."""
+        slot_a, slot_b, *_ = self._slots
+        first = np.ones(len(self.a), dtype=bool)
+        first[1:] = (self.a[1:] != self.a[:-1]) | (self.b[1:] != self.b[:-1])
+        first[self.start[:-1][np.diff(self.start) > 0]] = True
+        kept = np.flatnonzero(first)
+        start = np.searchsorted(kept, self.start)
+        return _Atoms(np.cumsum(first) - 1, start, self.a[kept], self.b[kept], slot_a[kept], slot_b[kept])
+
+    def atom_weights(self, weight: Floats) -> Floats:
+        """Return the weights of cells summed over the outcomes of a pair, or the values of an entry."""
+        atoms = self._atoms
+        if len(atoms.a) == len(weight):
+            return weight
+        out = np.zeros(len(atoms.a))
+        _cells.sum_runs(atoms.number, weight, out)
+        return out
+
     def add_model_blocks(self, space: TangentSpace, weight: Floats, border: Floats) -> None:
-        """Add the block of J^T (sum of weight X X^T) J for the model factor to a border of zeros."""
-        cells = self.start, self.a, self.b
+        """Add the block of J^T (sum of weight X X^T) J for the model factor to a border of zeros; weights of atoms."""
+        atoms = self._atoms
+        cells = atoms.start, atoms.a, atoms.b
         _cells.sum_model_blocks(*cells, space.V, weight, border, len(space.U), self.n_threads)
 
     def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:
-        """Return weighted design rows per slot (n_slots, r1) and their Gram matrix per context (D, r1, r1)."""
-        slots = self._slots
-        r1 = space.U.shape[1]
-        rows, gram = np.zeros((slots[2][-1], r1)), np.zeros((self.n_contexts, r1, r1))
-        _cells.sum_slot_rows(self.start, self.a, self.b, *slots, space.U, weight, rows, gram, self.n_threads)
+        """Return design rows per slot (n_slots, r1), weighted by atoms, and their Gram matrices (D, r1, r1)."""
+        atoms, (_, _, slot_start, model), r1 = self._atoms, self._slots, space.U.shape[1]
+        rows, gram = np.zeros((slot_start[-1], r1)), np.zeros((self.n_contexts, r1, r1))
+        cells = atoms.start, atoms.a, atoms.b, atoms.slot_a, atoms.slot_b, slot_start, model
+        _cells.sum_slot_rows(*cells, space.U, weight, rows, gram, self.n_threads)
         return rows, gram
 
     def cross_blocks(self, space: TangentSpace, rows: Floats, score: Floats) -> Floats | sparse.bsr_array:

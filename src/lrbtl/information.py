@@ -28,12 +28,13 @@ def accumulate(
     `slot_score`, the sums of a score over slots, the second-order part - sum of score * (second derivative of eta) is
     added, which makes it the Hessian of a loss whose derivative in eta is -score.
     """
-    rows, gram = design.slot_rows(space, weight)
+    merged = design.atom_weights(weight)
+    rows, gram = design.slot_rows(space, merged)
     sums_of_score = np.zeros(len(rows)) if slot_score is None else slot_score
     dl, rl = space.factors[space.mode].shape
     q1 = space.U.size
     border = np.zeros((space.q, space.q))
-    design.add_model_blocks(space, weight, border)
+    design.add_model_blocks(space, merged, border)
     blocks = space.sum_over(space.E.transpose(0, 2, 1) @ gram @ space.E, space.mode)
     models = design.cross_blocks(space, rows, sums_of_score)
     others = np.zeros((dl, rl, space.q - q1))

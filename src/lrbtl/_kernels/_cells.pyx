@@ -77,6 +77,17 @@ def sum_slots(
                 sum_out[slot_b[i]] -= value[i]
 
 
+def sum_runs(
+    const long long[::1] number,  # in: ascending
+    const double[::1] value,      # in
+    double[::1] sum_out,          # out, zeroed: sum_out[number] += value
+):
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(number.shape[0]):
+            sum_out[number[i]] += value[i]
+
+
 def sum_slot_rows(
     const long long[::1] start,       # in
     const int[::1] a,                 # in
@@ -92,19 +103,14 @@ def sum_slot_rows(
     int n_threads,
 ):
     cdef Py_ssize_t u, i, k, h, r = U.shape[1]
-    cdef double w, wx
+    cdef double wx
     for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
-        w = 0.0
         for i in range(start[u], start[u + 1]):
-            w = w + weight[i]
-            if i + 1 < start[u + 1] and a[i] == a[i + 1] and b[i] == b[i + 1]:
-                continue  # another outcome of the same pair
             for k in range(r):
-                wx = w * row_entry(U, a[i], b[i], k)
+                wx = weight[i] * row_entry(U, a[i], b[i], k)
                 rows_out[slot_a[i], k] += wx
                 if b[i] >= 0:
                     rows_out[slot_b[i], k] -= wx
-            w = 0.0
         for i in range(slot_start[u], slot_start[u + 1]):
             for k in range(r):
                 for h in range(k + 1):
@@ -138,27 +144,27 @@ def sum_model_blocks(
     Py_ssize_t d1,
     int n_threads,
 ):
-    cdef Py_ssize_t u, i, k, h, row, column, r = V.shape[1], lo, hi
+    cdef Py_ssize_t u, i, k, h, row, column, r = V.shape[1], stride = blocks_out.shape[1], lo, hi
     cdef double w, wv
+    cdef double* block
+    cdef const double* v
     cdef int t
     for t in prange(n_threads, nogil=True, num_threads=n_threads, schedule="static"):
         lo = d1 * t // n_threads
         hi = d1 * (t + 1) // n_threads
         for u in range(start.shape[0] - 1):
-            w = 0.0
+            v = &V[u, 0]
             for i in range(start[u], start[u + 1]):
                 if lo <= a[i] < hi:
-                    w = w + weight[i]
-                    if i + 1 < start[u + 1] and a[i] == a[i + 1] and b[i] == b[i + 1]:
-                        continue  # another outcome of the same pair
                     row = a[i] * r
                     column = row if b[i] < 0 else b[i] * r
-                    w = w if b[i] < 0 else -w
+                    w = weight[i] if b[i] < 0 else -weight[i]
+                    block = &blocks_out[row, column]
                     for k in range(r):
-                        wv = w * V[u, k]
+                        wv = w * v[k]
                         for h in range(r):
-                            blocks_out[row + k, column + h] += wv * V[u, h]
-                    w = 0.0
+                            block[h] += wv * v[h]
+                        block = block + stride
     with nogil:
         close_laplacian(blocks_out, d1, r)
 

@@ -191,7 +191,7 @@ class Logistic(BinaryLink):
 
     def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms with the score y - E[sigmoid(eta)]."""
-        return replace(terms, score=y - mean_over_spread(lambda x: 0.5 + 0.5 * np.tanh(0.5 * x), eta, variance))
+        return replace(terms, score=(y - 0.5) - 0.5 * mean_over_spread(np.tanh, 0.5 * eta, 0.25 * variance))
 
 
 LOGISTIC = Logistic()
@@ -327,5 +327,9 @@ def mean_over_spread(function: Callable[[Floats], Floats], eta: Floats, variance
     """Return E[function(eta + sqrt(variance) Z)] for standard normal Z, by Gauss-Hermite quadrature."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
     root = np.sqrt(np.maximum(variance, 0.0))
-    parts = zip(nodes, weights / weights.sum(), strict=True)
-    return np.asarray(sum(weight * function(eta + node * root) for node, weight in parts))
+    total, at = np.zeros_like(eta), np.empty_like(eta)
+    for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+        np.multiply(root, node, out=at)
+        at += eta
+        total += weight * function(at)
+    return total

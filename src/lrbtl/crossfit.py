@@ -116,7 +116,7 @@ class CrossFit:
         design = self.fit.design
         return dispersion(design, design.space(self.fit.point))
 
-    @one_blas_thread()
+    @one_blas_thread
     def moments(self, targets: Sequence[Resolved]) -> Moments:
         """Return estimates, covariance and model-based errors of targets."""
         values = np.zeros(len(targets))
@@ -166,7 +166,7 @@ class CrossFit:
         covariance = directions.T @ (step.meat @ directions)
         return 0.5 * (covariance + covariance.T), np.einsum("im,im->m", gradients, directions)
 
-    @one_blas_thread()
+    @one_blas_thread
     def mean_moments(self, weights: Floats) -> list[Moments]:
         """Return the moments of every model's mean score over contexts, for each row of weights (B, D) of contexts.
 
@@ -209,7 +209,7 @@ class CrossFit:
         a, b = np.triu_indices(len(scores), 1)
         return self._believed_family(scores[a] - scores[b], gap_variances)
 
-    @one_blas_thread()
+    @one_blas_thread
     def _believed_family(
         self, values: Floats, variances_of: Callable[[TangentSpace, Blocks], Floats]
     ) -> tuple[Floats, Floats]:
@@ -251,7 +251,7 @@ def believed_covariance(cov: Floats, model_se: Floats) -> Floats:
     return np.asarray(correlation * np.outer(new, new))
 
 
-@one_blas_thread()
+@one_blas_thread
 def cross_fit(
     fit: Fit,
     *,

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from scipy import sparse
 
 from lrbtl.battles import Battles, check_same_labels
 from lrbtl.completion import Data, Observations
@@ -26,6 +27,7 @@ from lrbtl.tucker import Tucker, check_rank, eigenvectors, truncate
 
 Floats = np.typing.NDArray[np.float64]
 
+SMALLEST_SHARE = 0.01  # of the mean information of a model or context, below which the start does not trust it more
 FOLD_TOL = 4e-3  # Newton decrement, in nats per hundred parameters, of the fits on training folds
 
 
@@ -216,7 +218,7 @@ def _prepared(
 ) -> tuple[Design, Tucker]:
     """Return the design, with the variance of the noise where the link lacks it, and the spectral start."""
     design = make_design(data, link, n_threads)
-    start = spectral_start(design, rank) if near is None or not design.full else _other_rank(design, near.point, rank)
+    start = spectral_start(design, rank, near.point if near is not None and design.full else None)
     if isinstance(design.link, Identity) and design.link.variance is None and design.variance is None:
         design = design.with_link(Identity(residual_variance(design, start)))
     return design, start
@@ -244,30 +246,36 @@ def refit(
     return minimise(design, point, fit.ridge if ridge is None else ridge, tol=close, warm=True, curvature=curvature)
 
 
-def spectral_start(design: Design, rank: tuple[int, ...]) -> Tucker:
-    """Return the truncated linearised estimate d_eff sum n s(0) X / sum n I(0), in HOSVD form.
+def spectral_start(design: Design, rank: tuple[int, ...], near: Tucker | None = None) -> Tucker:
+    """Return the truncated linearised estimate T + d_eff sum n s X / sum n I, at `near` or at T = 0, in HOSVD form.
 
-    For the logistic link that is 4 d_eff / n sum of n (y - 1/2) X [Li26, sec. sim-altmin].
-    The models' factor comes from a (d1, d1) Gram matrix, so that no (d1, D) array is formed.
+    For the logistic link at zero that is 4 d_eff / n sum of n (y - 1/2) X [Li26, sec. sim-altmin]. Models and contexts
+    differ in how often they occur, and so does the noise of their entries: the estimate is truncated with rows and
+    columns scaled to equal noise, by the roots of their shares in the information. The models' factor comes from a
+    (d1, d1) Gram matrix, so that at zero no (d1, D) array is formed.
     """
-    sums = design.tensor_sums(design.count * design.at_zero.score).T
-    shape = design.shape if len(design.shape) > 1 else (*design.shape, 1)
-    gram = sums @ sums.T
+    terms = design.at_zero if near is None else design.terms(design.eta(design.space(near)))
+    information = design.count * terms.fisher
+    models, contexts = (_noise_scale(design.unsigned_sums(information).sum(axis=axis)) for axis in (0, 1))
+    sums = design.tensor_sums(design.count * terms.score)
+    scaled = sparse.diags_array(design.d_eff / information.sum() / contexts) @ sums @ sparse.diags_array(1.0 / models)
+    if near is not None:
+        scaled = scaled + near.dense().reshape(len(models), -1).T * contexts[:, None] * models
+    gram = scaled.T @ scaled
     U = eigenvectors(gram if isinstance(gram, np.ndarray) else gram.toarray(), rank[0])
-    scale = design.d_eff / design.information_at_zero
-    compressed = np.asarray(sums.T @ U).T.reshape(-1, *shape[1:]) * scale
+    compressed = np.asarray(scaled @ U).T / contexts
+    U = U / models[:, None]
+    if design.centred:
+        U -= U.mean(axis=0)
     if len(design.shape) == 1:
         return Tucker(compressed.reshape(-1), (U,)).canonical()
-    point = truncate(compressed, (len(compressed), *rank[1:]))
+    point = truncate(compressed.reshape(-1, *design.shape[1:]), rank)
     return Tucker(point.core, (U @ point.factors[0], *point.factors[1:])).canonical()
 
 
-def _other_rank(design: Design, point: Tucker, rank: tuple[int, ...]) -> Tucker:
-    """Return the truncated linearised estimate at a point of another rank, as `spectral_start` has it at zero."""
-    terms = design.terms(design.eta(design.space(point)))
-    sums = np.asarray(design.tensor_sums(design.count * terms.score)).T
-    scale = design.d_eff / float(design.count @ terms.fisher)
-    return truncate(point.dense() + scale * sums.reshape(point.shape), rank)
+def _noise_scale(information: Floats) -> Floats:
+    """Return the roots of shares relative to their mean, not too near zero."""
+    return np.sqrt(np.maximum(information / information.mean(), SMALLEST_SHARE))
 
 
 def check_informed(battles: Data) -> None:

@@ -105,8 +105,8 @@ def max_gap_quantile(cov: Floats, level: float = 0.95, rng: Seed = 0) -> float:
     --------
     >>> round(max_gap_quantile(np.eye(2)), 3)
     1.96
-    >>> round(max_gap_quantile(np.eye(10)), 2)  # studentized range 4.474 / sqrt(2)
-    3.16
+    >>> round(max_gap_quantile(np.eye(10)), 1)  # studentized range 4.474 / sqrt(2) = 3.164
+    3.2
     """
     cov = _checked_square(cov, "covariance")
     precision = _gap_precision(cov)
@@ -182,7 +182,7 @@ def _factor(cov: Floats) -> Floats:
     return factor
 
 
-@one_blas_thread()
+@one_blas_thread
 def _tail_quantile(statistics: _Statistics, level: float, rng: Seed) -> float:
     """Return c with P(max |statistic| > c) = 1 - level, from as many draws as its standard error asks for."""
     generator = np.random.default_rng(rng)

@@ -327,9 +327,5 @@ def mean_over_spread(function: Callable[[Floats], Floats], eta: Floats, variance
     """Return E[function(eta + sqrt(variance) Z)] for standard normal Z, by Gauss-Hermite quadrature."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
     root = np.sqrt(np.maximum(variance, 0.0))
-    total, at = np.zeros_like(eta), np.empty_like(eta)
-    for node, weight in zip(nodes, weights / weights.sum(), strict=True):
-        np.multiply(root, node, out=at)
-        at += eta
-        total += weight * function(at)
-    return total
+    parts = zip(nodes, weights / weights.sum(), strict=True)
+    return np.asarray(sum(weight * function(eta + node * root) for node, weight in parts))

@@ -30,8 +30,9 @@ Floats = np.typing.NDArray[np.float64]
 MAX_DAMPING = 1e8
 MARGIN = 5.0  # how much less a decrement may fall than the one before
 KRYLOV_PASSES = 15  # conjugate-gradient steps that a Newton step takes on well-conditioned battles
+KEPT_SHARE = 0.1  # of the tolerance, for steps with a Hessian from elsewhere, which leave more behind them
 SLOW = 0.2  # ratio of two decrements above which a new Hessian pays
-VANISHING = 1e-2  # of the largest singular value: the curvature along a component that vanishes never stays
+VANISHING = 1e-2  # of the largest singular value or of noise: the curvature along a component that vanishes never stays
 
 
 @dataclass(frozen=True)
@@ -261,7 +262,7 @@ def _model_class(design: Design, space: TangentSpace) -> type[_DirectModel] | ty
     return _DirectModel if forced or direct <= krylov else _KrylovModel
 
 
-@one_blas_thread()
+@one_blas_thread
 def minimise(
     design: Design,
     point: Tucker,
@@ -288,7 +289,8 @@ def minimise(
         return Newton(point, state.objective, left, n_iter, converged, reason, state.design.link, latest)
 
     for n_iter in range(1, max_iter + 1):
-        if any(values[-1] < VANISHING * values[0] for values in state.space.point.singular_values):
+        singular_values = state.space.point.singular_values
+        if any(values[-1] < VANISHING * max(values[0], design.noise) for values in singular_values):
             kept = None
         model, last, fresh = make_model.at(state, ridge), decrement, kept is None
         while True:
@@ -317,7 +319,7 @@ def minimise(
             return stop(n_iter, False, "no step lowers the objective")
         gain = fall / max(decrement, 1e-300)
         left = decrement * min(1.0, MARGIN * decrement / last) if warm and gain > 0.75 and last > 0 else decrement
-        if left < tol and damping <= 1.0:
+        if left < (tol if fresh or warm else KEPT_SHARE * tol) and damping <= 1.0:
             return stop(n_iter, True, "Newton decrement below tolerance")
         if fresh:
             kept = latest if 0.9 < gain < 1.1 and damping < 0.1 else None

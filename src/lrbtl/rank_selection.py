@@ -164,7 +164,7 @@ def select_rank(
     return replace(_select(full[: len(losses)], losses, np.array(determined), folds), unit=unit)
 
 
-@one_blas_thread()
+@one_blas_thread
 def _held_out(whole: Fit, folds: Floats) -> tuple[Floats, bool]:
     """Return the loss of a vote in each (fold, cell) under the fit to the other folds.
 

@@ -65,7 +65,7 @@ def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
     return Complexity(float(design.count @ terms.loss), parameters, float(np.sum(solved * (meat @ probes))) / shrink**2)
 
 
-@one_blas_thread()
+@one_blas_thread
 def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) -> tuple[Floats, Newton]:
     """Return the ridge of each mode and the fit there.
 

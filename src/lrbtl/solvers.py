@@ -118,7 +118,7 @@ def needs_krylov(space: TangentSpace, solver: SolverName) -> bool:
     return solver == "cg" or (solver == "auto" and space.q > LARGEST_BORDER)
 
 
-@one_blas_thread()
+@one_blas_thread
 def information_solver(
     design: Design,
     space: TangentSpace,

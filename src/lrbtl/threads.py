@@ -6,12 +6,12 @@ Matrices here are of the size at which OpenBLAS, with threads of its own, spends
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 In = TypeVar("In")
 Out = TypeVar("Out")
 
@@ -38,12 +38,29 @@ def ordered_map(function: Callable[[In], Out], items: Iterable[In], n_threads: i
         yield from pool.map(function, items)
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Keep OpenBLAS to one thread, in the whole process, and give back its own number after the last user.
+def one_blas_thread(function: Callable[P, Out]) -> Callable[P, Out]:
+    """Return the function with OpenBLAS kept to one thread, in the whole process, while it or another such one runs.
 
-    Other libraries of linear algebra are left alone. Also a decorator.
+    Its own number of threads comes back with the end of the last one. Other libraries of linear algebra are left alone.
+
+    Examples
+    --------
+    >>> one_blas_thread(abs)(-1.0)
+    1.0
     """
+
+    @wraps(function)
+    def limited(*args: P.args, **kwargs: P.kwargs) -> Out:
+        _enter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _leave()
+
+    return limited
+
+
+def _enter() -> None:
     global _users, _before
     with _lock:
         if _users == 0:
@@ -51,14 +68,15 @@ def one_blas_thread() -> Iterator[None]:
             for _, put in _openblas():
                 put(1)
         _users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                for (_, put), number in zip(_openblas(), _before, strict=True):
-                    put(number)
+
+
+def _leave() -> None:
+    global _users
+    with _lock:
+        _users -= 1
+        if _users == 0:
+            for (_, put), number in zip(_openblas(), _before, strict=True):
+                put(number)
 
 
 @cache

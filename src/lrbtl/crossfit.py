@@ -305,7 +305,7 @@ def cross_fit(
         newton = refit(alone, train, ridge=ridge, start=start)
         return step(newton, held_out, float(train.sum())), newton.converged
 
-    alone = replace(fit, n_threads=1)  # threads take a fold each
+    alone = fit if fit.n_threads == 1 else replace(fit, n_threads=1)  # threads take a fold each
     steps = []
     failed = 0
     for found, converged in ordered_map(fold, fold_counts(battles.cells, n_folds, rng), fit.n_threads):

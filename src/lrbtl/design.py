@@ -99,6 +99,7 @@ class Design:
 
     def _with(self, name: str, value: object) -> "Design":
         """Return a copy with one field replaced, which keeps the slots."""
+        _ = self._atoms  # made once, for all copies
         other = copy(self)
         object.__setattr__(other, name, value)
         return other
@@ -262,6 +263,23 @@ class Design:
         out = np.zeros(len(atoms.a))
         _cells.sum_runs(atoms.number, weight, out)
         return out
+
+    def averaged(self) -> "Design":
+        """Return a design with the same likelihood and fewer cells: each atom with the mean of its responses.
+
+        Under links whose loss is not linear in the response, the design itself.
+        """
+        atoms = self._atoms
+        if not self.link.linear or len(atoms.a) == len(self.a):
+            return self
+        count, total = self.atom_weights(self.count), self.atom_weights(self.count * self.y)
+        y = np.divide(total, count, out=total, where=count > 0)
+        sides = atoms.start, atoms.a, atoms.b
+        other = Design(self.shape, *sides, y, count, self.centred, self.n_threads, self.link)
+        other.__dict__["full"] = self.full
+        other.__dict__["_slots"] = (atoms.slot_a, atoms.slot_b, *self._slots[2:])
+        other.__dict__["_atoms"] = replace(atoms, number=np.arange(len(y)))
+        return other
 
     def add_model_blocks(self, space: TangentSpace, weight: Floats, border: Floats) -> None:
         """Add the block of J^T (sum of weight X X^T) J for the model factor to a border of zeros; weights of atoms."""

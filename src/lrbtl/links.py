@@ -68,11 +68,14 @@ class Link(ABC):
         Number of parameters beside the scores.
     separable : bool
         Whether responses can leave a score infinite.
+    linear : bool
+        Whether the loss is linear in the response, so that a fit sees only the means of responses.
     """
 
     name: str
     n_extra = 0
     separable = True
+    linear = False
 
     @abstractmethod
     def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> CellTerms:
@@ -124,6 +127,8 @@ class BinaryLink(Link):
 
     With h1 = mean' / mean and h0 = mean' / (1 - mean) the score is y h1 - (1 - y) h0 and the information h1 h0.
     """
+
+    linear = True
 
     @abstractmethod
     def log_parts(self, eta: Floats) -> tuple[Floats, Floats, Floats]:

@@ -279,6 +279,7 @@ def minimise(
     From a warm start two decrements bound the next one, with a margin, which saves the last step. `curvature` is that
     of nearly the same objective near the start.
     """
+    design = design.averaged()
     state = _evaluate(design, point, ridge)
     make_model = _model_class(design, state.space)
     decrement, left = 0.0, np.inf

@@ -170,7 +170,7 @@ def _held_out(whole: Fit, folds: Floats) -> tuple[Floats, bool]:
 
     And whether every training fold determines all directions of the scores.
     """
-    alone = replace(whole, n_threads=1)  # threads take a fold each
+    alone = whole if whole.n_threads == 1 else replace(whole, n_threads=1)  # threads take a fold each
     design = alone.design
     start = refit(alone, design.count, tol=HELD_OUT_TOL)
 

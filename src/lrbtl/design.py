@@ -18,6 +18,7 @@ Floats = np.typing.NDArray[np.float64]
 Ints = np.typing.NDArray[np.int32]
 Longs = np.typing.NDArray[np.int64]
 
+WORTHWHILE = 0.9  # share of the cells that atoms may have at most to take their place in a fit
 FULL = 4  # slots per cell up to which arrays over all slots are cheaper than lists of those touched
 
 
@@ -267,11 +268,11 @@ class Design:
     def averaged(self) -> "Design":
         """Return a design with the same likelihood and fewer cells: each atom with the mean of its responses.
 
-        Under links whose loss is not linear in the response, the design itself.
+        Under links whose loss is not linear in the response, or where hardly a cell is saved, the design itself.
         """
-        atoms = self._atoms
-        if not self.link.linear or len(atoms.a) == len(self.a):
+        if not self.link.linear or len(self._atoms.a) > WORTHWHILE * len(self.a):
             return self
+        atoms = self._atoms
         count, total = self.atom_weights(self.count), self.atom_weights(self.count * self.y)
         y = np.divide(total, count, out=total, where=count > 0)
         sides = atoms.start, atoms.a, atoms.b

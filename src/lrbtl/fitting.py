@@ -256,7 +256,8 @@ def spectral_start(design: Design, rank: tuple[int, ...], near: Tucker | None = 
     """
     terms = design.at_zero if near is None else design.terms(design.eta(design.space(near)))
     information = design.count * terms.fisher
-    models, contexts = (_noise_scale(design.unsigned_sums(information).sum(axis=axis)) for axis in (0, 1))
+    touched = design.unsigned_sums(information)
+    models, contexts = _noise_scale(touched.sum(axis=0)), _noise_scale(touched.sum(axis=1))
     sums = design.tensor_sums(design.count * terms.score)
     scaled = sparse.diags_array(design.d_eff / information.sum() / contexts) @ sums @ sparse.diags_array(1.0 / models)
     if near is not None:

@@ -290,8 +290,7 @@ def minimise(
         return Newton(point, state.objective, left, n_iter, converged, reason, state.design.link, latest)
 
     for n_iter in range(1, max_iter + 1):
-        singular_values = state.space.point.singular_values
-        if any(values[-1] < VANISHING * max(values[0], design.noise) for values in singular_values):
+        if kept is not None and _vanishes(state):
             kept = None
         model, last, fresh = make_model.at(state, ridge), decrement, kept is None
         while True:
@@ -328,6 +327,12 @@ def minimise(
         elif not 0.75 < gain < 1.25 or decrement > SLOW * last > 0.0:
             kept = None
     return stop(max_iter, False, f"stopped after {max_iter} iterations")
+
+
+def _vanishes(state: _State) -> bool:
+    """Return whether a component is on its way to zero."""
+    values = state.space.point.singular_values
+    return any(each[-1] < VANISHING * max(each[0], state.design.noise) for each in values)
 
 
 def _evaluate(design: Design, point: Tucker, ridge: Floats) -> _State:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lrbtl.arrowhead import Arrowhead, NotPositiveDefinite
+from lrbtl.arrowhead import PANEL, Arrowhead, NotPositiveDefinite, _mirrored
 from lrbtl.covariance import inverse_blocks
 
 FLOOR = 1e-11
@@ -33,6 +33,14 @@ def make(q, dl, rl, *, seed=0, is_sparse=False, n_threads=1):
 
 
 both = pytest.mark.parametrize("is_sparse", [False, True], ids=["dense", "sparse"])
+
+
+@pytest.mark.parametrize("size", [1, PANEL, PANEL + 1, 3 * PANEL - 5])
+def test_mirroring_the_lower_triangle(size):
+    full = np.random.default_rng(0).normal(size=(size, size))
+    full += full.T
+    garbage = np.tril(full) + np.triu(np.full((size, size), 7.0), 1)
+    np.testing.assert_array_equal(_mirrored(garbage), full)
 
 
 @both

@@ -73,6 +73,12 @@ def test_sum_slots(design):
     assert np.sum(dense != 0) <= len(sums)
 
 
+def test_sum_runs():
+    number, value, out = np.array([0, 0, 1, 3, 3, 3]), RNG.random(6), np.zeros(4)
+    _cells.sum_runs(number, value, out)
+    np.testing.assert_allclose(out, np.bincount(number, value), rtol=1e-14)
+
+
 def test_sum_slot_rows(design):
     slot_a, slot_b, slot_start, model = design._slots
     weight = RNG.random(len(design.a))

@@ -185,6 +185,49 @@ def test_start_does_not_matter_where_the_data_are_clear(matrix_design):
         np.testing.assert_allclose(other, points[0], atol=1e-4)
 
 
+@pytest.mark.parametrize(("shape", "rank"), [((6, 5), (2, 2)), ((6, 5, 3), (3, 2, 2)), ((5, 3, 4, 3), (3, 2, 2, 2))])
+def test_a_kept_hessian_is_turned_to_other_coordinates(shape, rank):
+    """The same point with its components mixed: the step is the same tensor, the decrease the same number."""
+    design, ridge = random_design(shape, 400, seed=2), np.full(len(shape), 5.0)
+    space = TangentSpace(random_point(shape, rank, scale=0.2))
+    rng = np.random.default_rng(1)
+    turns = [np.linalg.qr(rng.normal(size=(r, r)))[0] for r in rank]
+    core = space.core
+    for k, turn in enumerate(turns):
+        core = mode_product(core, turn.T, k)
+    turned = TangentSpace(Tucker(core, tuple(factor @ turn for factor, turn in zip(space.factors, turns, strict=True))))
+    model = _DirectModel.at(newton._evaluate(design, space.point, ridge), ridge)
+    curvature = model.curvature(100.0)
+    change = rng.normal(size=space.size)
+    here, decrease = curvature.step(curvature.space, change)
+    there, same = curvature.step(turned, newton._turn(turned, change, [turn.T for turn in turns]))
+    np.testing.assert_allclose(turned.dense(there), space.dense(here), atol=1e-10 * np.abs(here).max())
+    assert same == pytest.approx(decrease, rel=1e-10)
+
+
+@pytest.mark.parametrize(("shape", "rank"), [((12, 6), (2, 2)), ((8, 5, 4), (2, 2, 2))])
+def test_a_fit_of_nearly_the_same_data_needs_no_hessian_of_its_own(shape, rank, monkeypatch):
+    design = Design.of(simulated(shape, rank, 20_000, scale=3.0)[1])
+    ridge = np.full(len(shape), 2.0)
+    whole = minimise(design, spectral_start(design, rank), ridge)
+    part = design.with_count(design.count * np.random.default_rng(0).choice([0.8, 1.0], len(design.count)))
+    alone = minimise(part, whole.point, ridge, tol=1e-9)
+    made = []
+    monkeypatch.setattr(_DirectModel, "curvature", lambda self, damping: made.append(damping))
+    found = minimise(part, whole.point, ridge, tol=1e-6, warm=True, curvature=whole.curvature)
+    assert found.converged and not made
+    np.testing.assert_allclose(found.point.dense(), alone.point.dense(), atol=1e-4)
+
+
+def test_a_hessian_that_does_not_serve_is_replaced(matrix_design):
+    """That of another data set: the fit ends where it would have ended without it."""
+    ridge, start = np.full(2, 1.0), spectral_start(matrix_design, (2, 2))
+    other = Design.of(simulated((8, 6), 2, 400, scale=6.0)[1])
+    wrong = minimise(other, spectral_start(other, (2, 2)), ridge).curvature
+    found, right = (minimise(matrix_design, start, ridge, tol=1e-8, curvature=c) for c in (wrong, None))
+    assert found.converged and found.objective == pytest.approx(right.objective, rel=1e-10)
+
+
 def test_stop_reasons(matrix_design):
     start = spectral_start(matrix_design, (2, 2))
     stopped = minimise(matrix_design, start, np.full(2, 1.0), max_iter=1, tol=1e-12)

@@ -1,0 +1,91 @@
+"""Pieces of work come back in order, and OpenBLAS has one thread while they run and its own number after."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import lrbtl
+from lrbtl import threads
+from lrbtl.threads import one_blas_thread, ordered_map
+from problems import simulated
+
+
+def numbers():
+    """Threads of each OpenBLAS at hand."""
+    return [get() for get, _ in threads._openblas()]
+
+
+@pytest.fixture
+def own():
+    """Two threads for every OpenBLAS, as a user may have it."""
+    before = numbers()
+    for _, put in threads._openblas():
+        put(2)
+    yield numbers()
+    for (_, put), number in zip(threads._openblas(), before, strict=True):
+        put(number)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_results_come_in_order(n_threads):
+    assert list(ordered_map(lambda x: x**2, range(20), n_threads)) == [x**2 for x in range(20)]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_errors_come_through(n_threads):
+    with pytest.raises(ZeroDivisionError):
+        list(ordered_map(lambda x: 1 / x, [1, 0], n_threads))
+
+
+def test_one_thread_while_a_function_runs(own):
+    inner = one_blas_thread(numbers)
+    outer = one_blas_thread(lambda: (inner(), numbers()))
+    assert all(found == [1] * len(own) for found in outer())
+    assert numbers() == own
+
+
+def test_an_error_gives_the_threads_back(own):
+    @one_blas_thread
+    def fails():
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        fails()
+    assert numbers() == own
+
+
+def test_the_last_user_gives_them_back(own):
+    first_runs, go_on = threading.Event(), threading.Event()
+
+    @one_blas_thread
+    def first():
+        first_runs.set()
+        go_on.wait(10)
+
+    running = threading.Thread(target=first)
+    running.start()
+    first_runs.wait(10)
+    assert one_blas_thread(numbers)() == [1] * len(own)
+    assert numbers() == [1] * len(own)  # the first still runs
+    go_on.set()
+    running.join()
+    assert numbers() == own
+
+
+def test_an_analysis_leaves_no_trace(own):
+    _, battles = simulated((6, 4), 1, 1500)
+    lrbtl.leaderboard(battles, rank=1, context="all", n_folds=2)
+    assert numbers() == own
+
+
+def test_boards_do_not_depend_on_threads():
+    _, battles = simulated((8, 5), 2, 6000)
+    one, two = (lrbtl.leaderboard(battles, rank=2, context="all", n_folds=3, n_threads=t) for t in (1, 2))
+    for name in (None, *one):
+        left, right = one[name], two[name]
+        assert left.models == right.models
+        for column in ("score", "lower", "upper", "se", "rank_lower", "rank_upper"):
+            np.testing.assert_array_equal(getattr(left, column), getattr(right, column))
+    ranks = [lrbtl.select_rank(battles, [1, 2], n_folds=2, n_threads=t).log_likelihood for t in (1, 2)]
+    np.testing.assert_array_equal(*ranks)

@@ -18,6 +18,7 @@ from lrbtl.joint import normal_quantile, sidak_quantile
 from lrbtl.looseness import tail_widening
 from lrbtl.newcomers import FEW_BATTLES, Placement, place_outside
 from lrbtl.ranking import joint_above, list_scores, rank_models
+from lrbtl.threads import one_blas_thread
 from lrbtl.ties import TIE_LINKS
 
 Floats = NDArray[np.float64]
@@ -73,6 +74,7 @@ class Duels:
         return probability
 
 
+@one_blas_thread
 def build_board(
     part: Battles, engine: Engine, options: Options, context: str | None, weights: Floats
 ) -> tuple[Leaderboard, Duels]:

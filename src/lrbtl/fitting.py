@@ -22,6 +22,7 @@ from lrbtl.newton import Newton, minimise
 from lrbtl.notice import warn_user
 from lrbtl.options import check_rank_kind, check_ridge, check_whole
 from lrbtl.ridge import choose_ridge, residual_variance
+from lrbtl.threads import one_blas_thread
 from lrbtl.ties import as_link
 from lrbtl.tucker import Tucker, check_rank, eigenvectors, truncate
 
@@ -213,6 +214,7 @@ def fit_with_chosen_ridge(
     return _as_fit(battles, newton, penalties, n_threads)
 
 
+@one_blas_thread
 def _prepared(
     data: Data, rank: tuple[int, ...], link: str | Link | None, n_threads: int, near: Fit | None = None
 ) -> tuple[Design, Tucker]:

@@ -23,6 +23,7 @@ from lrbtl.sampling import Sampling
 from lrbtl.separate import fit_separate
 from lrbtl.solvers import SolverName
 from lrbtl.targets import Resolved, Target, Terms
+from lrbtl.threads import one_blas_thread
 
 Floats = np.typing.NDArray[np.float64]
 Longs = np.typing.NDArray[np.int64]
@@ -110,6 +111,7 @@ def infer(
     return estimate_targets(runs, targets, sampling)
 
 
+@one_blas_thread
 def estimate_targets(
     runs: Sequence[CrossFit], targets: Iterable[Target] | Family, sampling: Sampling | None = None
 ) -> Estimate:

@@ -30,6 +30,7 @@ from lrbtl.links import LOGISTIC
 from lrbtl.notice import warn_user
 from lrbtl.options import Run, check_choice
 from lrbtl.strength import warn_weak_signal
+from lrbtl.threads import one_blas_thread
 from lrbtl.ties import as_link
 
 Floats = NDArray[np.float64]
@@ -72,6 +73,7 @@ class Island:
         return (self.battles.context_label(u) for u in range(self.battles.n_contexts if self.battles.levels else 0))
 
 
+@one_blas_thread
 def analyse_islands(
     battles: Battles, weights: Weights, run: Run, *, wanted: Any = None, progress: Progress | None = None
 ) -> list[Island]:

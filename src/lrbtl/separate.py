@@ -16,6 +16,7 @@ from lrbtl.errors import ConvergenceWarning, SeparationError, SeparationWarning
 from lrbtl.graph import component_members, strong_components, weak_components
 from lrbtl.links import logistic_terms
 from lrbtl.notice import warn_user
+from lrbtl.threads import one_blas_thread
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.integer[Any]]
@@ -318,6 +319,7 @@ def one_sided_gap_bound(n_battles: Ints, scores: Floats, score_b: float, *, leve
     return x - float(score_b)
 
 
+@one_blas_thread
 def _fit_groups(cells: Cells, groups: NDArray[np.intp]) -> tuple[Floats, NDArray[np.bool_]]:
     """Return scores (D, d1) that sum to zero in each component, and whether all of a context's components converged."""
     n_context, d1 = groups.shape

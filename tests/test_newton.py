@@ -115,7 +115,8 @@ def test_both_models_take_the_same_step(matrix_design, monkeypatch):
     ridge = np.full(2, 2.0)
     near = minimise(matrix_design, spectral_start(matrix_design, (1, 1)), ridge, tol=1.0).point
     state = newton._evaluate(matrix_design, near, ridge)
-    (step, gain), (other, other_gain) = (model.at(state, ridge).step(0.0) for model in (_DirectModel, _KrylovModel))
+    models = (_DirectModel.at(state, ridge), _KrylovModel.at(state, ridge))
+    (step, gain, _), (other, other_gain, _) = (model.step(0.0) for model in models)
     np.testing.assert_allclose(other, step, atol=1e-8 * np.abs(step).max())
     assert other_gain == pytest.approx(gain, rel=1e-8)
 

@@ -259,7 +259,7 @@ def spectral_start(design: Design, rank: tuple[int, ...], near: Tucker | None = 
     terms = design.at_zero if near is None else design.terms(design.eta(design.space(near)))
     information = design.count * terms.fisher
     touched = design.unsigned_sums(information)
-    models, contexts = _noise_scale(touched.sum(axis=0)), _noise_scale(touched.sum(axis=1))
+    models, contexts = (_noise_scale(np.asarray(touched.sum(axis=axis), dtype=float)) for axis in (0, 1))
     sums = design.tensor_sums(design.count * terms.score)
     scaled = sparse.diags_array(design.d_eff / information.sum() / contexts) @ sums @ sparse.diags_array(1.0 / models)
     if near is not None:
@@ -278,7 +278,7 @@ def spectral_start(design: Design, rank: tuple[int, ...], near: Tucker | None = 
 
 def _noise_scale(information: Floats) -> Floats:
     """Return the roots of shares relative to their mean, not too near zero."""
-    return np.sqrt(np.maximum(information / information.mean(), SMALLEST_SHARE))
+    return np.asarray(np.sqrt(np.maximum(information / information.mean(), SMALLEST_SHARE)))
 
 
 def check_informed(battles: Data) -> None:

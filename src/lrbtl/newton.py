@@ -199,9 +199,10 @@ class _DirectModel:
         damped = self.hessian.plus_diagonal(damping * np.maximum(diagonal, 1e-8 * diagonal.max()))
         return Curvature(self.state.space, damped.factor())
 
-    def step(self, damping: float) -> tuple[Floats, float]:
-        """Return the damped Newton step and the decrease that the model predicts."""
-        return self.curvature(damping).step(self.state.space, self.gradient)
+    def step(self, damping: float, kept: Curvature | None = None) -> tuple[Floats, float, Curvature | None]:
+        """Return the damped Newton step, or that of a kept Hessian, the decrease it predicts, and its Hessian."""
+        curvature = self.curvature(damping) if kept is None else kept
+        return *curvature.step(self.state.space, self.gradient), curvature
 
 
 @dataclass(frozen=True)
@@ -229,8 +230,8 @@ class _KrylovModel:
         core = None if core is None else core + np.diag(core_diagonal)
         return cls(design, space, gradient, weight, scores, hessians, core_diagonal, (rows, core))
 
-    def step(self, damping: float) -> tuple[Floats, float]:
-        """Return the damped Newton step and the decrease that the model predicts."""
+    def step(self, damping: float, kept: Curvature | None = None) -> tuple[Floats, float, None]:
+        """Return the damped Newton step and the decrease that the model predicts; there is no Hessian to keep."""
         rows, core = self.blocks
         damped = {k: damping * block for k, block in rows.items()}
         precondition = invert_blocks(self.space, {k: block + damped[k] for k, block in rows.items()}, core)
@@ -249,7 +250,7 @@ class _KrylovModel:
         found = conjugate_gradients(apply, precondition, -self.gradient, tol=0.03, max_iter=200)
         if not found.converged and found.n_iter == 0:
             raise NotPositiveDefinite
-        return found.x, -float(self.gradient @ found.x) - 0.5 * float(found.x @ found.product)
+        return found.x, -float(self.gradient @ found.x) - 0.5 * float(found.x @ found.product), None
 
 
 def _model_class(design: Design, space: TangentSpace) -> type[_DirectModel] | type[_KrylovModel]:
@@ -283,7 +284,7 @@ def minimise(
     state = _evaluate(design, point, ridge)
     make_model = _model_class(design, state.space)
     decrement, left = 0.0, np.inf
-    kept, latest = (curvature, curvature) if make_model is _DirectModel else (None, None)
+    kept = latest = curvature if make_model is _DirectModel else None  # to go on with; last used
 
     def stop(n_iter: int, converged: bool, reason: str) -> Newton:
         point = _unpad(state.space, design)
@@ -295,11 +296,7 @@ def minimise(
         model, last, fresh = make_model.at(state, ridge), decrement, kept is None
         while True:
             try:
-                if isinstance(model, _KrylovModel):
-                    step, decrement = model.step(damping)
-                else:
-                    latest = model.curvature(damping) if kept is None else kept
-                    step, decrement = latest.step(state.space, model.gradient)
+                step, decrement, latest = model.step(damping, kept)
             except NotPositiveDefinite:
                 damping = max(10 * damping, 1e-3)
                 if damping > MAX_DAMPING:

@@ -112,4 +112,4 @@ def _three_way_loss(whole: Fit, held_out: Floats) -> Floats:
     share = float(train @ tied / train.sum())
     decisive = np.where(tied, 0.0, train)
     factor = minimize_scalar(lambda c: float(decisive @ logistic_terms(c * eta, design.y)[0]), bounds=(0.1, 10)).x
-    return np.where(tied, -np.log(share), -np.log1p(-share) + logistic_terms(factor * eta, design.y)[0])
+    return np.asarray(np.where(tied, -np.log(share), -np.log1p(-share) + logistic_terms(factor * eta, design.y)[0]))

@@ -4,19 +4,16 @@
 
 1,000,000 battles, 200 models, 10 categories with uneven traffic, rank 3. Both read the same frame and give ratings with
 intervals of every category; lrbtl also gives the overall board, rank intervals and tiers. lrbtl's times are medians of
-three runs, with one thread where nothing else is said, and one for the linear algebra; arena-rank's compiled code takes
-the cores that it finds. Results go to results/arena_rank_speed.json.
+five runs, with one thread where nothing else is said; arena-rank's compiled code takes the cores that it finds. No
+environment variable is set. Results go to results/arena_rank_speed.json.
 """
 
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
@@ -62,7 +59,7 @@ def arena_rank_boards(data: pd.DataFrame) -> list[Any]:
     return boards
 
 
-def timed(run: Callable[[], Any], repeats: int = 3) -> float:
+def timed(run: Callable[[], Any], repeats: int = 5) -> float:
     """Return the median time of some runs: short ones vary with what else the machine does."""
     seconds = []
     for _ in range(repeats):

@@ -47,7 +47,7 @@ def held_out(battles: lrbtl.Battles, rank: int) -> dict[str, float | None]:
     for train, test in battles.split(5):
         share = 1e3 * test.n_battles / battles.n_battles
         counts = battles.cells.count - held_out_counts(battles, test)
-        low_rank = lrbtl.Fit(battles, refit(whole, counts), whole.ridge, True, 0, "", 0.0)
+        low_rank = lrbtl.Fit(battles, refit(whole, counts).point, whole.ridge, True, 0, "", 0.0)
         found = {
             f"rank {rank}": lambda low_rank=low_rank, test=test: low_rank.log_likelihood(test),
             "per context": lambda train=train, test=test: lrbtl.fit_separate(train).log_likelihood(test),

@@ -205,6 +205,13 @@ def test_spectral_start_near_a_point_corrects_it():
     assert np.linalg.norm(start.dense() - best.scores) < 0.5 * np.linalg.norm(lower.scores - best.scores)
 
 
+def test_a_fit_that_fails_on_the_way_does_not_end_the_others():
+    """Here one fit of the ridge search finds no way down; its damped Hessian must not serve the next ones."""
+    truth = lrbtl.simulate_scores((12, 3, 9), 1, scale=5.0, rng=1872)
+    found = fit(lrbtl.simulate_battles(truth, 1620, rng=1872), 2, link="probit")
+    assert found.converged and np.sqrt(np.mean((found.scores - truth) ** 2)) < 0.6
+
+
 def test_a_rank_that_the_penalty_removed_is_reported():
     with pytest.warns(RankCollapseWarning, match=r"left rank \(0, 0\)|left rank \(1, 1\)"):
         fit(_BATTLES[CASES[1]], 2, ridge=130.0)

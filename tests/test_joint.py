@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
+from lrbtl import joint
 from lrbtl._kernels._gaps import scan_gaps
 from lrbtl.errors import CovarianceError, LevelError
 from lrbtl.joint import gap_variances, max_gap_quantile, max_t_quantile, normal_quantile, sidak_quantile
@@ -143,3 +144,10 @@ def test_matrices_that_are_no_covariance_are_named():
         max_t_quantile(np.ones((2, 3)))
     with pytest.raises(CovarianceError, match="NaN"):
         max_gap_quantile(np.full((2, 2), np.nan))
+
+
+def test_a_search_that_ends_too_high_is_noticed(monkeypatch):
+    """The draws themselves tell that their start is above the quantile."""
+    right = max_gap_quantile(np.eye(10))
+    monkeypatch.setattr(joint, "_search_start", lambda *args: right + 0.5)
+    assert abs(max_gap_quantile(np.eye(10)) - right) < 0.02

@@ -229,6 +229,24 @@ def test_a_hessian_that_does_not_serve_is_replaced(matrix_design):
     assert found.converged and found.objective == pytest.approx(right.objective, rel=1e-10)
 
 
+def test_a_damped_hessian_does_not_end_a_fit(matrix_design):
+    """Its decrements are far too small; a fit that was handed one must not take that for the end."""
+    ridge, start = np.full(2, 1.0), random_point((8, 6), (2, 2), 3, scale=2.0)
+    state = newton._evaluate(matrix_design, start, ridge)
+    damped = _DirectModel.at(state, ridge).curvature(1e8)
+    assert not damped.serves
+    for warm in (True, False):
+        found = minimise(matrix_design, start, ridge, warm=warm, curvature=damped)
+        right = minimise(matrix_design, start, ridge)
+        assert found.converged and found.objective == pytest.approx(right.objective, abs=1e-3)
+
+
+def test_only_a_hessian_that_serves_is_handed_on(matrix_design):
+    ridge, start = np.full(2, 1.0), spectral_start(matrix_design, (2, 2))
+    assert minimise(matrix_design, start, ridge).curvature.serves
+    assert minimise(matrix_design, start, ridge, max_iter=1, tol=1e-12).curvature is None
+
+
 def test_stop_reasons(matrix_design):
     start = spectral_start(matrix_design, (2, 2))
     stopped = minimise(matrix_design, start, np.full(2, 1.0), max_iter=1, tol=1e-12)

@@ -7,7 +7,7 @@ import pytest
 
 import lrbtl
 from lrbtl import threads
-from lrbtl.threads import one_blas_thread, ordered_map
+from lrbtl.threads import lazy, one_blas_thread, ordered_map
 from problems import simulated
 
 
@@ -36,6 +36,37 @@ def test_results_come_in_order(n_threads):
 def test_errors_come_through(n_threads):
     with pytest.raises(ZeroDivisionError):
         list(ordered_map(lambda x: 1 / x, [1, 0], n_threads))
+
+
+def test_few_results_wait():
+    started = []
+    found = ordered_map(started.append, range(50), 2)
+    next(found)
+    assert len(started) <= 4
+    assert len(list(found)) == 49
+
+
+def test_lazy_properties_are_computed_once():
+    class Thing:
+        count = 0
+
+        @lazy
+        def value(self):
+            """What it is."""
+            self.count += 1
+            return self.count
+
+    thing = Thing()
+    assert thing.value == thing.value == 1 and Thing.value.__doc__ == "What it is."
+
+
+@pytest.mark.parametrize("rng", [np.random.default_rng, lambda seed: np.random.PCG64(seed)])
+def test_a_shared_source_of_randomness_is_used_in_order(rng):
+    _, battles = simulated((8, 5), 2, 6000)
+    one, two = (lrbtl.leaderboard(battles, rank=2, context="all", n_folds=3, n_threads=t, rng=rng(3)) for t in (1, 3))
+    for name in (None, *one):
+        np.testing.assert_array_equal(one[name].rank_lower, two[name].rank_lower)
+        np.testing.assert_array_equal(one[name].rank_upper, two[name].rank_upper)
 
 
 def test_one_thread_while_a_function_runs(own):

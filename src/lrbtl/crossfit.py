@@ -282,7 +282,8 @@ def cross_fit(
         newton = refit(fit, design.count, ridge=ridge, tol=1e-6)
         warn_unconverged(int(not newton.converged), 1)
         return CrossFit(fit, method, [mle_step(design.with_link(newton.link), newton.point, ridge, solver)], None)
-    weights, law = _weights_and_law(battles, design, method, sampling)
+    alone = fit if fit.n_threads == 1 else replace(fit, n_threads=1)  # threads take a fold each
+    weights, law = _weights_and_law(battles, alone.design, method, sampling)
     check_folds(battles, n_folds)
     start = refit(fit, design.count, ridge=ridge)
     space = design.space(start.point)
@@ -305,15 +306,14 @@ def cross_fit(
         newton = refit(alone, train, ridge=ridge, start=start)
         return step(newton, held_out, float(train.sum())), newton.converged
 
-    alone = fit if fit.n_threads == 1 else replace(fit, n_threads=1)  # threads take a fold each
     steps = []
-    failed = 0
+    failed = int(not start.converged)
     for found, converged in ordered_map(fold, fold_counts(battles.cells, n_folds, rng), fit.n_threads):
         steps.append(found)
         failed += not converged
         if progress is not None:
             progress(f"fold {len(steps)} of {n_folds}")
-    warn_unconverged(failed, n_folds)
+    warn_unconverged(failed, n_folds + 1)
     full = step(start, design.count, battles.n_battles) if se == "full" else None
     reference = None
     if method == "whitened":

@@ -2,7 +2,6 @@
 
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -12,6 +11,7 @@ from lrbtl._kernels import _cells
 from lrbtl.completion import Data, Observations
 from lrbtl.links import LOGISTIC, CellTerms, Link
 from lrbtl.tangent import TangentSpace
+from lrbtl.threads import lazy
 from lrbtl.tucker import Tucker
 
 Floats = np.typing.NDArray[np.float64]
@@ -113,7 +113,7 @@ class Design:
         """Return loss, score and information of one response in each cell, given its eta."""
         return self.link.terms(eta, self.y, self.variance)
 
-    @cached_property
+    @lazy
     def at_zero(self) -> CellTerms:
         """Terms at eta = 0, before any fit."""
         return self.terms(np.zeros(len(self.a)))
@@ -146,17 +146,17 @@ class Design:
         """Number D of contexts."""
         return len(self.start) - 1
 
-    @cached_property
+    @lazy
     def context(self) -> Longs:
         """Context of each cell."""
         return np.repeat(np.arange(self.n_contexts), np.diff(self.start))
 
-    @cached_property
+    @lazy
     def full(self) -> bool:
         """Whether cells touch so many of the D d1 slots that arrays over all of them are cheaper than lists."""
         return self.n_contexts * self.shape[0] <= FULL * len(self.a)
 
-    @cached_property
+    @lazy
     def _slots(self) -> tuple[Longs, Longs, Longs, Longs]:
         d1 = self.shape[0]
         key_a = self.context * d1 + self.a
@@ -245,7 +245,7 @@ class Design:
         sums = np.bincount(slot_a, value, slot_start[-1]) + np.bincount(slot_b[pair], value[pair], slot_start[-1])
         return self.slot_matrix(np.asarray(sums, dtype=np.float64))
 
-    @cached_property
+    @lazy
     def _atoms(self) -> "_Atoms":
         """The cells with the outcomes of a pair, or the values of an entry, put together."""
         slot_a, slot_b, *_ = self._slots

@@ -28,7 +28,7 @@ from lrbtl.tucker import Tucker, check_rank, eigenvectors, truncate
 
 Floats = np.typing.NDArray[np.float64]
 
-SMALLEST_SHARE = 0.01  # of the mean information of a model or context, below which the start does not trust it more
+SMALLEST_SHARE = 0.01  # least share of a model or context in the information, over the mean, that the start believes
 FOLD_TOL = 4e-3  # Newton decrement, in nats per hundred parameters, of the fits on training folds
 
 
@@ -152,7 +152,8 @@ def fit(
         Law of a response given its eta. Davidson and Rao-Kupper know ties as an outcome of their own and estimate its
         parameter. By default logistic for battles, identity (Gaussian noise) for observed entries.
     n_threads : int
-        Threads of the compiled loops; results do not depend on it.
+        Threads of the compiled loops and, with rank="auto", of the folds; results do not depend on it. Functions of a
+        `CustomLink` are then called from several threads.
     rng : int, Generator or None
         Randomness of `select_rank`, where asked for.
 
@@ -249,12 +250,13 @@ def refit(
 
 
 def spectral_start(design: Design, rank: tuple[int, ...], near: Tucker | None = None) -> Tucker:
-    """Return the truncated linearised estimate T + d_eff sum n s X / sum n I, at `near` or at T = 0, in HOSVD form.
+    """Return the truncated linearised estimate at `near` or at T = 0, in HOSVD form.
 
-    For the logistic link at zero that is 4 d_eff / n sum of n (y - 1/2) X [Li26, sec. sim-altmin]. Models and contexts
-    differ in how often they occur, and so does the noise of their entries: the estimate is truncated with rows and
-    columns scaled to equal noise, by the roots of their shares in the information. The models' factor comes from a
-    (d1, d1) Gram matrix, so that at zero no (d1, D) array is formed.
+    Under uniform sampling it is T + d_eff sum n s X / sum n I, for the logistic link at zero 4 d_eff / n sum of
+    n (y - 1/2) X [Li26, sec. sim-altmin]. Models and contexts differ in how often they occur: the correction of entry
+    (a, u) is divided by p_a p_u, their shares in the information relative to the mean. Its noise then goes with
+    1 / sqrt(p_a p_u), so that the estimate is truncated with rows and columns scaled by the roots. The models' factor
+    comes from a (d1, d1) Gram matrix: at zero no (d1, D) array is formed.
     """
     terms = design.at_zero if near is None else design.terms(design.eta(design.space(near)))
     information = design.count * terms.fisher

@@ -160,7 +160,7 @@ def _check_anchor(anchor: Any) -> None:
 def _all_boards(island: Island, options: Options, n_threads: int, progress: Progress | None) -> Leaderboards:
     results: dict[str | None, tuple[Leaderboard, Duels]] = {}
     contexts = {None if context is None else context_name(context): context for context in (None, *island.contexts())}
-    shared_rng = isinstance(options.rng, np.random.Generator)
+    shared_rng = not (options.rng is None or isinstance(options.rng, int | np.integer))
     island.prepare()
 
     def board_of(name: str | None) -> tuple[Leaderboard, Duels]:

@@ -11,7 +11,6 @@ it for as long as they converge fast, and fits of nearly the same data start wit
 """
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -22,7 +21,7 @@ from lrbtl.information import accumulate, fix_gauge
 from lrbtl.krylov import conjugate_gradients, diagonal_blocks, invert_blocks
 from lrbtl.links import CellTerms, Link
 from lrbtl.tangent import TangentSpace
-from lrbtl.threads import one_blas_thread
+from lrbtl.threads import lazy, one_blas_thread
 from lrbtl.tucker import Tucker, mode_product, unfold
 
 Floats = np.typing.NDArray[np.float64]
@@ -30,9 +29,10 @@ Floats = np.typing.NDArray[np.float64]
 MAX_DAMPING = 1e8
 MARGIN = 5.0  # how much less a decrement may fall than the one before
 KRYLOV_PASSES = 15  # conjugate-gradient steps that a Newton step takes on well-conditioned battles
+LITTLE_DAMPING = 0.1
 KEPT_SHARE = 0.1  # of the tolerance, for steps with a Hessian from elsewhere, which leave more behind them
 SLOW = 0.2  # ratio of two decrements above which a new Hessian pays
-VANISHING = 1e-2  # of the largest singular value or of noise: the curvature along a component that vanishes never stays
+VANISHING = 1e-2  # of the largest singular value, now or at the start: there the curvature never stays
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,16 @@ class _State:
 
 @dataclass(frozen=True)
 class Curvature:
-    """A factorised Hessian, in the coordinates of its point."""
+    """A factorised Hessian, with some damping, in the coordinates of its point."""
 
     space: TangentSpace
     factor: Factor
+    damping: float
+
+    @property
+    def serves(self) -> bool:
+        """Whether so little is damped that steps and decrements are those of the Hessian."""
+        return self.damping < LITTLE_DAMPING
 
     def step(self, space: TangentSpace, gradient: Floats) -> tuple[Floats, float]:
         """Return the Newton step at a point nearby, and half the product with the gradient, the decrease it predicts.
@@ -185,7 +191,7 @@ class _DirectModel:
             gradient[space.extra] -= design.count @ terms.tie.score
         return cls(state, gradient, sums, hessians, core_diagonal)
 
-    @cached_property
+    @lazy
     def hessian(self) -> Arrowhead:
         """Second derivatives of the objective."""
         design, space = self.state.design, self.state.space
@@ -197,7 +203,7 @@ class _DirectModel:
         """Return the factor of the damped Hessian."""
         diagonal = self.hessian.diagonal()
         damped = self.hessian.plus_diagonal(damping * np.maximum(diagonal, 1e-8 * diagonal.max()))
-        return Curvature(self.state.space, damped.factor())
+        return Curvature(self.state.space, damped.factor(), damping)
 
     def step(self, damping: float, kept: Curvature | None = None) -> tuple[Floats, float, Curvature | None]:
         """Return the damped Newton step, or that of a kept Hessian, the decrease it predicts, and its Hessian."""
@@ -285,13 +291,15 @@ def minimise(
     make_model = _model_class(design, state.space)
     decrement, left = 0.0, np.inf
     kept = latest = curvature if make_model is _DirectModel else None  # to go on with; last used
+    sizes = [values[0] for values in state.space.point.singular_values]
 
     def stop(n_iter: int, converged: bool, reason: str) -> Newton:
         point = _unpad(state.space, design)
-        return Newton(point, state.objective, left, n_iter, converged, reason, state.design.link, latest)
+        handed_on = latest if converged and latest is not None and latest.serves else None
+        return Newton(point, state.objective, left, n_iter, converged, reason, state.design.link, handed_on)
 
     for n_iter in range(1, max_iter + 1):
-        if kept is not None and _vanishes(state):
+        if kept is not None and _vanishes(state.space.point, sizes):
             kept = None
         model, last, fresh = make_model.at(state, ridge), decrement, kept is None
         while True:
@@ -315,21 +323,23 @@ def minimise(
         elif damping > MAX_DAMPING:
             return stop(n_iter, False, "no step lowers the objective")
         gain = fall / max(decrement, 1e-300)
+        right = fresh or 0.75 < gain < 1.25  # a kept Hessian that predicts the decrease
         left = decrement * min(1.0, MARGIN * decrement / last) if warm and gain > 0.75 and last > 0 else decrement
-        if left < (tol if fresh or warm else KEPT_SHARE * tol) and damping <= 1.0:
+        if left < (tol if fresh or warm else KEPT_SHARE * tol) and damping <= 1.0 and right:
             return stop(n_iter, True, "Newton decrement below tolerance")
         if fresh:
-            kept = latest if 0.9 < gain < 1.1 and damping < 0.1 else None
+            kept = latest if 0.9 < gain < 1.1 and damping < LITTLE_DAMPING else None
             damping = max(damping * (0.1 if gain > 0.75 else 0.5 if gain > 0.25 else 2.0), 1e-10)
-        elif not 0.75 < gain < 1.25 or decrement > SLOW * last > 0.0:
+        elif not right or decrement > SLOW * last > 0.0:
             kept = None
     return stop(max_iter, False, f"stopped after {max_iter} iterations")
 
 
-def _vanishes(state: _State) -> bool:
-    """Return whether a component is on its way to zero."""
-    values = state.space.point.singular_values
-    return any(each[-1] < VANISHING * max(each[0], state.design.noise) for each in values)
+def _vanishes(point: Tucker, sizes: list[float]) -> bool:
+    """Return whether a component is on its way to zero; `sizes` were the largest singular values at the start."""
+    return any(
+        values[-1] < VANISHING * max(values[0], size) for values, size in zip(point.singular_values, sizes, strict=True)
+    )
 
 
 def _evaluate(design: Design, point: Tucker, ridge: Floats) -> _State:

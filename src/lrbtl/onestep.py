@@ -16,7 +16,6 @@ the mean information under the same spread of eta, because 1 / I at a noisy eta 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -32,6 +31,7 @@ from lrbtl.sampling import Sampling, reference_probability
 from lrbtl.solvers import IsotropicSolver, Solver, SolverName, information_solver, robust_factor
 from lrbtl.tangent import TangentSpace
 from lrbtl.targets import Resolved, Terms
+from lrbtl.threads import lazy
 from lrbtl.tucker import Tucker
 
 Floats = np.typing.NDArray[np.float64]
@@ -67,7 +67,7 @@ class Step:
     solver: Solver
     link: Link = LOGISTIC
 
-    @cached_property
+    @lazy
     def delta(self) -> Floats:
         """K_k^-1 g_k: T_k + J delta is the one-step estimate of every linear target."""
         return self.solver.solve(self.gradient)

@@ -13,11 +13,12 @@ Coordinates are redundant (gauge): T does not change under U_k -> U_k R, core ->
 dU_1 -> dU_1 + 1 c^T. The gauge is fixed by U_k^T dU_k = 0 for k != l, 1^T dU_1 = 0 and dcore_(l) core_(l)^T = 0.
 """
 
-from functools import cached_property, reduce
+from functools import reduce
 from math import prod
 
 import numpy as np
 
+from lrbtl.threads import lazy
 from lrbtl.tucker import Tucker, centre, contract, mode_product, unfold
 
 Floats = np.typing.NDArray[np.float64]
@@ -71,12 +72,12 @@ class TangentSpace:
         r, d = self.point.rank, self.point.shape
         return prod(r) + sum(rk * (dk - rk) for rk, dk in zip(r, d, strict=True)) - (r[0] if self.centred else 0)
 
-    @cached_property
+    @lazy
     def rows(self) -> Longs:
         """Row of the eliminated factor that each context uses, shape (D,)."""
         return np.asarray(np.indices(self.context_shape)[self.mode - 1].reshape(-1))
 
-    @cached_property
+    @lazy
     def E(self) -> Floats:
         """Derivative d v_u / d U_l[row of u], shape (D, r1, rl)."""
         return self.context_jacobian(self.mode)
@@ -97,7 +98,7 @@ class TangentSpace:
         axes = tuple(k - 1 for k in range(1, len(self.factors)) if k != mode)
         return np.asarray(values.reshape(*self.context_shape, *values.shape[1:]).sum(axis=axes))
 
-    @cached_property
+    @lazy
     def core_rows(self) -> Floats:
         """Products of the context factors' rows, (D, r2 ... rm): v_u = core_(1) core_rows[u]."""
         rows = np.ones((1, 1))
@@ -105,7 +106,7 @@ class TangentSpace:
             rows = np.einsum("up,kr->ukpr", rows, factor).reshape(len(rows) * len(factor), -1)
         return rows
 
-    @cached_property
+    @lazy
     def groups(self) -> list[tuple[Longs, tuple[int, ...]]]:
         """Contexts that differ in the eliminated mode only, in its order, with their levels in other modes."""
         shape = self.context_shape
@@ -118,7 +119,7 @@ class TangentSpace:
         rank = self.core.shape[k]
         return np.asarray(np.arange(rank) + (self.slices[k].start + np.asarray(levels)[..., None] * rank))
 
-    @cached_property
+    @lazy
     def group_jacobians(self) -> tuple[Longs, Floats]:
         """Border columns that each group touches, (groups, columns), and d^2 v / d(column) d(row of U_l) with them.
 

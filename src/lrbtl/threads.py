@@ -4,12 +4,13 @@ Matrices here are of the size at which OpenBLAS, with threads of its own, spends
 """
 
 import ctypes
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, wraps
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 In = TypeVar("In")
@@ -34,8 +35,39 @@ def ordered_map(function: Callable[[In], Out], items: Iterable[In], n_threads: i
     if n_threads == 1:
         yield from map(function, items)
         return
+    waiting: deque[Future[Out]] = deque()  # no more than are worked on: results may be large
     with ThreadPoolExecutor(n_threads) as pool:
-        yield from pool.map(function, items)
+        for item in items:
+            if len(waiting) == n_threads:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(function, item))
+        while waiting:
+            yield waiting.popleft().result()
+
+
+if TYPE_CHECKING:
+    from functools import cached_property
+
+    lazy = cached_property
+else:
+
+    class lazy:
+        """A property computed once, like `functools.cached_property`, whose lock before Python 3.12 serves all objects.
+
+        Threads that ask for it at the same time may both compute it: it must not depend on which one is kept.
+        """
+
+        def __init__(self, function):
+            self.function, self.__doc__ = function, function.__doc__
+
+        def __set_name__(self, owner, name):
+            self.name = name
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            value = instance.__dict__[self.name] = self.function(instance)
+            return value
 
 
 def one_blas_thread(function: Callable[P, Out]) -> Callable[P, Out]:

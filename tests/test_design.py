@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lrbtl.design import Design
+from lrbtl.design import CompleteDesign, Design
 from lrbtl.information import accumulate
 from lrbtl.links import Probit
 from lrbtl.newton import _DirectModel, _evaluate
@@ -79,3 +79,10 @@ def test_ties_of_their_own_are_not_averaged():
 def test_nothing_is_averaged_where_pairs_hardly_repeat():
     design = Design.of(simulated((30, 40), 1, 1000)[1])
     assert design.averaged() is design
+
+
+def test_all_pairs_are_their_own_atoms():
+    complete = CompleteDesign.of_shape((5, 3))
+    weight = np.random.default_rng(0).random(len(complete.a))
+    assert complete.atom_weights(weight) is weight
+    assert complete._atoms.a is complete.a and complete._atoms.start is complete.start

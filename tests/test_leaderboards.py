@@ -8,6 +8,7 @@ from scipy.special import expit
 
 import lrbtl
 from board_checks import ELO, in_order, twin
+from lrbtl.board_assembly import battle_counts
 from lrbtl.errors import (
     FoldError,
     LevelError,
@@ -232,3 +233,19 @@ def test_boards_do_not_depend_on_how_battles_are_written(log, random):
     rows_of = [renamed[model] for model in other.models]
     for column in ("score", "lower", "upper", "best", "worst", "battles"):
         np.testing.assert_allclose(getattr(other, column), getattr(board, column)[rows_of], rtol=1e-6)
+
+
+@pytest.mark.parametrize("used", [[1], [0, 2], [0, 1, 2]])
+def test_counts_are_those_of_the_contexts_with_a_weight(used):
+    """Against a loop over cells, whether they lie together or not."""
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores((5, 3), 1, scale=1, rng=0), 400, rng=1)
+    weights = np.zeros(3)
+    weights[used] = 1 / len(used)
+    cells, fought, won = battles.cells, np.zeros(5), np.zeros(5)
+    for u, a, b, y, n in zip(cells.context, cells.a, cells.b, cells.y, cells.count, strict=True):
+        if u in used:
+            fought[[a, b]] += n
+            won[[a, b]] += n * y, n * (1 - y)
+    found = battle_counts(battles, weights)
+    np.testing.assert_array_equal(found[0], fought)
+    np.testing.assert_allclose(found[1], won / fought)

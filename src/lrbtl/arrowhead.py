@@ -15,7 +15,7 @@ from lrbtl._kernels import _cells
 
 Floats = np.typing.NDArray[np.float64]
 
-PANEL = 64
+PANEL = 64  # rows that are mirrored at a time
 PIVOT_FLOOR = 1e-11  # a squared pivot of the unit-diagonal matrix below this is a direction without information
 
 

@@ -29,7 +29,7 @@ class _Atoms:
     Attributes
     ----------
     number : array (n_cells,)
-        Atom of each cell.
+        Atom of each cell; not used where every cell is one.
     start : array (D + 1,)
         Atoms of context u are start[u]:start[u + 1].
     a, b, slot_a, slot_b : arrays (n_atoms,)
@@ -246,7 +246,7 @@ class Design:
         return self.slot_matrix(np.asarray(sums, dtype=np.float64))
 
     @lazy
-    def _atoms(self) -> "_Atoms":
+    def _atoms(self) -> _Atoms:
         """The cells with the outcomes of a pair, or the values of an entry, put together."""
         slot_a, slot_b, *_ = self._slots
         first = np.ones(len(self.a), dtype=bool)
@@ -279,7 +279,7 @@ class Design:
         other = Design(self.shape, *sides, y, count, self.centred, self.n_threads, self.link)
         other.__dict__["full"] = self.full
         other.__dict__["_slots"] = (atoms.slot_a, atoms.slot_b, *self._slots[2:])
-        other.__dict__["_atoms"] = replace(atoms, number=np.arange(len(y)))
+        other.__dict__["_atoms"] = atoms
         return other
 
     def add_model_blocks(self, space: TangentSpace, weight: Floats, border: Floats) -> None:
@@ -337,6 +337,12 @@ class CompleteDesign(Design):
         left, right = (np.tile(side.astype(np.int32), n_contexts) for side in (a, b))
         zeros = np.zeros(len(left))
         return cls(shape, start, left, right, zeros, np.ones(len(zeros)), n_threads=n_threads)
+
+    @lazy
+    def _atoms(self) -> _Atoms:
+        """The cells themselves, without copies: no pair occurs twice."""
+        slot_a, slot_b, *_ = self._slots
+        return _Atoms(np.empty(0, dtype=np.int64), self.start, self.a, self.b, slot_a, slot_b)
 
     def add_model_blocks(self, space: TangentSpace, weight: Floats, border: Floats) -> None:
         """Add the block of the model factor; off the diagonal it is - sum_u weight_u(a, b) v_u v_u^T."""

@@ -20,7 +20,7 @@ Floats = np.typing.NDArray[np.float64]
 
 MAX_DEFAULT_RANK = 8
 CLEARLY = 3.0  # standard errors by which a rank must fall short of the best so far to end the search at once
-HELD_OUT_TOL = 1e-2  # Newton decrement, in nats per hundred parameters; with thin data it moves held-out losses most
+HELD_OUT_TOL = 1e-2  # Newton decrement, in nats per hundred parameters; on thin data held-out losses feel it
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import pandas as pd
 
 import lrbtl
 from lrbtl.errors import LrbtlError, LrbtlWarning
-from lrbtl.fitting import refit
+from lrbtl.fitting.fit import refit
 
 RESULTS = Path(__file__).parent / "results"
 

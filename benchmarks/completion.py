@@ -23,10 +23,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import lrbtl
-from lrbtl.crossfit import cross_fit
 from lrbtl.errors import LrbtlWarning
-from lrbtl.inference import estimate_targets
-from lrbtl.tucker import truncate
+from lrbtl.inference.infer import estimate_targets
+from lrbtl.lowrank.tucker import truncate
+from lrbtl.methods.cross_fit import cross_fit
 from replications import RESULTS, Replication, keep_results, replicate_all
 
 Z = 1.959964

@@ -19,8 +19,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import lrbtl
-from lrbtl.crossfit import cross_fit
-from lrbtl.inference import estimate_targets
+from lrbtl.inference.infer import estimate_targets
+from lrbtl.methods.cross_fit import cross_fit
 from replications import RESULTS, keep_results, replicate_all
 
 SHAPE, RANK, SCALE, FOLDS = (200, 200), 5, 5.0, 6

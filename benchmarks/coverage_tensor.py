@@ -20,10 +20,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import lrbtl
-from lrbtl.crossfit import cross_fit
 from lrbtl.errors import LrbtlWarning
-from lrbtl.inference import estimate_targets
-from lrbtl.strength import SIGNAL_FLOOR, signal_ratio
+from lrbtl.fitting.signal import SIGNAL_FLOOR, signal_ratio
+from lrbtl.inference.infer import estimate_targets
+from lrbtl.methods.cross_fit import cross_fit
 from replications import RESULTS, Replication, keep_results, replicate_all
 
 METHODS = ("efficient", "mle", "whitened")

@@ -22,9 +22,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 import lrbtl
-from lrbtl.design import Design
-from lrbtl.fitting import spectral_start
-from lrbtl.newton import minimise
+from lrbtl.fitting.design import Design
+from lrbtl.fitting.fit import spectral_start
+from lrbtl.fitting.newton import minimise
 from reference_numpy import Rows, fit_lbfgs
 from reference_numpy import spectral_start as numpy_start
 

@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import lrbtl
 import oracle
-from lrbtl.crossfit import cross_fit
-from lrbtl.fitting import refit
-from lrbtl.folds import fold_counts
+from lrbtl.data.folds import fold_counts
+from lrbtl.fitting.fit import refit
+from lrbtl.methods.cross_fit import cross_fit
 from reference_numpy import Rows, one_step_numpy
 
 RESULTS = Path(__file__).parent / "results"

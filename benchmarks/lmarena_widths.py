@@ -18,8 +18,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import lrbtl
+from lrbtl.data.files import read_battles
 from lrbtl.errors import LrbtlWarning
-from lrbtl.reading import read_battles
 from replications import keep_results
 
 N_MODELS = 52

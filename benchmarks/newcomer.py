@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 
 import lrbtl
-from lrbtl.board_scores import SeparateEngine
-from lrbtl.compat import ELO, arena_rank
+from lrbtl.boards.board_scores import SeparateEngine
+from lrbtl.boards.compat import arena_rank
+from lrbtl.boards.components import make_engine
+from lrbtl.boards.newcomers import place_outside
 from lrbtl.errors import SeparationError
-from lrbtl.islands import make_engine
-from lrbtl.newcomers import place_outside
-from lrbtl.options import Run
+from lrbtl.fitting.options import Run
+from lrbtl.inference.estimate import ELO
 
 SPREAD = 0.8  # standard deviation of the true scores: about 140 Elo points
 LEVEL, Z = 0.95, 1.959963984540054

@@ -21,10 +21,10 @@ import numpy as np
 import pandas as pd
 
 import lrbtl
-from lrbtl.crossfit import cross_fit
 from lrbtl.errors import LrbtlError, LrbtlWarning
-from lrbtl.inference import estimate_targets
-from lrbtl.targets import Target
+from lrbtl.inference.infer import estimate_targets
+from lrbtl.methods.cross_fit import cross_fit
+from lrbtl.methods.targets import Target
 from replications import keep_results
 
 SHARES = (0.2, 0.1, 0.05, 0.02)

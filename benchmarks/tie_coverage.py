@@ -16,9 +16,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import lrbtl
-from lrbtl.crossfit import cross_fit
 from lrbtl.errors import LrbtlWarning
-from lrbtl.inference import estimate_targets
+from lrbtl.inference.infer import estimate_targets
+from lrbtl.methods.cross_fit import cross_fit
 from replications import Replication, keep_results, replicate_all
 
 SHAPE, RANK, N, SCALE = (30, 6), 2, 12_000, 2.0

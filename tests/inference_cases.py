@@ -6,7 +6,7 @@ from scipy.special import expit, logit
 
 import lrbtl
 import oracle
-from lrbtl.fitting import fit
+from lrbtl.fitting.fit import fit
 from problems import SMALL_CASES, rebuilt, simulated
 
 cases = pytest.mark.parametrize("case", SMALL_CASES, ids=["order1", "order2", "order3"])

@@ -294,7 +294,7 @@ def one_step(
     return OneStep(estimate, cov, phi)
 
 
-def looseness(
+def variance_noise(
     fits: Sequence[Array],
     folds: Array,
     rows: Sequence[Row],

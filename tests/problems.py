@@ -6,9 +6,9 @@ import numpy as np
 
 import lrbtl
 import oracle
-from lrbtl.design import Design
-from lrbtl.tangent import TangentSpace
-from lrbtl.tucker import Tucker, unfold
+from lrbtl.fitting.design import Design
+from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.lowrank.tucker import Tucker, unfold
 
 # orders 1 to 4; with and without a free core; eliminated mode first, in the middle and last
 CASES = [

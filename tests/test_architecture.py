@@ -1,9 +1,7 @@
-"""Dependencies run one way, the import is light, and every public name is documented with an example."""
+"""Imports run one way through the folders, the import is light, and every public name is documented with an example."""
 
 import ast
-import graphlib
 import inspect
-import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -14,66 +12,57 @@ import pytest
 import lrbtl
 
 ROOT = Path(__file__).parents[1] / "src" / "lrbtl"
-MODULES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts): path
-    for path in sorted(ROOT.rglob("*.py"))
-    if path.name != "__init__.py"
-}
-LAZY = {("fitting", "rank_selection")}  # rank="auto" asks for the selection, which fits
-CORE = {"arrowhead", "bounds", "covariance", "crossfit", "design", "fitting", "inference", "information", "krylov"}
-CORE |= {"links", "naive", "newton", "onestep", "rank_selection", "ridge", "solvers", "tangent", "targets", "tucker"}
-SHOWN = ("plot", "report", "leaderboards", "board", "compat_boards", "cli")
+# Modules and folders of the package: each imports only from itself and from what stands before it.
+ORDER = ["errors", "typing", "threads", "tables", "_kernels", "data", "lowrank", "model", "fitting", "methods"]
+ORDER += ["inference", "boards", "show", "cli"]
+MODULES = [path for path in sorted(ROOT.rglob("*.py")) if path.name != "__init__.py"]
+FOLDERS = [path for path in sorted(ROOT.iterdir()) if path.is_dir() and path.name != "__pycache__"]
 HEAVY = ("pandas", "polars", "pyarrow", "matplotlib")
 
 
+def place(path):
+    """The name in ORDER under which a file stands."""
+    return path.relative_to(ROOT).with_suffix("").parts[0]
+
+
 def imported(path):
-    """Modules of the package that a file imports anywhere, except for type checkers only."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    typing_only = {
-        id(node)
-        for block in ast.walk(tree)
-        if isinstance(block, ast.If) and ast.unparse(block.test).endswith("TYPE_CHECKING")
-        for statement in block.body
-        for node in ast.walk(statement)
-    }
+    """Names in ORDER from which a file imports anywhere: at its top, inside functions, or for type checkers only."""
     names = set()
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lrbtl":
-            inner = node.module.removeprefix("lrbtl").lstrip(".")
-            names |= (
-                {f"{inner}.{alias.name}".lstrip(".") for alias in node.names} if inner in ("", "_kernels") else {inner}
-            )
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            names.add("a relative import")
+        elif isinstance(node, ast.ImportFrom) and node.module == "lrbtl":
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {node.module.split(".")[1]} if node.module.startswith("lrbtl.") else set()
         elif isinstance(node, ast.Import):
-            names |= {alias.name.removeprefix("lrbtl.") for alias in node.names if alias.name.startswith("lrbtl.")}
+            names |= {(alias.name + ".").split(".")[1] for alias in node.names if alias.name.split(".")[0] == "lrbtl"}
     return names
 
 
-GRAPH = {name: imported(path) for name, path in MODULES.items()}
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_imports_go_to_the_left(path):
+    allowed = ORDER[: ORDER.index(place(path)) + (path.parent != ROOT)]
+    assert imported(path) <= set(allowed)
 
 
-def test_dependencies_run_one_way():
-    graph = {name: {other for other in uses if (name, other) not in LAZY} for name, uses in GRAPH.items()}
-    order = list(graphlib.TopologicalSorter(graph).static_order())
-    assert set(MODULES) <= set(order)
+def test_the_order_names_every_folder_and_module():
+    assert sorted(ORDER) == sorted({place(path) for path in MODULES} | {folder.name for folder in FOLDERS})
 
 
-def test_kernels_import_kernels_only():
-    for path in (ROOT / "_kernels").glob("*.py*"):
-        text = path.read_text(encoding="utf-8")
-        lines = [line for line in text.splitlines() if line.startswith(("from lrbtl", "import lrbtl", "cimport lrbtl"))]
-        assert all("lrbtl._kernels" in line for line in lines), path.name
+def test_there_is_one_level_of_folders():
+    assert not [path for folder in FOLDERS for path in folder.iterdir() if path.is_dir() and path.name != "__pycache__"]
 
 
-def test_the_core_knows_nothing_of_what_is_shown():
-    assert set(MODULES) >= CORE
-    for name in CORE:
-        assert not [other for other in GRAPH[name] if other.startswith(SHOWN)], name
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_folder_says_what_it_is_and_nothing_else(folder):
+    tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree) and len(tree.body) == 1
+    assert folder.name not in lrbtl.__all__
 
 
-def test_errors_import_nothing():
-    assert GRAPH["errors"] == set()
+def test_modules_are_few():
+    assert len(MODULES) <= 64
 
 
 def test_import_is_light():
@@ -100,20 +89,8 @@ def test_public_names_are_listed_once():
     assert len(set(lrbtl.__all__)) == len(lrbtl.__all__)
 
 
-def test_the_map_names_every_module():
-    table = (ROOT.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Map")[2]
-    named = re.findall(r"`(\w+)`", table.replace("_kernels/", "").replace("src/lrbtl", ""))
-    assert sorted(named) == sorted(name for name in MODULES if "." not in name)
-
-
 def test_the_version_is_that_of_the_package():
     assert lrbtl.__version__ == version("lrbtl")
-
-
-def test_modules_are_short():
-    """A file has one subject and is usually under 400 lines."""
-    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
-    assert max(lengths.values()) <= 450, {name: n for name, n in lengths.items() if n > 450}
 
 
 def test_lazy_names_are_those_of_the_stub():
@@ -121,10 +98,11 @@ def test_lazy_names_are_those_of_the_stub():
     stub = {
         (node.module, alias.name)
         for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.module != "lrbtl"
+        if isinstance(node, ast.ImportFrom) and node.module not in ("lrbtl", "lrbtl.show")
         for alias in node.names
     }
     assert stub == {(f"lrbtl.{module}", name) for name, module in lrbtl._HOME.items()}
     assert all(getattr(lrbtl, name) is not None for name in lrbtl.__all__)
+    assert lrbtl.plots.plot_scree is lrbtl.plot_scree and {"errors", "plots"} <= set(dir(lrbtl))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         lrbtl.nothing  # noqa: B018

@@ -7,33 +7,21 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "battles": ["Battles"],
-    "board": ["Leaderboard", "Leaderboards"],
-    "bounds": ["efficiency_bound"],
-    "comparison": ["Comparison", "WinMatrix", "compare", "win_matrix"],
-    "completion": ["Observations"],
-    "diagnostics": ["Diagnosis", "diagnose"],
-    "estimate": ["Estimate"],
-    "families": ["all_gaps", "all_scores"],
-    "fitting": ["Fit", "fit"],
-    "inference": ["infer"],
-    "leaderboards": ["leaderboard"],
-    "links": ["CustomLink", "Identity", "Link", "Logistic", "Probit"],
-    "plotting": [
-        "plot_heatmap",
-        "plot_leaderboard",
-        "plot_ranks",
-        "plot_scree",
-        "plot_win_matrix",
-        "plot_z_histogram",
-        "save_picture",
-    ],
-    "rank_selection": ["RankSelection", "select_rank"],
-    "report": ["report_html", "write_report"],
-    "sampling": ["ProductSampling", "TableSampling", "UniformSampling"],
-    "separate": ["SeparateFit", "fit_separate"],
-    "simulate": ["simulate_battles", "simulate_observations", "simulate_scores"],
-    "targets": [
+    "boards.board": ["Leaderboard", "Leaderboards"],
+    "boards.comparison": ["Comparison", "WinMatrix", "compare", "win_matrix"],
+    "boards.leaderboard": ["leaderboard"],
+    "data.battles": ["Battles"],
+    "data.observations": ["Observations"],
+    "fitting.fit": ["Fit", "fit"],
+    "fitting.select_rank": ["RankSelection", "TieComparison", "compare_ties", "select_rank"],
+    "fitting.separate": ["SeparateFit", "fit_separate"],
+    "inference.bounds": ["efficiency_bound"],
+    "inference.diagnose": ["Diagnosis", "diagnose"],
+    "inference.estimate": ["Estimate"],
+    "inference.infer": ["infer"],
+    "methods.targets": [
+        "all_gaps",
+        "all_scores",
         "entry",
         "functional",
         "gap",
@@ -45,17 +33,30 @@ _HOMES = {
         "win_probability",
         "win_rate",
     ],
-    "tie_comparison": ["TieComparison", "compare_ties"],
-    "ties": ["Davidson", "RaoKupper"],
+    "model.links": ["CustomLink", "Identity", "Link", "Logistic", "Probit"],
+    "model.sampling": ["ProductSampling", "TableSampling", "UniformSampling"],
+    "model.simulate": ["simulate_battles", "simulate_observations", "simulate_scores"],
+    "model.tie_links": ["Davidson", "RaoKupper"],
+    "show.plots": [
+        "plot_heatmap",
+        "plot_leaderboard",
+        "plot_ranks",
+        "plot_scree",
+        "plot_win_matrix",
+        "plot_z_histogram",
+        "save_picture",
+    ],
+    "show.report": ["report_html", "write_report"],
 }
+_MODULES = {"errors": "lrbtl.errors", "plots": "lrbtl.show.plots"}
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return import_module("lrbtl.errors")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name == "__version__":
         return import_module("importlib.metadata").version("lrbtl")
     if name not in _HOME:
@@ -66,4 +67,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "errors"]
+    return [*__all__, *_MODULES]

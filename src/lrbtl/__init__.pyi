@@ -1,30 +1,19 @@
-from lrbtl.battles import Battles
-from lrbtl.board import Leaderboard, Leaderboards
-from lrbtl.bounds import efficiency_bound
-from lrbtl.comparison import Comparison, WinMatrix, compare, win_matrix
-from lrbtl.completion import Observations
-from lrbtl.diagnostics import Diagnosis, diagnose
-from lrbtl.estimate import Estimate
-from lrbtl.families import all_gaps, all_scores
-from lrbtl.fitting import Fit, fit
-from lrbtl.inference import infer
-from lrbtl.leaderboards import leaderboard
-from lrbtl.links import CustomLink, Identity, Link, Logistic, Probit
-from lrbtl.plotting import (
-    plot_heatmap,
-    plot_leaderboard,
-    plot_ranks,
-    plot_scree,
-    plot_win_matrix,
-    plot_z_histogram,
-    save_picture,
-)
-from lrbtl.rank_selection import RankSelection, select_rank
-from lrbtl.report import report_html, write_report
-from lrbtl.sampling import ProductSampling, TableSampling, UniformSampling
-from lrbtl.separate import SeparateFit, fit_separate
-from lrbtl.simulate import simulate_battles, simulate_observations, simulate_scores
-from lrbtl.targets import (
+from lrbtl import errors as errors
+from lrbtl.boards.board import Leaderboard, Leaderboards
+from lrbtl.boards.comparison import Comparison, WinMatrix, compare, win_matrix
+from lrbtl.boards.leaderboard import leaderboard
+from lrbtl.data.battles import Battles
+from lrbtl.data.observations import Observations
+from lrbtl.fitting.fit import Fit, fit
+from lrbtl.fitting.select_rank import RankSelection, TieComparison, compare_ties, select_rank
+from lrbtl.fitting.separate import SeparateFit, fit_separate
+from lrbtl.inference.bounds import efficiency_bound
+from lrbtl.inference.diagnose import Diagnosis, diagnose
+from lrbtl.inference.estimate import Estimate
+from lrbtl.inference.infer import infer
+from lrbtl.methods.targets import (
+    all_gaps,
+    all_scores,
     entry,
     functional,
     gap,
@@ -36,8 +25,21 @@ from lrbtl.targets import (
     win_probability,
     win_rate,
 )
-from lrbtl.tie_comparison import TieComparison, compare_ties
-from lrbtl.ties import Davidson, RaoKupper
+from lrbtl.model.links import CustomLink, Identity, Link, Logistic, Probit
+from lrbtl.model.sampling import ProductSampling, TableSampling, UniformSampling
+from lrbtl.model.simulate import simulate_battles, simulate_observations, simulate_scores
+from lrbtl.model.tie_links import Davidson, RaoKupper
+from lrbtl.show import plots as plots
+from lrbtl.show.plots import (
+    plot_heatmap,
+    plot_leaderboard,
+    plot_ranks,
+    plot_scree,
+    plot_win_matrix,
+    plot_z_histogram,
+    save_picture,
+)
+from lrbtl.show.report import report_html, write_report
 
 __version__: str
 

@@ -1,0 +1,131 @@
+"""The arithmetic of other leaderboards, reproduced from their formulas.
+
+arena-rank 0.1.1: Bradley-Terry ratings 1000 + 400/ln(10) θ with a sandwich variance whose Hessian has a small ridge.
+FastChat: the same ratings without variances, shifted so that an anchor model has a given rating. All functions take
+cells: models a and b, outcome y of a and number of battles. Swapping the sides of a battle changes nothing, because
+every sum is linear in the counts of an unordered pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from lrbtl.boards.board_assembly import BASE_RATING
+from lrbtl.data.graph import strong_components
+from lrbtl.errors import SeparationError
+from lrbtl.fitting.bradley_terry import Pairs, fit_batch, laplacian, sum_by
+from lrbtl.inference.estimate import ELO
+from lrbtl.model.links import logistic_terms
+from lrbtl.typing import AnyInts, Floats
+
+HESSIAN_RIDGE = 1e-5  # arena-rank's hessian_reg
+MIN_PAIR_COUNT = 50  # arena-rank's cap on the weight of rare pairs
+FASTCHAT_ANCHOR_RATING = 1114.0  # of mixtral-8x7b-instruct-v0.1
+
+
+@dataclass(frozen=True)
+class ArenaRank:
+    """Ratings, variances, lower and upper limits as arena-rank reports them, each (d1,)."""
+
+    ratings: Floats
+    variances: Floats
+    lower: Floats
+    upper: Floats
+
+
+def arena_rank(
+    a: AnyInts,
+    b: AnyInts,
+    y: Floats,
+    count: AnyInts,
+    n_models: int,
+    *,
+    level: float = 0.95,
+    reweighted: bool = False,
+    min_pair_count: int = MIN_PAIR_COUNT,
+) -> ArenaRank:
+    """Return arena-rank's ratings, variances and intervals.
+
+    With o = w·count, w = 1 or 1/max(battles of the pair, min_pair_count) if reweighted, θ maximises the o-weighted
+    likelihood, H = Σ o p(1-p) x xᵀ + λI, G = Σ (o (y-p))²/count x xᵀ and V = H⁻¹ G H⁻¹; λ is 1e-5 times the number of
+    battles, or 1e-5 if any weight differs from one.
+
+    Raises
+    ------
+    SeparationError
+        If some models only won or only lost, where arena-rank returns whatever its optimiser reached.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lrbtl.boards.compat import arena_rank
+    >>> board = arena_rank(np.array([0, 0]), np.array([1, 1]), np.array([1.0, 0.0]), np.array([3, 1]), 2)
+    >>> board.ratings.round(2)
+    array([1095.42,  904.58])
+    """
+    a, b, y = a.astype(np.intp), b.astype(np.intp), np.ascontiguousarray(y)
+    weight = _pair_weights(a, b, count, n_models, min_pair_count) if reweighted else np.ones(a.size)
+    opt_weight = weight * count
+    theta = _fit(a, b, y, opt_weight, n_models)
+    _, score, fisher = logistic_terms(theta[a] - theta[b], y)
+    ridge = HESSIAN_RIDGE * (float(count.sum()) if np.all(weight == 1.0) else 1.0)
+    hessian = laplacian(a, b, opt_weight * fisher, n_models)
+    # the meat has no part along 1, so a load on that direction changes nothing but the conditioning
+    bread = np.linalg.inv(hessian + ridge * np.eye(n_models) + np.trace(hessian) / n_models**2)
+    meat = laplacian(a, b, (opt_weight * score) ** 2 / count, n_models)
+    variances = ELO**2 * np.einsum("ij,jk,ki->i", bread, meat, bread)
+    ratings = BASE_RATING + ELO * theta
+    half = NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(variances)
+    return ArenaRank(ratings, variances, ratings - half, ratings + half)
+
+
+def fastchat_ratings(
+    a: AnyInts,
+    b: AnyInts,
+    y: Floats,
+    count: AnyInts,
+    n_models: int,
+    *,
+    anchor: int | None = None,
+    anchor_rating: float = FASTCHAT_ANCHOR_RATING,
+) -> Floats:
+    """Return FastChat's ratings; with an anchor all are shifted so that this model has `anchor_rating`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lrbtl.boards.compat import fastchat_ratings
+    >>> cells = np.array([0, 0]), np.array([1, 1]), np.array([1.0, 0.0]), np.array([3, 1])
+    >>> fastchat_ratings(*cells, 2, anchor=1).round(2)
+    array([1304.85, 1114.  ])
+    """
+    a, b, y = a.astype(np.intp), b.astype(np.intp), np.ascontiguousarray(y)
+    ratings = BASE_RATING + ELO * _fit(a, b, y, count.astype(np.float64), n_models)
+    return ratings if anchor is None else ratings + (anchor_rating - ratings[anchor])
+
+
+def _pair_weights(a: AnyInts, b: AnyInts, count: AnyInts, n_models: int, min_pair_count: int) -> Floats:
+    pair = np.minimum(a, b) * n_models + np.maximum(a, b)
+    per_pair = sum_by(pair, count.astype(np.float64), n_models * n_models)
+    return np.asarray(1.0 / np.maximum(per_pair[pair], min_pair_count))
+
+
+def _fit(a: AnyInts, b: AnyInts, y: Floats, weight: Floats, n_models: int) -> Floats:
+    """Return the zero-sum maximum of the weighted likelihood."""
+    groups = strong_components(a, b, y, n_models)[0]
+    if np.ptp(groups):
+        outside = np.flatnonzero(groups != np.bincount(groups).argmax())
+        raise SeparationError(
+            f"the ratings do not exist: models with codes {outside[:10].tolist()} only won, only lost, or never met "
+            "the others; leave them out."
+        )
+    swapped = a > b
+    i, j = np.where(swapped, b, a), np.where(swapped, a, b)
+    keys, inverse = np.unique(i * n_models + j, return_inverse=True)
+    total = sum_by(inverse, weight, keys.size)
+    mean = sum_by(inverse, weight * np.where(swapped, 1.0 - y, y), keys.size) / total
+    pairs = Pairs(np.zeros_like(keys), keys // n_models, keys % n_models, total, mean)
+    return np.asarray(fit_batch(pairs, np.array([n_models])).scores[0])

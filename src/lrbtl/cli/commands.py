@@ -1,0 +1,382 @@
+"""What the commands of `lrbtl` do with their options."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lrbtl.boards.board import Leaderboard, Leaderboards
+from lrbtl.boards.comparison import compare
+from lrbtl.boards.leaderboard import leaderboard
+from lrbtl.data.battles import Battles, battle_warnings
+from lrbtl.data.files import Columns, read_battles
+from lrbtl.errors import OutputPathError, UsageError
+from lrbtl.inference.diagnose import diagnose, fit_chosen
+from lrbtl.inference.diagnosis_text import left_out_sentence
+from lrbtl.model.simulate import simulate_battles, simulate_scores
+from lrbtl.show.files import PICTURES, TABLES, check_target, csv_text, write_bytes, write_picture, write_result
+from lrbtl.show.report import write_report
+from lrbtl.typing import Progress
+
+CSV_ENDINGS = (".csv", ".gz")
+
+
+def run_leaderboard(options: Namespace) -> None:
+    """Print and write the leaderboard of a file."""
+    targets = [check_target(path, (*TABLES, *PICTURES)) for path in options.out]
+    if options.top is not None and options.top < 1:
+        raise UsageError(f"--top {options.top}: give at least 1.")
+    analysis = analysis_options(options)
+    anchor = read_anchor(options.anchor)
+    battles = load(options)
+    context = read_board(options.board, battles)
+    boards = leaderboard(
+        battles, context=context, scale=options.scale, anchor=anchor, compat=options.compat, **analysis
+    )
+    if not options.quiet:
+        print(boards.summary(options.top))
+    for path in targets:
+        if path.suffix.lower() in PICTURES:
+            write_picture(path, boards.overall if isinstance(boards, Leaderboards) else boards)
+        else:
+            write_result(path, boards, f"Leaderboard of {Path(options.file).name}")
+        say(f"wrote {path}")
+
+
+def run_compare(options: Namespace) -> None:
+    """Print and write the comparison of two models."""
+    targets = [check_target(path, TABLES) for path in options.out]
+    analysis = analysis_options(options)
+    result = compare(load(options), options.a, options.b, **analysis)
+    if not options.quiet:
+        print(result)
+    for path in targets:
+        write_result(path, result, f"{result.a} against {result.b}")
+        say(f"wrote {path}")
+
+
+def run_diagnose(options: Namespace) -> None:
+    """Print what the battles of a file can and cannot tell."""
+    analysis = analysis_options(options)
+    battles = load(options)
+    print(battles.summary(), "\n")
+    run = {"n_threads": options.threads, "rng": options.seed, "link": options.link}
+    fitted = fit_chosen(battles, analysis["rank"], progress=analysis["progress"], **run)
+    left_out = [model for model in battles.models if model not in set(fitted.battles.models)]
+    if left_out:
+        print(f"Left out: {left_out_sentence(left_out)}\n")
+    print(command_words(str(diagnose(fitted.battles, fitted))))
+
+
+def run_report(options: Namespace) -> None:
+    """Write the report of a file."""
+    path = check_target(options.out, (".html",))
+    analysis = analysis_options(options)
+    anchor = read_anchor(options.anchor)
+    battles = load(options)
+    boards = leaderboard(battles, context="all", scale=options.scale, anchor=anchor, **analysis)
+    write_report(path, boards, diagnostics=diagnostics_of(boards, battles), title=options.title)
+    say(f"wrote {path}")
+
+
+def run_demo(options: Namespace) -> None:
+    """Show the features on the embedded arena."""
+    from lrbtl.model.simulate import NEWCOMER, UNBEATEN, demo_battles
+
+    folder = options.out
+    if folder is not None:
+        make_folder(folder)
+    battles = demo_battles()
+    print("A simulated arena: models, votes and results are made up.\n")
+    print(battles.summary(), "\n")
+    boards = leaderboard(battles, context="all", progress=progress_of(options))
+    print(boards.overall, "\n")
+    print(boards["maths"].summary(10), "\n")
+    best = next(model for model in boards.models if model not in (NEWCOMER, UNBEATEN))
+    print(compare(battles, best, NEWCOMER, rank=_rank_of(boards.overall)))
+    if folder is not None:
+        write_result(folder / "board.csv", boards, "Demo")
+        write_picture(folder / "board.png", boards.overall)
+        diagnostics = diagnostics_of(boards, battles)
+        write_report(folder / "report.html", boards, diagnostics=diagnostics, title="Demo: a simulated arena")
+        say(f"wrote board.csv, board.png and report.html into {folder}")
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder unless it is there."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputPathError(f"cannot write into {folder}: {error.strerror or error}.") from error
+
+
+def run_simulate(options: Namespace) -> None:
+    """Write simulated battles, one row each."""
+    path = check_target(options.out, CSV_ENDINGS)
+    if path.suffix.lower() == ".gz" and path.suffixes[-2:-1] != [".csv"]:
+        raise OutputPathError(f"cannot write {path}: its ending must be .csv or .csv.gz.")
+    if options.demo:
+        from lrbtl.model.simulate import demo_battles
+
+        battles = demo_battles()
+    else:
+        shape = (options.models, options.contexts) if options.contexts > 0 else (options.models,)
+        rank = options.rank if options.contexts > 0 else 1
+        truth = simulate_scores(shape, rank, scale=options.scale, rng=options.seed)
+        battles = simulate_battles(truth, options.battles, rng=options.seed + 1)
+    data = csv_text(battle_rows(battles, options.seed)).encode()
+    write_bytes(path, _gzipped(data) if path.suffix.lower() == ".gz" else data)
+    say(f"wrote {battles.n_battles:,} simulated battles to {path}")
+
+
+def _gzipped(data: bytes) -> bytes:
+    stream = io.BytesIO()
+    with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as file:
+        file.write(data)
+    return stream.getvalue()
+
+
+def battle_rows(battles: Battles, seed: int) -> dict[str, list[Any]]:
+    """Return one row per battle, sides and order at random."""
+    cells = battles.cells
+    rng = np.random.default_rng(seed)
+    cell = rng.permutation(np.repeat(np.arange(cells.n_cells), cells.count))
+    swapped = rng.random(cell.size) < 0.5
+    names = np.array([str(model) for model in battles.models], dtype=object)
+    first, second = np.where(swapped, cells.b[cell], cells.a[cell]), np.where(swapped, cells.a[cell], cells.b[cell])
+    y = np.where(swapped, 1.0 - cells.y[cell], cells.y[cell])
+    winner = np.array(["model_b", "tie", "model_a"], dtype=object)[np.round(2 * y).astype(int)]
+    rows = {"model_a": names[first].tolist(), "model_b": names[second].tolist(), "winner": winner.tolist()}
+    modes = np.unravel_index(cells.context[cell], battles.shape[1:]) if battles.levels else ()
+    for name, levels, codes in zip(battles.mode_names, battles.levels, modes, strict=True):
+        column = "category" if len(battles.levels) == 1 else name
+        rows[column] = [str(levels[k]) for k in codes]
+    return rows
+
+
+def load(options: Namespace) -> Battles:
+    """Return the battles of the file, and say what was guessed."""
+    contexts = tuple(options.context) if options.context else None
+    if options.no_context:
+        if contexts:
+            raise UsageError("--context and --no-context exclude each other; give one of them.")
+        contexts = ()
+    columns = Columns(options.model_a, options.model_b, options.winner, contexts, options.count)
+    found = read_battles(
+        options.file, columns, outcomes=read_outcomes(options.outcome), ties=options.ties, both_bad=options.both_bad
+    )
+    for sentence in found.said:
+        say(sentence)
+    return drop_thin_levels(found.battles, options.min_battles)
+
+
+def drop_thin_levels(battles: Battles, fewest: int) -> Battles:
+    """Return the battles without context levels that have fewer battles than asked for, and say which."""
+    counts = battles.context_counts.reshape(battles.shape[1:])
+    kept = {}
+    for mode, (name, levels) in enumerate(zip(battles.mode_names, battles.levels, strict=True)):
+        others = tuple(k for k in range(counts.ndim) if k != mode)
+        enough = counts.sum(axis=others) >= fewest
+        if not enough.any():
+            raise UsageError(
+                f"--min-battles {fewest}: no level of {name} has that many battles; give a smaller number."
+            )
+        kept[name] = [level for level, is_kept in zip(levels, enough, strict=True) if is_kept]
+        dropped = [str(level) for level, is_kept in zip(levels, enough, strict=True) if not is_kept]
+        if dropped:
+            shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
+            say(f"left out {len(dropped)} of {len(levels)} levels of {name} with fewer than {fewest} battles: {shown}")
+    return battles.select(contexts=kept) if kept else battles
+
+
+def analysis_options(options: Namespace) -> dict[str, Any]:
+    """Return the keyword arguments that all analyses take, checked before any file is read."""
+    if not 0.0 < options.level < 1.0:
+        raise UsageError(f"--level {options.level:g}: a confidence level lies between 0 and 1, for example 0.95.")
+    if options.folds < 2:
+        raise UsageError(f"--folds {options.folds}: give at least 2.")
+    if options.threads < 1:
+        raise UsageError(f"--threads {options.threads}: give at least 1.")
+    return {
+        "method": options.method,
+        "link": options.link,
+        "rank": read_rank(options.rank),
+        "weights": read_weights(options.weights),
+        "level": options.level,
+        "n_folds": options.folds,
+        "n_threads": options.threads,
+        "rng": options.seed,
+        "progress": progress_of(options),
+    }
+
+
+def read_rank(text: str) -> int | tuple[int, ...] | str:
+    """Return a rank: a number, numbers joined by commas, or "auto".
+
+    Examples
+    --------
+    >>> read_rank("3"), read_rank("3,2,2"), read_rank("auto")
+    (3, (3, 2, 2), 'auto')
+    """
+    if text == "auto":
+        return text
+    try:
+        parts = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        parts = (0,)
+    if min(parts) < 1:
+        raise UsageError(f"--rank {text}: give a whole number from 1, one per mode joined by commas, or auto.")
+    return parts[0] if len(parts) == 1 else parts
+
+
+def read_weights(text: str | None) -> Any:
+    """Return weights of contexts: None for uniform, "traffic", or a mapping.
+
+    Examples
+    --------
+    >>> read_weights("math=2,code=1")
+    {'math': 2.0, 'code': 1.0}
+    """
+    if text in (None, "uniform"):
+        return None
+    if text == "traffic":
+        return text
+    weights: dict[str, float] = {}
+    for part in str(text).split(","):
+        label, number = _pair(part, "--weights", "label=number,label=number, uniform or traffic")
+        weights[label] = number
+    return weights
+
+
+def read_anchor(text: str | None) -> tuple[str, float] | None:
+    """Return a model and its rating."""
+    return None if text is None else _pair(text, "--anchor", "MODEL=RATING, for example llama=1100")
+
+
+def read_outcomes(texts: list[str]) -> dict[str, float | None]:
+    """Return the meaning of outcome words.
+
+    Examples
+    --------
+    >>> read_outcomes(["left=1", "skip=drop"])
+    {'left': 1.0, 'skip': None}
+    """
+    meaning: dict[str, float | None] = {}
+    for text in texts:
+        word, _, value = text.rpartition("=")
+        meaning[word] = None if word and value == "drop" else _pair(text, "--outcome", "WORD=NUMBER or WORD=drop")[1]
+    return meaning
+
+
+def _pair(text: str, option: str, form: str) -> tuple[str, float]:
+    label, _, number = text.rpartition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = np.nan
+    if not label or not np.isfinite(value):
+        raise UsageError(f"{option} {text}: give {form}.")
+    return label, value
+
+
+def read_board(text: str, battles: Battles) -> Any:
+    """Return the context that `--board` names, checked: None for overall, "all", a label, or levels by column."""
+    if text in ("overall", "all"):
+        return None if text == "overall" else text
+    context: Any = text
+    if "=" in text and not (len(battles.levels) == 1 and text in battles.levels[0]):
+        parts = [part.partition("=") for part in text.split(",")]
+        context = {name.strip(): level.strip() for name, _, level in parts}
+    battles.context_indices(context)
+    return context
+
+
+def progress_of(options: Namespace) -> Progress | None:
+    """Return a function that says progress on stderr, or None."""
+    return say if options.progress else None
+
+
+def say(text: str) -> None:
+    """Print a line on stderr, so that stdout holds results only."""
+    print(f"lrbtl: {text}", file=sys.stderr)
+
+
+def diagnostics_of(boards: Leaderboards, battles: Battles) -> list[tuple[str, str]]:
+    """Return what a report says of the battles: the diagnosis of the fit, or warnings on plain battles."""
+    if boards.fit is not None:
+        found = diagnose(boards.fit.battles, boards.fit)
+        good = found.verdict == "efficient is safe"
+        return [("ok" if good else "warn", f"Verdict: {found.verdict}. {found.reason}"), *found.sentences]
+    return [("warn", text) for text in battle_warnings(battles)]
+
+
+def _rank_of(board: Leaderboard) -> Any:
+    return board.info.rank or "auto"
+
+
+# ------------------------------------------------------------------------------
+# Messages of the library in the language of the command line: options instead of arguments.
+# ------------------------------------------------------------------------------
+
+OPTIONS = {
+    "rank": "--rank",
+    "method": "--method",
+    "link": "--link",
+    "weights": "--weights",
+    "level": "--level",
+    "scale": "--scale",
+    "compat": "--compat",
+    "anchor": "--anchor",
+    "context": "--board",
+    "ties": "--ties",
+    "n_folds": "--folds",
+    "n_threads": "--threads",
+    "rng": "--seed",
+}
+VALUE = r"""('[^']*'|"[^"]*"|\([^()]*\)|[^\s,;:.()]+)"""
+ARGUMENT = re.compile(rf"\b({'|'.join(OPTIONS)})={VALUE}")
+WRONG_RANK = re.compile(rf"^(rank) {VALUE}(?= is not possible| has \d)")
+PHRASES = (
+    (r"^`scale` is", "--scale is"),
+    (r"^`n` is", "--battles is"),
+    (r"leave context out, or name their columns", "leave --board out, or name a column with --context"),
+    (r"outcomes=\{[^}]*\}", "--outcome WORD=NUMBER or WORD=drop"),
+    (r"drop them with battles\.select\(\.\.\.\)", "leave their rows out of the file"),
+    (r"leave them out with battles\.select\(\.\.\.\)", "leave their rows out of the file"),
+    (r"give a tuple with one level of each, None for", "join one level of each by ' / ', * for"),
+    (r" in `islands`", ""),
+    (r"(give a smaller ridge, or|or a larger ridge|, a larger ridge)", ""),
+)
+
+
+def command_words(text: str) -> str:
+    """Return a message with options of the command line in place of arguments.
+
+    Examples
+    --------
+    >>> command_words("rank=9 is not possible: choose 1 to 5, or rank='auto'.")
+    '--rank 9 is not possible: choose 1 to 5, or --rank auto.'
+    >>> command_words("anchor=('x', 1000.0) and rank=(3, 2)")
+    '--anchor x=1000.0 and --rank 3,2'
+    """
+    for phrase, words in PHRASES:
+        text = re.sub(phrase, words, text)
+    return ARGUMENT.sub(_option, WRONG_RANK.sub(_option, text))
+
+
+def _option(found: re.Match[str]) -> str:
+    return f"{OPTIONS[found[1]]} {_value(found[1], found[2])}"
+
+
+def _value(name: str, text: str) -> str:
+    if text[0] == "(":
+        parts = [part.strip().strip("'\"") for part in text.strip("()").split(",") if part.strip()]
+        return ("=" if name == "anchor" else " / " if name == "context" else ",").join(parts)
+    return text.strip("'\"")

@@ -1,0 +1,275 @@
+"""The command `lrbtl`: boards, comparisons, diagnostics, simulations and reports from files of battles."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: these matrices are too small for threads
+
+from lrbtl.cli.commands import (
+    command_words,
+    run_compare,
+    run_demo,
+    run_diagnose,
+    run_leaderboard,
+    run_report,
+    run_simulate,
+)
+from lrbtl.errors import LrbtlError, UsageError
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+Formatter = argparse.RawDescriptionHelpFormatter
+
+EXAMPLES = """\
+examples:
+  lrbtl demo                                           an arena that we made up, to see everything at work
+  lrbtl leaderboard votes.csv                          the overall board, columns guessed
+  lrbtl leaderboard votes.csv.gz --board all --out boards.csv
+  lrbtl leaderboard votes.parquet --context language --board French --top 20
+  lrbtl compare votes.csv model-x model-y              one pair in every category
+  lrbtl report votes.jsonl -o report.html              one HTML file with everything
+
+exit codes: 0 done, 1 the data or the files do not allow it, 2 wrong options, 130 interrupted
+"""
+FILE_NOTE = """\
+FILE is CSV, TSV, JSON lines or Parquet (also .gz) with one battle per row: two models, who won, and category columns.
+The winner is model_a, model_b, tie, both_bad, or a number from 0 (the second won) to 1 (the first won).
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> Any:
+        """Raise instead of printing the usage."""
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Examples
+    --------
+    >>> main(["leaderboard"])  # the line goes to stderr
+    2
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    show_traceback = "--traceback" in arguments
+    try:
+        options = build_parser().parse_args(arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = _show_warning
+            options.run(options)
+    except SystemExit as stop:  # --help and --version
+        return int(stop.code or 0)
+    except UsageError as error:
+        return _fail(error, show_traceback, EXIT_USAGE)
+    except LrbtlError as error:
+        return _fail(error, show_traceback, EXIT_FAILED)
+    except KeyboardInterrupt:
+        print("lrbtl: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has gone, which is its right
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except MemoryError as error:
+        return _fail(error, show_traceback, EXIT_FAILED, "not enough memory: use fewer models or contexts")
+    except Exception as error:
+        kind = type(error).__name__
+        return _fail(error, show_traceback, EXIT_FAILED, f"unexpected {kind}: {error} (--traceback shows where)")
+    return EXIT_OK
+
+
+def _fail(error: BaseException, show_traceback: bool, code: int, message: str | None = None) -> int:
+    if show_traceback:
+        traceback.print_exception(error)
+    text = command_words(str(error)) if message is None else message
+    print(f"lrbtl: {' '.join(text.split())}", file=sys.stderr)
+    return code
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"lrbtl: warning: {' '.join(command_words(str(message)).split())}", file=sys.stderr)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = Parser(
+        prog="lrbtl",
+        description="Leaderboards from pairwise battles with honest uncertainty.",
+        epilog=EXAMPLES,
+        formatter_class=Formatter,
+    )
+    parser.add_argument("--version", action="version", version=f"lrbtl {version('lrbtl')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_demo(commands)
+    _add_leaderboard(commands)
+    _add_compare(commands)
+    _add_diagnose(commands)
+    _add_report(commands)
+    _add_simulate(commands)
+    return parser
+
+
+def _command(
+    commands: Any, name: str, usage: str, run: Callable[[Any], None], text: str, epilog: str
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        usage=f"lrbtl {name} {usage}",
+        help=text,
+        description=text[0].upper() + text[1:] + ".",
+        epilog=epilog,
+        formatter_class=Formatter,
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("--traceback", action="store_true", help="show where an error came from")
+    return parser
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="battles: .csv, .tsv, .jsonl or .parquet, also .gz")
+    group = parser.add_argument_group("columns (common names are guessed, and said)")
+    group.add_argument("--model-a", metavar="COLUMN", help="first model")
+    group.add_argument("--model-b", metavar="COLUMN", help="second model")
+    group.add_argument("--winner", metavar="COLUMN", help="who won: model_a, model_b, tie, both_bad, or 0 to 1")
+    group.add_argument("--context", metavar="COLUMN", action="append", help="category column; give it again for more")
+    group.add_argument("--no-context", action="store_true", help="use no category column")
+    group.add_argument("--count", metavar="COLUMN", help="how often a row happened")
+    group.add_argument(
+        "--min-battles", type=int, default=1, metavar="N", help="leave out categories with fewer battles than N"
+    )
+    group = parser.add_argument_group("votes")
+    group.add_argument(
+        "--outcome", metavar="WORD=NUMBER", action="append", default=[], help="meaning of a word: 0 to 1, or 'drop'"
+    )
+    group.add_argument("--ties", choices=("half", "drop"), default="half", help="ties: half a win for both, or dropped")
+    group.add_argument(
+        "--both-bad", choices=("tie", "drop"), default="tie", help="votes that both are bad: ties, or dropped"
+    )
+
+
+def _add_analysis(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("analysis")
+    group.add_argument(
+        "--method", choices=("efficient", "whitened", "mle", "naive"), default="efficient", help="default: efficient"
+    )
+    group.add_argument(
+        "--link",
+        choices=("logistic", "probit", "davidson", "rao-kupper"),
+        default="logistic",
+        help="law of a vote; davidson and rao-kupper model ties (default: logistic)",
+    )
+    group.add_argument("--rank", default="auto", metavar="R", help="rank of the scores: a number or auto (default)")
+    group.add_argument(
+        "--weights", metavar="W", help="weights of contexts overall: uniform, traffic, or label=number,label=number"
+    )
+    group.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence level (default 0.95)")
+    group.add_argument("--folds", type=int, default=10, metavar="K", help="folds of cross-fitting (default 10)")
+    group.add_argument("--threads", type=int, default=1, metavar="N", help="threads (default 1)")
+    group.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the folds (default 0)")
+    group.add_argument("--progress", action="store_true", help="say what is going on, on stderr")
+
+
+def _add_leaderboard(commands: Any) -> None:
+    epilog = FILE_NOTE + "\n" + "\n".join(EXAMPLES.splitlines()[:1] + EXAMPLES.splitlines()[2:5])
+    parser = _command(
+        commands, "leaderboard", "FILE [options]", run_leaderboard, "rank the models of a file of battles", epilog
+    )
+    _add_file(parser)
+    group = parser.add_argument_group("board")
+    group.add_argument(
+        "--board",
+        default="overall",
+        metavar="WHICH",
+        help="overall (default), all, or a category: 'math', for several columns 'math / crowd' (* for all levels); "
+        "column=level names one whatever it is called",
+    )
+    group.add_argument("--scale", choices=("elo", "logit", "probability"), default="elo", help="default: elo")
+    group.add_argument("--anchor", metavar="MODEL=RATING", help="shift ratings so that this model has this one")
+    group.add_argument("--compat", choices=("arena-rank", "fastchat"), help="that package's arithmetic instead")
+    group.add_argument("--top", type=int, metavar="N", help="print the N best only")
+    group.add_argument(
+        "--out", metavar="FILE", action="append", default=[], help=".csv .json .md .html .txt .png .svg; repeatable"
+    )
+    group.add_argument("--quiet", action="store_true", help="print no table")
+    _add_analysis(parser)
+
+
+def _add_compare(commands: Any) -> None:
+    parser = _command(
+        commands, "compare", "FILE A B [options]", run_compare, "compare two models in every category", FILE_NOTE
+    )
+    _add_file(parser)
+    parser.add_argument("a", metavar="A", help="a model")
+    parser.add_argument("b", metavar="B", help="another model")
+    parser.add_argument("--out", metavar="FILE", action="append", default=[], help=".csv .json .md .html .txt")
+    parser.add_argument("--quiet", action="store_true", help="print no table")
+    _add_analysis(parser)
+
+
+def _add_diagnose(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "diagnose",
+        "FILE [options]",
+        run_diagnose,
+        "say what a file of battles can and cannot tell",
+        FILE_NOTE,
+    )
+    _add_file(parser)
+    _add_analysis(parser)
+
+
+def _add_report(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "report",
+        "FILE -o REPORT.html [options]",
+        run_report,
+        "write everything into one HTML file",
+        FILE_NOTE,
+    )
+    _add_file(parser)
+    parser.add_argument("-o", "--out", metavar="FILE", required=True, help="the .html file")
+    parser.add_argument("--title", default="Leaderboard", help="title of the page")
+    parser.add_argument("--scale", choices=("elo", "logit", "probability"), default="elo", help="default: elo")
+    parser.add_argument("--anchor", metavar="MODEL=RATING", help="shift ratings so that this model has this one")
+    _add_analysis(parser)
+
+
+def _add_demo(commands: Any) -> None:
+    text = "show everything at work on a simulated arena"
+    parser = _command(
+        commands, "demo", "[options]", run_demo, text, "Models, votes and results of the demo are made up."
+    )
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help="also write board.csv, board.png, report.html here")
+    parser.add_argument("--progress", action="store_true", help="say what is going on, on stderr")
+
+
+def _add_simulate(commands: Any) -> None:
+    epilog = "example:\n  lrbtl simulate --models 20 --contexts 5 --battles 50000 --out votes.csv.gz"
+    parser = _command(
+        commands, "simulate", "--out FILE [options]", run_simulate, "write a file of simulated battles", epilog
+    )
+    parser.add_argument("-o", "--out", metavar="FILE", required=True, help="a .csv or .csv.gz file")
+    parser.add_argument("--models", type=int, default=20, metavar="N", help="default 20")
+    parser.add_argument("--contexts", type=int, default=5, metavar="N", help="default 5; 0 for none")
+    parser.add_argument("--battles", type=int, default=20_000, metavar="N", help="default 20000")
+    parser.add_argument("--rank", type=int, default=2, metavar="R", help="rank of the true scores (default 2)")
+    parser.add_argument("--scale", type=float, default=1.5, metavar="X", help="largest true score, log odds (1.5)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed (default 0)")
+    parser.add_argument("--demo", action="store_true", help="the battles of `lrbtl demo` instead")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

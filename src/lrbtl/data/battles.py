@@ -1,0 +1,424 @@
+"""Battles: who met whom in which context and how it ended, as counted cells with labels."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import comb, prod
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lrbtl.data import cells as _cells
+from lrbtl.data import labels as _labels
+from lrbtl.data.build import Axis, assemble, context_axes
+from lrbtl.data.cells import Cells
+from lrbtl.data.encode import as_columns, encode, read_counts, read_frame
+from lrbtl.data.folds import check_folds, fold_counts
+from lrbtl.data.graph import component_members, weak_components
+from lrbtl.data.labels import Labelled, context_name, find_label, index_labels
+from lrbtl.errors import (
+    ContextModeError,
+    EmptyDataError,
+    InputTypeError,
+    LabelError,
+    LengthMismatchError,
+    SelfBattleWarning,
+    TooFewModelsError,
+    UnknownContextError,
+    warn_user,
+)
+from lrbtl.typing import Floats, Indices, Longs, Seed
+
+Ties = Literal["half", "drop"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Battles(Labelled):
+    """Battles between models, counted by distinct (context, a, b, y).
+
+    Build them with `from_arrays` or `from_frame`; add them with ``+``.
+
+    Attributes
+    ----------
+    cells : Cells
+        Distinct battles with multiplicities.
+    models : tuple
+        Labels of the models, mode 1.
+    levels : tuple of tuples
+        Labels of each context mode; empty when there are no contexts.
+    mode_names : tuple of str
+        Names of the context modes.
+    n_self : int
+        Battles of a model against itself that were dropped.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_frame({
+    ...     "model_a": ["x", "y", "z"], "model_b": ["y", "x", "x"], "winner": ["model_a", "tie", "model_b"],
+    ...     "task": ["math", "math", "code"]}, contexts="task")
+    >>> battles
+    Battles(shape=(3, 2), n_battles=3, n_cells=3)
+    >>> battles.models, battles.levels
+    (('x', 'y', 'z'), (('code', 'math'),))
+    """
+
+    cells: Cells
+    models: tuple[Any, ...]
+    levels: tuple[tuple[Any, ...], ...]
+    mode_names: tuple[str, ...]
+    n_self: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.models) < 2:
+            raise TooFewModelsError(f"only one model, {self.models[0]!r}, is compared; a battle needs two.")
+        if not self.cells.n_cells:
+            raise EmptyDataError(
+                "no battles are left; check the filters and that some rows compare two different models."
+            )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        model_a: Any,
+        model_b: Any,
+        outcome: Any,
+        contexts: Any = (),
+        *,
+        n_models: int | None = None,
+        n_levels: int | Sequence[int | None] | None = None,
+        models: Sequence[Hashable] | None = None,
+        levels: Sequence[Any] | None = None,
+        counts: Any = None,
+    ) -> Battles:
+        """Battles from columns of labels or of integer codes.
+
+        Integer columns are codes 0, 1, ...; all other columns hold labels, which are sorted unless listed.
+
+        Parameters
+        ----------
+        model_a, model_b : columns (n,)
+            Lists, arrays or series.
+        outcome : column (n,)
+            1 or True if `model_a` won, 0 if `model_b` won, a number between for soft votes (½ for a tie), or the words
+            that `from_frame` knows.
+        contexts : sequence of columns, or one column
+            One column per context mode.
+        n_models, n_levels : int, sequence of int
+            Numbers of models and of levels per mode, for integer codes. Default: largest code + 1.
+        models, levels : sequences of labels
+            Labels of the codes, or the list of all labels in the order wanted; ones without battles are kept.
+        counts : column (n,) of integers
+            How often each row happened.
+
+        Returns
+        -------
+        Battles
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays([0, 1, 2], [1, 2, 0], [1, 0.5, 0], counts=[5, 1, 2])
+        >>> battles.shape, battles.n_battles, battles.cells.y.tolist()
+        ((3,), 8, [1.0, 1.0, 0.5])
+        """
+        columns = as_columns(contexts)
+        names = tuple(f"context {k + 1}" for k in range(len(columns)))
+        axes = [Axis("models", models, n_models, integer_codes=True), *context_axes(names, levels, n_levels)]
+        coded = [encode(column, name) for column, name in zip(columns, names, strict=True)]
+        coded += [encode(model_a, "model_a"), encode(model_b, "model_b"), encode(outcome, "outcome")]
+        count = None if counts is None else read_counts(counts, "counts")
+        return cls._from_columns(coded, axes, count, outcome_name="outcome")
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        model_a: str = "model_a",
+        model_b: str = "model_b",
+        winner: str = "winner",
+        contexts: str | Sequence[str] = (),
+        outcomes: Mapping[Hashable, float | None] | None = None,
+        ties: Ties = "half",
+        count: str | None = None,
+    ) -> Battles:
+        """Battles from a data frame with one row per battle (or per group of equal battles).
+
+        Parameters
+        ----------
+        frame : data frame
+            pandas, polars (eager or lazy), pyarrow, anything else that narwhals reads, or a dict of columns.
+            Categorical, dictionary-encoded and integer columns are used as they are.
+        model_a, model_b, winner : str
+            Column names. `winner` holds words, or numbers in [0, 1]: 1 (or True) if `model_a` won.
+        contexts : str or sequence of str
+            Columns that become the context modes, in this order.
+        outcomes : mapping, optional
+            Meaning of further outcome words: a number in [0, 1] for `model_a`, or None to drop such rows. Known are
+            model_a, model_b, tie, both_bad, tie (bothbad), tie (inconsistent).
+        ties : {"half", "drop"}
+            Whether outcomes of ½ count as half a win for both or are dropped.
+        count : str, optional
+            Column with the number of times a row happened.
+
+        Returns
+        -------
+        Battles
+            Labels are sorted and those that occur.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> frame = {"model_a": ["x", "y"], "model_b": ["y", "x"], "winner": ["model_a", "left"], "n": [2, 3]}
+        >>> battles = lrbtl.Battles.from_frame(frame, outcomes={"left": 1}, count="n")
+        >>> battles.cells.y.tolist(), battles.cells.count.tolist()
+        ([0.0, 1.0], [3, 2])
+        """
+        if ties not in ("half", "drop"):
+            raise InputTypeError(f"ties is {ties!r}; it must be 'half' or 'drop'.")
+        names = (contexts,) if isinstance(contexts, str) else tuple(contexts)
+        wanted = [*names, model_a, model_b, winner]
+        columns = read_frame(frame, wanted if count is None else [*wanted, count])
+        axes = [Axis(name, None, None, integer_codes=False) for name in ("models", *names)]
+        coded = [encode(columns[name], name) for name in wanted]
+        counts = None if count is None else read_counts(columns[count], count)
+        return cls._from_columns(coded, axes, counts, outcome_name=winner, outcomes=outcomes, ties=ties)
+
+    @classmethod
+    def _from_columns(cls, coded: list[Any], axes: list[Axis], counts: Longs | None, **options: Any) -> Battles:
+        cells, labels, n_self = assemble(coded, axes, counts, **options)
+        if n_self:
+            warn_user(
+                f"{n_self} battles of a model against itself were dropped; they say nothing about any score.",
+                SelfBattleWarning,
+            )
+        return cls(cells, labels[0], tuple(labels[1:]), tuple(axis.what for axis in axes[1:]), n_self)
+
+    @cached_property
+    def _cells_by_model(self) -> tuple[Longs, Longs]:
+        """Cells sorted by model, each twice, and where those of each model begin."""
+        models = np.concatenate([self.cells.a, self.cells.b])
+        order = np.argsort(models, kind="stable") % self.n_cells
+        return order, np.concatenate([[0], np.cumsum(np.bincount(models, minlength=len(self.models)))])
+
+    def cells_of_model(self, model: int) -> Longs:
+        """Positions of the cells of a model, given by code, in increasing order."""
+        order, start = self._cells_by_model
+        return np.sort(order[start[model] : start[model + 1]])
+
+    @cached_property
+    def model_counts(self) -> Longs:
+        """Battles of each model: int64 (d1,)."""
+        cells, d1 = self.cells, len(self.models)
+        total = np.bincount(cells.a, cells.count, d1) + np.bincount(cells.b, cells.count, d1)  # exact below 2**53
+        return total.astype(np.int64)
+
+    @cached_property
+    def win_rates(self) -> Floats:
+        """Share of its battles that each model won, ties half: (d1,); NaN for a model without battles."""
+        cells, d1 = self.cells, len(self.models)
+        won = np.bincount(cells.a, cells.count * cells.y, d1) + np.bincount(cells.b, cells.count * (1.0 - cells.y), d1)
+        return np.asarray(np.divide(won, self.model_counts, out=np.full(d1, np.nan), where=self.model_counts > 0))
+
+    def __add__(self, more: Battles) -> Battles:
+        """Battles of both, over the union of their labels."""
+        if not isinstance(more, Battles):
+            return NotImplemented
+        if self.mode_names != more.mode_names:
+            raise ContextModeError(
+                f"battles with contexts {self.mode_names} and {more.mode_names} cannot be added; "
+                "the modes must be the same."
+            )
+        models = _labels.union_labels(self.models, more.models, "models")
+        levels = tuple(map(_labels.union_labels, self.levels, more.levels, self.mode_names))
+        parts = [side._recoded(models, levels) for side in (self, more)]
+        merged = _cells.merge_cells(*parts, n_models=len(models), n_contexts=prod(map(len, levels)))
+        return Battles(merged, models, levels, self.mode_names, self.n_self + more.n_self)
+
+    def _recoded(self, models: tuple[Any, ...], levels: tuple[tuple[Any, ...], ...]) -> Cells:
+        if models == self.models and levels == self.levels:
+            return self.cells
+        sizes = {"n_models": len(models), "n_contexts": prod(map(len, levels))}
+        model_map = _labels.map_labels(self.models, index_labels(models, "models"))
+        return _cells.recode_cells(self.cells, model_map, _labels.map_contexts(self.levels, levels), **sizes)
+
+    def select(
+        self,
+        models: Iterable[object] | None = None,
+        contexts: Iterable[object] | Mapping[str, Iterable[object]] | None = None,
+    ) -> Battles:
+        """Battles between the listed models in the listed contexts.
+
+        Parameters
+        ----------
+        models : labels or codes, optional
+            Battles in which both models are listed are kept.
+        contexts : mapping of mode name to levels, or a list of levels when there is one mode
+            Battles at other levels are left out; modes not named keep all levels.
+
+        Returns
+        -------
+        Battles
+            The listed labels in their present order, also those without battles.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays([0, 1, 0], [1, 2, 2], [1, 0, 1], ["code", "math", "math"])
+        >>> battles.select(models=[1, 2]).n_battles, battles.select(contexts=["math"]).shape
+        (1, (3, 1))
+        """
+        kept = list(self.levels)
+        for name, wanted in _labels.name_modes(contexts, self.mode_names).items():
+            mode = find_label({n: k for k, n in enumerate(self.mode_names)}, name, "context mode", ContextModeError)
+            index = self._level_index[mode]
+            found = {find_label(index, level, f"level of {name}", UnknownContextError) for level in wanted}
+            kept[mode] = tuple(self.levels[mode][k] for k in sorted(found))
+        codes = range(len(self.models)) if models is None else sorted({self.model_index(model) for model in models})
+        labels = tuple(self.models[k] for k in codes)
+        if not (all(kept) and labels):
+            raise EmptyDataError("an empty list of models or levels selects no battles.")
+        if (labels, tuple(kept)) == (self.models, self.levels):
+            return self
+        return replace(self, cells=self._recoded(labels, tuple(kept)), models=labels, levels=tuple(kept))
+
+    def top_models(self, n: int) -> Battles:
+        """Battles among the n models with most battles; equal numbers are broken by label order.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> lrbtl.Battles.from_arrays([0, 1, 1], [1, 2, 2], [1, 0, 1]).top_models(2).models
+        (1, 2)
+        """
+        return self.select(models=[self.models[k] for k in np.argsort(-self.model_counts, kind="stable")[:n]])
+
+    def pooled(self) -> Battles:
+        """Return the same battles without contexts (order 1)."""
+        d1, everywhere = len(self.models), np.zeros(self.n_contexts, dtype=np.int64)
+        cells = _cells.recode_cells(self.cells, np.arange(d1), everywhere, n_models=d1, n_contexts=1)
+        return replace(self, cells=cells, levels=(), mode_names=())
+
+    def with_counts(self, counts: ArrayLike) -> Battles:
+        """Battles with the same labels and other multiplicities of the cells; cells with 0 are left out."""
+        count = read_counts(np.asarray(counts), "counts")
+        if count.shape != self.cells.count.shape:
+            raise LengthMismatchError(f"counts have shape {count.shape}, but there are {self.n_cells} cells.")
+        return replace(self, cells=_cells.with_counts(self.cells, count))
+
+    def split(self, n_folds: int, rng: Seed = 0) -> list[tuple[Battles, Battles]]:
+        """Training and held-out battles of each fold of a random partition, stratified by context.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays([0, 1, 0], [1, 2, 2], [1, 0, 1], counts=[10, 10, 10])
+        >>> [(train.n_battles, held_out.n_battles) for train, held_out in battles.split(3)]
+        [(20, 10), (20, 10), (20, 10)]
+        """
+        check_folds(self, n_folds)
+        folds = fold_counts(self.cells, n_folds, rng)
+        return [(self.with_counts(self.cells.count - fold), self.with_counts(fold)) for fold in folds]
+
+    def summary(self) -> str:
+        """Text that tells shape, counts, density, ties and what to be careful about."""
+        return describe_battles(self)
+
+    @property
+    def density(self) -> float:
+        """Share of the (context, pair of models) that met at least once."""
+        cells = self.cells
+        new = (np.diff(cells.context) != 0) | (np.diff(cells.a) != 0) | (np.diff(cells.b) != 0)
+        return float((1 + new.sum()) / (self.n_contexts * comb(len(self.models), 2)))
+
+    @property
+    def tie_share(self) -> float:
+        """Share of the battles that ended in a tie (outcome ½)."""
+        return float(self.cells.count[self.cells.y == 0.5].sum() / self.n_battles)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"Battles(shape={self.shape}, n_battles={self.n_battles}, n_cells={self.n_cells})"
+
+
+def check_same_labels(battles: Labelled, fitted: Labelled) -> None:
+    """Raise `LabelError` where battles have other models or levels than those that a fit was made from."""
+    if battles.models != fitted.models or battles.levels != fitted.levels:
+        raise LabelError(
+            f"the battles, of shape {battles.shape}, have other models or levels than those of the fit, of shape "
+            f"{fitted.shape}: build both with the same models= and levels=, or select the same ones in both."
+        )
+
+
+# ------------------------------------------------------------------------------
+# The text that `print(battles)` shows.
+# ------------------------------------------------------------------------------
+
+
+def describe_battles(battles: Battles) -> str:
+    """Summary of some battles: shape, counts, density, ties and what to be careful about.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> print(describe_battles(lrbtl.Battles.from_arrays(["x", "y"], ["y", "x"], [1, 0.5], counts=[3, 1])))
+    Battles: 4 battles in 2 cells
+      models     2 (4 to 4 battles each)
+      density    100.0% of the pairs met
+      ties       25.0%
+    """
+    lines = [f"Battles: {battles.n_battles:,} battles in {battles.n_cells:,} cells"]
+    per_model, per_context = battles.model_counts, battles.context_counts
+    lines.append(f"  models     {len(battles.models):,} ({per_model.min():,} to {per_model.max():,} battles each)")
+    for name, levels in zip(battles.mode_names, battles.levels, strict=True):
+        lines.append(f"  {name:<10} {len(levels):,} levels: {_shorten(levels)}")
+    if battles.levels:
+        lines.append(
+            f"  contexts   {battles.n_contexts:,} ({per_context.min():,} to {per_context.max():,} battles each)"
+        )
+    pairs = "(context, pair)" if battles.levels else "pairs"
+    lines.append(f"  density    {battles.density:.1%} of the {pairs} met")
+    lines.append(f"  ties       {battles.tie_share:.1%}")
+    return "\n".join(lines + [f"  warning    {text}" for text in battle_warnings(battles)])
+
+
+def _shorten(labels: tuple[object, ...], limit: int = 4) -> str:
+    shown = ", ".join(str(label) for label in labels[:limit])
+    return shown + (", ..." if len(labels) > limit else "")
+
+
+def battle_warnings(battles: Battles) -> list[str]:
+    """Sentences on what may go wrong with some battles."""
+    texts = []
+    if battles.n_self:
+        texts.append(f"{battles.n_self:,} battles of a model against itself were dropped.")
+    silent = [battles.models[k] for k in np.flatnonzero(battles.model_counts == 0)]
+    if silent:
+        have = "model has" if len(silent) == 1 else "models have"
+        texts.append(f"{len(silent):,} {have} no battles: {_shorten(tuple(silent))}.")
+    empty = np.flatnonzero(battles.context_counts == 0)
+    if len(empty):
+        named = tuple(context_name(battles.context_label(int(u))) for u in empty[:5])
+        have = "context has" if len(empty) == 1 else "contexts have"
+        texts.append(f"{len(empty):,} {have} no battles: {_shorten(named)}.")
+    groups = _model_groups(battles)
+    if len(groups) > 1:
+        smallest = tuple(battles.models[k] for k in groups[-1])
+        texts.append(
+            f"{len(groups):,} groups of models never meet, so their scores cannot be compared; "
+            f"the smallest is {_shorten(smallest)}."
+        )
+    return texts
+
+
+def _model_groups(battles: Battles) -> list[Indices]:
+    """Models that fought, in groups connected by battles, largest group first."""
+    cells = battles.cells
+    groups = component_members(weak_components(cells.a, cells.b, len(battles.models))[0])
+    return [group for group in groups if battles.model_counts[group[0]] > 0]

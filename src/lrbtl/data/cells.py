@@ -1,0 +1,294 @@
+"""Cells: the distinct battles with their multiplicities, which is all that any estimate depends on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lrbtl._kernels._coding import count_keys, key_battles, sum_counts
+from lrbtl.errors import TooLargeError
+from lrbtl.typing import AnyInts, Floats, Ints, Longs
+
+_CHUNK = 1 << 18  # rows whose keys stay in cache while they are counted
+_SMALL_TABLE = 1 << 16
+_KEY_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Distinct battles, sorted by (context, a, b, y).
+
+    Attributes
+    ----------
+    context : int32 (n_cells,)
+        Flat context, C order over the context modes; all 0 when there is none.
+    a, b : int32 (n_cells,)
+        Models, ``a < b``.
+    y : float64 (n_cells,)
+        Outcome for ``a``, in [0, 1].
+    count : int64 (n_cells,)
+        Multiplicity, positive.
+    start : int64 (D + 1,)
+        The cells of context ``u`` are ``start[u]:start[u + 1]``.
+    """
+
+    context: Ints
+    a: Ints
+    b: Ints
+    y: Floats
+    count: Longs
+    start: Longs
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return len(self.count)
+
+    @property
+    def n_contexts(self) -> int:
+        """Number of contexts, D."""
+        return len(self.start) - 1
+
+    @property
+    def n_battles(self) -> int:
+        """Number of battles: the sum of all multiplicities."""
+        return int(self.count.sum())
+
+
+def canonical_outcome(y: ArrayLike) -> Floats:
+    """Outcomes rounded to 14 decimals in a way that commutes with swapping the two models.
+
+    0.41 and 1 - 0.59 are different doubles; swapping sides must not tell them apart.
+
+    Examples
+    --------
+    >>> canonical_outcome([0.41, 1 - 0.59]).tolist()
+    [0.41, 0.41]
+    """
+    y = np.asarray(y, dtype=np.float64)
+    upper = np.round(np.maximum(y, 1.0 - y), 14)
+    return np.asarray(np.where(y >= 0.5, upper, np.round(1.0 - upper, 14)))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of codes and what each code means: row i holds ``meaning[codes[i]]``.
+
+    Attributes
+    ----------
+    codes : integers (n,)
+        Not negative.
+    meaning : int32 (n_codes,)
+        Position on the axis; for outcomes, -1 stands for rows to drop.
+    """
+
+    codes: AnyInts
+    meaning: Ints
+
+    def rows(self, lo: int, hi: int) -> Ints:
+        """Codes of some rows, contiguous."""
+        return np.ascontiguousarray(self.codes[lo:hi], dtype=np.int32)
+
+
+def count_battles(
+    contexts: Sequence[Column],
+    a: Column,
+    b: Column,
+    y: Column,
+    *,
+    shape: tuple[int, ...],
+    outcomes: Floats,
+    counts: Longs | None = None,
+) -> tuple[Cells, int]:
+    """Cells of rows in either orientation, and the number of battles of a model with itself.
+
+    Parameters
+    ----------
+    contexts : sequence of Column
+        One per context mode.
+    a, b, y : Column
+        Models and outcome of each row.
+    shape : (d1, d2, ..., dm)
+    outcomes : float64 (n_outcomes,)
+        Increasing, canonical, and with every y also 1 - y.
+    counts : int64 (n,), optional
+        Multiplicity of each row, 1 by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> same = np.arange(2, dtype=np.int32)
+    >>> first, second, won = (Column(np.array(codes), same) for codes in ([0, 1, 1], [1, 0, 1], [1, 0, 1]))
+    >>> cells, n_self = count_battles([], first, second, won, shape=(2,), outcomes=np.array([0.0, 1.0]))
+    >>> cells.a.tolist(), cells.b.tolist(), cells.y.tolist(), cells.count.tolist(), n_self
+    ([0], [1], [1.0], [2], 1)
+    """
+    n, d1, n_contexts = len(a.codes), shape[0], prod(shape[1:])
+    space = n_contexts * d1 * d1 * len(outcomes) + 2
+    if max(n_contexts >> 31, space >> 62):
+        raise TooLargeError(f"shape {shape} with {len(outcomes)} distinct outcomes has too many cells to number them.")
+    flip = np.searchsorted(outcomes, canonical_outcome(1.0 - outcomes)).astype(np.int32)
+    sides = np.stack([y.meaning, np.append(flip, np.int32(-1))[y.meaning]], axis=1)
+    dense = space <= max(_SMALL_TABLE, 2 * n)
+    keys = np.empty(min(n, _CHUNK) if dense else n, dtype=np.int64)
+    table = np.zeros(space if dense else 0, dtype=np.int64)
+    for lo in range(0, n, _CHUNK):
+        hi = min(lo + _CHUNK, n)
+        context = np.zeros(hi - lo, dtype=np.int32)
+        for column, size in zip(contexts, shape[1:], strict=True):
+            context *= size
+            context += column.meaning[column.rows(lo, hi)]
+        out = keys[: hi - lo] if dense else keys[lo:hi]
+        rows_a, rows_b, rows_y = (column.rows(lo, hi) for column in (a, b, y))
+        key_battles(context, rows_a, rows_b, rows_y, a.meaning, b.meaning, sides, d1, len(outcomes), out)
+        if dense and counts is None:
+            count_keys(out, table)
+        elif dense and counts is not None:
+            sum_counts(out, counts[lo:hi], table)
+    if dense:
+        found = np.flatnonzero(table)
+        count = table[found]
+    else:
+        found, count = _count_sorted(keys, counts)
+    n_self = int(count[found == 1].sum())
+    kept = found > 1
+    return _decode_cells(found[kept] - 2, count[kept], d1, n_contexts, outcomes), n_self
+
+
+def _count_sorted(keys: Longs, counts: Longs | None) -> tuple[Longs, Longs]:
+    """Distinct keys in increasing order and their multiplicities; `keys` is overwritten."""
+    order = None if counts is None else np.argsort(keys)
+    if order is None:
+        keys.sort()
+    else:
+        keys = keys[order]
+    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    if counts is None:
+        return keys[first], np.diff(first, append=len(keys))
+    total = np.add.reduceat(counts[order], first)
+    return keys[first][total > 0], total[total > 0]
+
+
+def _decode_cells(
+    key: Longs, count: Longs, n_models: int, n_contexts: int, outcomes: Floats
+) -> Cells:
+    key, y = np.divmod(key, len(outcomes))
+    key, b = np.divmod(key, n_models)
+    key, a = np.divmod(key, n_models)
+    return Cells(
+        context=key.astype(np.int32),
+        a=a.astype(np.int32),
+        b=b.astype(np.int32),
+        y=outcomes[y],
+        count=count,
+        start=context_starts(key, n_contexts),
+    )
+
+
+def group_rows(codes: Sequence[AnyInts], sizes: Sequence[int]) -> tuple[Longs, Longs]:
+    """Rows sorted by their codes, and where each run of equal rows begins.
+
+    Returns
+    -------
+    order : int64 (n,)
+        Row numbers in lexicographic order of the codes.
+    first : int64 (n_groups,)
+        Positions in ``order`` at which a new group begins.
+    """
+    key = codes[0].astype(np.int64)
+    space = sizes[0]
+    for column, size in zip(codes[1:], sizes[1:], strict=True):
+        if space * size >= _KEY_LIMIT:
+            values, key = np.unique(key, return_inverse=True)
+            space = len(values)
+        key *= size
+        np.add(key, column, out=key, casting="unsafe")
+        space *= size
+    order = np.argsort(key, kind="stable")  # cheap on the sorted runs that merging brings
+    key = key[order]
+    return order, np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+
+
+def make_cells(
+    context: AnyInts,
+    a: AnyInts,
+    b: AnyInts,
+    y: Floats,
+    count: Longs,
+    *,
+    n_models: int,
+    n_contexts: int,
+) -> Cells:
+    """Cells of a table of battles in either orientation with canonical outcomes; equal battles are merged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cells = make_cells(np.array([0, 0]), np.array([1, 0]), np.array([0, 1]), np.array([1.0, 0.0]),
+    ...                    np.array([2, 3]), n_models=2, n_contexts=1)
+    >>> cells.a.tolist(), cells.b.tolist(), cells.y.tolist(), cells.count.tolist()
+    ([0], [1], [0.0], [5])
+    """
+    swapped = a > b
+    low, high = np.where(swapped, b, a), np.where(swapped, a, b)
+    y = np.where(swapped, canonical_outcome(1.0 - y), y)
+    y_values = np.unique(y)
+    y_code = np.searchsorted(y_values, y)
+    if len(count):
+        order, first = group_rows([context, low, high, y_code], [n_contexts, n_models, n_models, len(y_values)])
+        count = np.add.reduceat(count[order], first)
+        kept = order[first]
+    else:
+        kept = np.empty(0, dtype=np.int64)
+    kept_context = context[kept].astype(np.int32)
+    return Cells(
+        context=kept_context,
+        a=low[kept].astype(np.int32),
+        b=high[kept].astype(np.int32),
+        y=y_values[y_code[kept]],
+        count=count.astype(np.int64),
+        start=context_starts(kept_context, n_contexts),
+    )
+
+
+def context_starts(context: AnyInts, n_contexts: int) -> Longs:
+    """Where the cells of each context begin, for cells sorted by context: int64 (n_contexts + 1,)."""
+    return np.concatenate([[0], np.cumsum(np.bincount(context, minlength=n_contexts))]).astype(np.int64)
+
+
+def merge_cells(left: Cells, right: Cells, *, n_models: int, n_contexts: int) -> Cells:
+    """Cells of two tables with the same codes, together."""
+    return make_cells(
+        np.concatenate([left.context, right.context]),
+        np.concatenate([left.a, right.a]),
+        np.concatenate([left.b, right.b]),
+        np.concatenate([left.y, right.y]),
+        np.concatenate([left.count, right.count]),
+        n_models=n_models,
+        n_contexts=n_contexts,
+    )
+
+
+def recode_cells(cells: Cells, model_map: Longs, context_map: Longs, *, n_models: int, n_contexts: int) -> Cells:
+    """Cells under new codes; battles whose model or context maps to -1 are left out."""
+    a, b, context = model_map[cells.a], model_map[cells.b], context_map[cells.context]
+    kept = (a >= 0) & (b >= 0) & (context >= 0)
+    return make_cells(
+        context[kept], a[kept], b[kept], cells.y[kept], cells.count[kept], n_models=n_models, n_contexts=n_contexts
+    )
+
+
+def with_counts(cells: Cells, count: Longs) -> Cells:
+    """Return the same cells with other multiplicities; cells with 0 are left out."""
+    kept = count > 0
+    context = cells.context[kept]
+    return Cells(
+        context=context,
+        a=cells.a[kept],
+        b=cells.b[kept],
+        y=cells.y[kept],
+        count=count[kept].astype(np.int64),
+        start=context_starts(context, cells.n_contexts),
+    )

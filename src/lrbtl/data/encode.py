@@ -1,0 +1,390 @@
+"""Columns of any kind to integer codes and labels, without a detour through strings."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lrbtl._kernels._coding import code_characters, code_halves, code_objects, mark_codes
+from lrbtl.data.labels import suggest_labels
+from lrbtl.errors import (
+    CountError,
+    InputTypeError,
+    LengthMismatchError,
+    MissingColumnError,
+    MissingValueError,
+    OutcomeRangeError,
+    UnknownOutcomeError,
+)
+from lrbtl.typing import AnyInts, Bools, Floats, Longs
+
+OUTCOME_WORDS: Mapping[str, float] = {
+    "model_a": 1.0,
+    "model_b": 0.0,
+    "tie": 0.5,
+    "both_bad": 0.5,
+    "tie (bothbad)": 0.5,
+    "tie (inconsistent)": 0.5,
+}
+
+_CHUNK = 1 << 18
+_DENSE = 1 << 16  # integer ranges up to this size are used as codes directly
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A column as codes: row i holds ``labels[codes[i]]``.
+
+    Unless `all_used`, labels may contain values that no row holds (categories, gaps in a range of integers).
+    """
+
+    codes: AnyInts
+    labels: Sequence[Any] | Floats
+    is_integer: bool = False
+    all_used: bool = False
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def values(self, codes: Longs) -> list[Any]:
+        """Labels of some codes."""
+        if isinstance(self.labels, np.ndarray):
+            return list(self.labels[codes].tolist())
+        return [self.labels[code] for code in codes.tolist()]
+
+
+def encode(column: object, name: str) -> Coded:
+    """Codes and labels of a column: a list, a NumPy array, or a series of any data frame library.
+
+    Examples
+    --------
+    >>> coded = encode(["x", "y", "x"], "model_a")
+    >>> coded.codes.tolist(), list(coded.labels)
+    ([0, 1, 0], ['x', 'y'])
+    """
+    if isinstance(column, np.ndarray):
+        return _encode_array(column, name)
+    if isinstance(column, list | tuple):
+        return _encode_list(column, name)
+    series = as_series(column)
+    if series is not None:
+        return _encode_series(series, name)
+    if isinstance(column, str | bytes | Mapping) or not hasattr(column, "__len__"):
+        raise InputTypeError(f"{name} is a {type(column).__name__}; give a list, an array or a series.")
+    return _encode_array(np.asarray(column), name)
+
+
+def as_columns(columns: Any) -> list[Any]:
+    """Return a list of columns; one column given bare becomes a list of one."""
+    if isinstance(columns, np.ndarray):
+        return list(columns) if columns.ndim == 2 else [columns]
+    if isinstance(columns, list | tuple):
+        nested = all(hasattr(column, "__len__") and not isinstance(column, str | bytes) for column in columns)
+        return list(columns) if nested else [columns]
+    return [columns]
+
+
+def as_series(column: object) -> Any:
+    """Return the column as a narwhals series, or None when it is not a series."""
+    import narwhals as nw
+
+    return nw.from_native(column, series_only=True, pass_through=True) if _is_series(column, nw) else None
+
+
+def _is_series(column: object, nw: Any) -> bool:
+    return isinstance(nw.from_native(column, allow_series=True, pass_through=True), nw.Series)
+
+
+def _encode_list(column: Sequence[Any], name: str) -> Coded:
+    if column and isinstance(column[0], int | float | np.number | np.bool_):
+        try:
+            array = np.asarray(column)
+        except ValueError:
+            array = np.empty(0, dtype=object)
+        if array.ndim == 1 and array.dtype.kind in "iufb":
+            return _encode_array(array, name)
+    return _encode_objects(list(column), name)
+
+
+def _encode_objects(values: list[Any], name: str) -> Coded:
+    codes = np.empty(len(values), dtype=np.int32)
+    try:
+        labels = code_objects(values, codes)
+    except TypeError as error:
+        raise InputTypeError(f"{name} holds values that cannot be labels: {error}.") from error
+    for code, label in enumerate(labels):
+        if is_missing(label):
+            raise_missing(name, codes == code)
+    labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
+    is_integer = bool(labels) and all(isinstance(label, int) and not isinstance(label, bool) for label in labels)
+    return Coded(codes, labels, is_integer, all_used=True)
+
+
+def is_missing(label: object) -> bool:
+    """Whether a label is None, NaN, NaT or NA."""
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # the truth value of pandas.NA
+        return True
+
+
+def raise_missing(name: str, missing: Bools) -> None:
+    """Raise the error for missing values of a column, with their number and the first row."""
+    total = int(missing.sum())
+    row = int(np.argmax(missing))
+    raise MissingValueError(
+        f"{name} has {total} missing value{'s' * (total > 1)}, the first in row {row}; drop or fill these rows first."
+    )
+
+
+def _encode_array(values: NDArray[Any], name: str) -> Coded:
+    if values.ndim != 1:
+        raise InputTypeError(f"{name} has {values.ndim} dimensions; a column has one.")
+    if isinstance(values, np.ma.MaskedArray):
+        if np.ma.is_masked(values):
+            raise_missing(name, np.ma.getmaskarray(values))
+        values = np.asarray(values)
+    kind = values.dtype.kind
+    if kind in "iu":
+        return _encode_integers(values)
+    if kind == "b":
+        return Coded(values.view(np.int8), [False, True])
+    if kind == "f":
+        return _encode_floats(values, name)
+    if kind == "U" and values.dtype.itemsize:
+        return _encode_unicode(values)
+    if kind in "mM":
+        if np.isnat(values).any():
+            raise_missing(name, np.isnat(values))
+        labels, codes = np.unique(values, return_inverse=True)
+        return Coded(codes, list(labels), all_used=True)
+    if kind in "OSTU":
+        return _encode_objects(values.tolist(), name)
+    raise InputTypeError(f"{name} has dtype {values.dtype}; labels, codes or numbers are needed.")
+
+
+def _encode_integers(values: NDArray[Any]) -> Coded:
+    if not len(values):
+        return Coded(values.astype(np.int32), range(0), is_integer=True)
+    low, high = int(values.min()), int(values.max())
+    if low >= 0 and high < max(_DENSE, len(values)):
+        return Coded(values, range(high + 1), is_integer=True)
+    if high - low < max(_DENSE, len(values)):
+        wide = values.astype(np.uint64 if low >= 0 else np.int64)  # uint64 holds numbers that int64 does not
+        return Coded((wide - wide.dtype.type(low)).astype(np.int64), range(low, high + 1), is_integer=True)
+    labels, codes = np.unique(values, return_inverse=True)
+    return Coded(codes, labels.tolist(), is_integer=True, all_used=True)
+
+
+def _encode_floats(values: NDArray[Any], name: str) -> Coded:
+    codes = np.empty(len(values), dtype=np.int8)
+    if code_halves(np.ascontiguousarray(values, dtype=np.float64), codes):
+        return Coded(codes, [0.0, 0.5, 1.0])
+    if np.isnan(values).any():
+        raise_missing(name, np.isnan(values))
+    labels, inverse = np.unique(values, return_inverse=True)
+    return Coded(inverse, labels, all_used=True)
+
+
+def _encode_unicode(values: NDArray[np.str_]) -> Coded:
+    values = np.ascontiguousarray(values)
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    codes = np.empty(len(values), dtype=np.int32)
+    first = code_characters(values.view(np.uint32).reshape(len(values), -1), codes)
+    return Coded(codes, values[first].tolist(), all_used=True)
+
+
+def used_codes(coded: Coded) -> Longs:
+    """Codes that occur in a column, in increasing order."""
+    if coded.all_used:
+        return np.arange(len(coded.labels))
+    present = np.zeros(len(coded.labels), dtype=np.uint8)
+    for lo in range(0, len(coded), _CHUNK):
+        mark_codes(np.ascontiguousarray(coded.codes[lo : lo + _CHUNK], dtype=np.int32), present)
+    return np.flatnonzero(present)
+
+
+def _encode_series(series: Any, name: str) -> Coded:
+    import narwhals as nw
+
+    native, implementation = series.to_native(), series.implementation
+    if implementation.is_pandas() and isinstance(native.dtype, np.dtype):
+        return _encode_array(native.to_numpy(), name)
+    if series.dtype.is_numeric() or series.dtype == nw.Boolean:
+        if series.null_count():
+            raise_missing(name, series.is_null().to_numpy().astype(bool))
+        return _encode_array(np.asarray(series.to_numpy()), name)
+    if implementation.is_polars():
+        return _encode_polars(series, name)
+    if implementation.is_pandas() and hasattr(native, "cat"):
+        return _encode_categories(native, name)
+    if implementation.is_pandas() and not _is_arrow_backed(native.dtype):
+        return _encode_objects(native.tolist(), name)
+    return _encode_arrow(native if implementation.is_pyarrow() else series.to_arrow(), name)
+
+
+def _is_arrow_backed(dtype: Any) -> bool:
+    return hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", "") == "pyarrow"
+
+
+def _encode_categories(native: Any, name: str) -> Coded:
+    codes, labels = native.cat.codes.to_numpy(), native.cat.categories
+    if len(codes) and codes.min() < 0:
+        raise_missing(name, codes < 0)
+    return Coded(codes, labels.tolist(), is_integer=labels.dtype.kind in "iu")
+
+
+def _encode_polars(series: Any, name: str) -> Coded:
+    import narwhals as nw
+
+    if series.null_count():
+        raise_missing(name, series.is_null().to_numpy())
+    native = series.to_native()
+    if series.dtype == nw.String:
+        native = native.cast(series.implementation.to_native_namespace().Categorical)
+    elif series.dtype not in (nw.Categorical, nw.Enum):
+        return _encode_objects(native.to_list(), name)
+    codes = native.to_physical().to_numpy()
+    # Codes are shared with other columns of the process: look at one row of each code that occurs here.
+    row_of_code = np.full(int(codes.max(initial=0)) + 1, -1, dtype=np.int64)
+    for lo in range(0, len(codes), _CHUNK):
+        part = codes[lo : lo + _CHUNK]
+        row_of_code[part] = np.arange(lo, lo + len(part))
+    used = np.flatnonzero(row_of_code >= 0)
+    labels_by_code: list[Any] = [None] * len(row_of_code)
+    for code, label in zip(used.tolist(), native.gather(row_of_code[used]).to_list(), strict=True):
+        labels_by_code[code] = label
+    return Coded(codes, labels_by_code)
+
+
+def _encode_arrow(column: Any, name: str) -> Coded:
+    if column.null_count:
+        raise_missing(name, np.asarray(column.is_null()).astype(bool))
+    is_plain = not hasattr(column.type, "index_type")
+    if is_plain:
+        column = column.dictionary_encode()
+    chunks = column.unify_dictionaries().chunks if hasattr(column, "chunks") else [column]
+    if not chunks:
+        return Coded(np.empty(0, dtype=np.int32), [])
+    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks])
+    labels = chunks[0].dictionary.to_pylist()
+    if None in labels:
+        missing = np.isin(codes, [code for code, label in enumerate(labels) if label is None])
+        if missing.any():
+            raise_missing(name, missing)
+    is_integer = bool(labels) and all(isinstance(label, int) and not isinstance(label, bool) for label in labels)
+    return Coded(codes, labels, is_integer, all_used=is_plain)
+
+
+def read_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return the named columns of a frame (or of a dict of columns), as something that `encode` takes.
+
+    Lazy frames are collected, these columns only.
+    """
+    if isinstance(frame, Mapping):
+        _check_names(names, list(frame))
+        return {name: frame[name] for name in names}
+    import narwhals as nw
+
+    try:
+        table: Any = nw.from_native(frame)
+    except TypeError as error:
+        raise InputTypeError(
+            f"cannot read battles from a {type(frame).__name__}; give a data frame or a dict of columns."
+        ) from error
+    _check_names(names, table.collect_schema().names())
+    if isinstance(table, nw.LazyFrame):
+        table = table.select(*dict.fromkeys(names)).collect()
+    return {name: table.get_column(name) for name in names}
+
+
+def _check_names(names: Sequence[str], known: list[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise MissingColumnError(f"the frame has no column {name!r}; {suggest_labels(name, known)}")
+
+
+def outcome_values(
+    coded: Coded, used: Longs, mapping: Mapping[Hashable, float | None] | None, name: str
+) -> Floats:
+    """Outcome for the first model per label of an outcome column; NaN for labels to drop and for unused ones.
+
+    Parameters
+    ----------
+    coded : Coded
+        The outcome column.
+    used : integers
+        Codes that occur; other labels are not looked at.
+    mapping : mapping, optional
+        Meaning of further words (or another meaning of known ones): a number in [0, 1], or None to drop them.
+    name : str
+        Column name for messages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> outcome_values(encode(["model_a", "draw"], "winner"), np.arange(2), {"draw": 0.5}, "winner").tolist()
+    [1.0, 0.5]
+    """
+    if isinstance(coded.labels, np.ndarray) and not mapping and 0.0 <= coded.labels.min() <= coded.labels.max() <= 1.0:
+        return coded.labels  # soft votes
+    words: dict[Any, float | None] = {**OUTCOME_WORDS, **(mapping or {})}
+    values = np.full(len(coded.labels), np.nan)
+    unknown: dict[Any, int] = {}
+    for code, label in zip(used.tolist(), coded.values(used), strict=True):
+        meaning = words.get(label, label)
+        if meaning is None:
+            continue
+        if not isinstance(meaning, Real | np.bool_):
+            unknown[label] = int(np.count_nonzero(coded.codes == code))
+        elif not 0.0 <= float(meaning) <= 1.0:
+            rows = int(np.count_nonzero(coded.codes == code))
+            raise OutcomeRangeError(
+                f"{name} holds the outcome {label!r} ({rows} rows), meaning {float(meaning)}; an outcome is a number "
+                "from 0 (model_b won) to 1 (model_a won). Rescale it or give outcomes={...}."
+            )
+        else:
+            values[code] = float(meaning)
+    if unknown:
+        shown = ", ".join(f"{word!r} ({n})" for word, n in sorted(unknown.items(), key=lambda item: -item[1])[:20])
+        raise UnknownOutcomeError(
+            f"{name} holds words without a known meaning: {shown}. Give outcomes={{word: number in [0, 1] or None to "
+            f"drop}}; known words are {', '.join(OUTCOME_WORDS)}."
+        )
+    return values
+
+
+def read_counts(column: object, name: str) -> Longs:
+    """Multiplicities as int64; they must be whole and not negative."""
+    series = None if isinstance(column, np.ndarray | list | tuple) else as_series(column)
+    if series is not None:
+        if series.null_count():
+            raise_missing(name, series.is_null().to_numpy().astype(bool))
+        column = series.to_numpy()
+    try:
+        values = np.asarray(column, dtype=None if isinstance(column, np.ndarray) else np.float64)
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise CountError(f"{name} holds values that are not numbers: {error}.") from error
+    if np.isnan(numbers).any():
+        raise_missing(name, np.isnan(numbers))
+    for wrong, problem in ((numbers < 0, "is negative"), (numbers != np.floor(numbers), "is not a whole number")):
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise CountError(f"{name} in row {row} {problem} ({numbers[row]:g}); a count is 0, 1, 2, ...")
+    if numbers.sum() >= 2.0**53:
+        raise CountError(f"{name} sum to {numbers.sum():g}; totals below 2**53 can be counted exactly.")
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def check_lengths(columns: Mapping[str, Any]) -> int:
+    """Return the common length of some columns, by name."""
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name}: {n}" for name, n in lengths.items())
+        raise LengthMismatchError(f"columns have different lengths ({shown}); every battle needs a value in each.")
+    return next(iter(lengths.values()))

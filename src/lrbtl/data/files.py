@@ -1,0 +1,426 @@
+"""Battles from files: CSV, JSON lines and Parquet, plain or gzipped, without a frame library for the first two."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from lrbtl.data.battles import Battles
+from lrbtl.data.build import Axis
+from lrbtl.data.encode import OUTCOME_WORDS, Coded, encode, read_counts
+from lrbtl.data.labels import suggest_labels
+from lrbtl.errors import EmptyDataError, FileReadError, MissingColumnError, MissingExtraError, MissingValueError
+from lrbtl.typing import Ints
+
+CHUNK_ROWS = 1 << 16
+CSV, TSV, JSON_LINES, PARQUET = "csv", "tsv", "jsonl", "parquet"
+FORMATS = {
+    ".csv": CSV,
+    ".txt": CSV,
+    ".tsv": TSV,
+    ".jsonl": JSON_LINES,
+    ".ndjson": JSON_LINES,
+    ".parquet": PARQUET,
+    ".pq": PARQUET,
+}
+MAGIC = {
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a zip archive or a spreadsheet",
+    b"\x89PNG": "a picture",
+    b"%PDF": "a PDF",
+}
+BOTH_BAD = ("both_bad", "tie (bothbad)")
+
+
+@dataclass(frozen=True)
+class FileBattles:
+    """Battles of a file, and what was decided while reading, one sentence each."""
+
+    battles: Battles
+    said: list[str] = field(default_factory=list)
+
+
+def read_battles(
+    path: str | Path,
+    columns: Columns | None = None,
+    *,
+    outcomes: dict[str, float | None] | None = None,
+    ties: str = "half",
+    both_bad: str = "tie",
+) -> FileBattles:
+    r"""Return the battles of a file, with the columns that were guessed.
+
+    Parameters
+    ----------
+    path : path
+        .csv, .tsv, .jsonl, .ndjson or .parquet, each also with .gz.
+    columns : Columns, optional
+        Names of the columns; common names are guessed.
+    outcomes : dict, optional
+        Meaning of further outcome words for the first model, None to drop such rows.
+    ties : "half" or "drop"
+    both_bad : "tie" or "drop"
+        What to do with votes that both are bad.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> path = Path(tempfile.mkdtemp(), "log.csv")
+    >>> _ = path.write_text("model_a,model_b,winner,category\nx,y,model_a,code\ny,x,tie,math\n")
+    >>> found = read_battles(path)
+    >>> found.battles.shape, found.said
+    ((2, 2), ['guessed contexts from column category (--context COLUMN names another, --no-context uses none)'])
+    """
+    path = Path(path)
+    wanted = columns or Columns()
+    meaning = dict(outcomes or {})
+    if both_bad == "drop":
+        meaning.update(dict.fromkeys(BOTH_BAD))
+    with _named_errors(path):
+        kind, is_gzip = _recognise(path)
+        if kind == PARQUET:
+            names, coded, counts = _read_parquet(path, is_gzip, wanted)
+        else:
+            names, coded, counts = _read_text(path, kind, is_gzip, wanted)
+    said = describe_columns(wanted, names)
+    words = coded[-1]
+    numbered = _numbers(words)
+    n_both_bad = _occurrences(words, BOTH_BAD)
+    if n_both_bad:
+        said.append(f"{n_both_bad:,} both_bad votes " + ("dropped" if both_bad == "drop" else "kept as ties"))
+    axes = [Axis(name, None, None, integer_codes=False) for name in ("models", *names.contexts)]
+    battles = Battles._from_columns(
+        [*coded[:-1], numbered], axes, counts, outcome_name=names.winner, outcomes=meaning, ties=ties
+    )
+    return FileBattles(battles, said)
+
+
+def _recognise(path: Path) -> tuple[str, bool]:
+    """Return the format and whether the file is gzipped."""
+    if path.is_dir():
+        raise FileReadError("it is a folder; name a file.")
+    with path.open("rb") as stream:
+        start = stream.read(8)
+    if not start:
+        raise EmptyDataError(f"{path}: the file is empty.")
+    is_gzip = start.startswith(b"\x1f\x8b")
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+        if not is_gzip:
+            raise FileReadError("it ends in .gz but is not gzipped; rename it, or compress it again.")
+    if not suffixes or suffixes[-1] not in FORMATS:
+        raise FileReadError(f"its ending is not known; use one of {', '.join(FORMATS)}, each also with .gz.")
+    kind = FORMATS[suffixes[-1]]
+    for magic, what in MAGIC.items():
+        if start.startswith(magic) and not (kind == PARQUET and magic == b"PAR1"):
+            raise FileReadError(f"it is {what}, not {kind}; give it its own ending or export it as CSV.")
+    return kind, is_gzip
+
+
+@contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    """Turn what readers raise into one error that names the file and says what to do."""
+    try:
+        yield
+    except FileReadError as error:
+        raise FileReadError(f"cannot read {path}: {error}") from error
+    except FileNotFoundError as error:
+        raise FileReadError(f"cannot read {path}: there is no such file.") from error
+    except PermissionError as error:
+        raise FileReadError(f"cannot read {path}: permission denied.") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise FileReadError(f"cannot read {path}: the gzip data is damaged or cut off; copy the file again.") from error
+    except UnicodeDecodeError as error:
+        raise FileReadError(
+            f"cannot read {path}: it is not UTF-8 text (byte {error.start} of a block); save it as UTF-8."
+        ) from error
+    except csv.Error as error:
+        raise FileReadError(f"cannot read {path}: {error}; is it a text file with one battle per line?") from error
+    except OSError as error:
+        raise FileReadError(f"cannot read {path}: {error.strerror or error}.") from error
+
+
+def _open(path: Path, is_gzip: bool) -> IO[bytes]:
+    return gzip.open(path) if is_gzip else path.open("rb")  # type: ignore[return-value]
+
+
+def _read_text(path: Path, kind: str, is_gzip: bool, wanted: Columns) -> tuple[Found, list[Coded], Any]:
+    with _open(path, is_gzip) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as stream:
+        if kind == JSON_LINES:
+            names, rows = _json_rows(stream, wanted)
+        else:
+            names, rows = _csv_rows(stream, "\t" if kind == TSV else ",", wanted)
+        coders = [Coder(name) for name in names.order]
+        n_rows = 0
+        while chunk := list(islice(rows, CHUNK_ROWS)):
+            for coder, column in zip(coders, zip(*chunk, strict=True), strict=True):
+                coder.add(column, n_rows)
+            n_rows += len(chunk)
+    if not n_rows:
+        raise EmptyDataError(f"{path}: there are no battles below the header.")
+    coded = [coder.coded() for coder in coders]
+    counts = None
+    if names.count is not None:
+        last = coded.pop()
+        counts = read_counts(np.array([_count(label) for label in last.labels])[last.codes], names.count)
+    return names, coded, counts
+
+
+def _count(label: Any) -> float:
+    try:
+        return float(label)
+    except (TypeError, ValueError) as error:
+        raise MissingValueError(f"a count is {label!r}; counts are 0, 1, 2, ...") from error
+
+
+def _csv_rows(stream: Iterable[str], delimiter: str, wanted: Columns) -> tuple[Found, Iterator[tuple[str, ...]]]:
+    reader = csv.reader(stream, delimiter=delimiter)
+    header = next(reader, [])
+    if "\0" in "".join(header):
+        raise FileReadError("it holds binary data, not text.")
+    names = find_columns(wanted, header)
+    pick = itemgetter(*(header.index(name) for name in names.order))
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for row in reader:
+            try:
+                yield pick(row)
+            except IndexError:
+                if row:
+                    raise FileReadError(
+                        f"line {reader.line_num} has {len(row)} fields, but the header has {len(header)}."
+                    ) from None
+
+    return names, rows()
+
+
+def _json_rows(stream: Iterable[str], wanted: Columns) -> tuple[Found, Iterator[tuple[Any, ...]]]:
+    numbered = ((k, line) for k, line in enumerate(stream, 1) if line.strip())
+    first = next(numbered, None)
+    if first is None:
+        raise EmptyDataError("the file holds no battles.")
+    start = _json_object(*first)
+    names = find_columns(wanted, list(start))
+    pick = itemgetter(*names.order)
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        yield pick(start)
+        for k, line in numbered:
+            try:
+                yield pick(_json_object(k, line))
+            except KeyError as error:
+                raise FileReadError(f"line {k} lacks {error.args[0]!r}, which the first line has.") from error
+
+    return names, rows()
+
+
+def _json_object(k: int, line: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise FileReadError(f"line {k} is not JSON ({error.msg}); each line must be one object.") from error
+    if not isinstance(value, dict):
+        raise FileReadError(f'line {k} is not an object; each line must look like {{"model_a": ...}}.')
+    return value
+
+
+class Coder:
+    """Codes of a column that comes in chunks: distinct values are numbered as they appear."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.index: dict[Any, int] = {}
+        self.chunks: list[Ints] = []
+
+    def add(self, values: Sequence[Any], first_row: int) -> None:
+        """Add a chunk; an empty value is an error that names its row."""
+        index = self.index
+        try:
+            for value in set(values).difference(index):
+                if value is None or value == "" or value != value:
+                    row = first_row + values.index(value) + 1
+                    raise MissingValueError(f"{self.name} is empty in row {row}; fill or drop such rows first.")
+                index[value] = len(index)
+        except TypeError as error:
+            raise FileReadError(f"{self.name} holds lists or objects; a name or a number is needed.") from error
+        self.chunks.append(np.fromiter(map(index.__getitem__, values), np.int32, len(values)))
+
+    def coded(self) -> Coded:
+        """Return the whole column."""
+        return Coded(np.concatenate(self.chunks), list(self.index), all_used=True)
+
+
+def _read_parquet(path: Path, is_gzip: bool, wanted: Columns) -> tuple[Found, list[Coded], Any]:
+    try:
+        pa, pq = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise MissingExtraError("Parquet files need pyarrow: install it, or convert the file to CSV.") from error
+    with _open(path, is_gzip) as raw:
+        source = pa.BufferReader(raw.read()) if is_gzip else raw
+        try:
+            file = pq.ParquetFile(source)
+            names = find_columns(wanted, file.schema_arrow.names)
+            table = file.read(columns=names.order)
+        except pa.ArrowInvalid as error:
+            raise FileReadError("it is not a whole Parquet file; write it again.") from error
+    if not table.num_rows:
+        raise EmptyDataError(f"{path}: there are no battles in the file.")
+    columns = [table.column(name) for name in names.order]
+    counts = read_counts(columns.pop(), names.count) if names.count is not None else None
+    return names, [encode(column, name) for column, name in zip(columns, names.order, strict=False)], counts
+
+
+def _numbers(words: Coded) -> Coded:
+    """Return the outcome column with numbers written as text read as numbers."""
+    return Coded(words.codes, [_number(label) for label in words.labels], words.is_integer, words.all_used)
+
+
+def _number(label: Any) -> Any:
+    if not isinstance(label, str) or label in OUTCOME_WORDS:
+        return label
+    try:
+        return float(label)
+    except ValueError:
+        return label
+
+
+def _occurrences(words: Coded, names: Sequence[str]) -> int:
+    found = [k for k, label in enumerate(words.labels) if label in names]
+    return int(np.isin(words.codes, found).sum()) if found else 0
+
+
+# ------------------------------------------------------------------------------
+# Which columns of a file hold the battles: named by the user, or guessed from common names.
+# ------------------------------------------------------------------------------
+
+GUESSES = {
+    "model_a": (
+        "model_a",
+        "model_1",
+        "player_a",
+        "competitor_a",
+        "left_model",
+        "model_left",
+        "team_a",
+        "home_team",
+        "a",
+    ),
+    "model_b": (
+        "model_b",
+        "model_2",
+        "player_b",
+        "competitor_b",
+        "right_model",
+        "model_right",
+        "team_b",
+        "away_team",
+        "b",
+    ),
+    "winner": ("winner", "outcome", "result", "preference", "vote", "label", "y"),
+    "contexts": ("category", "task", "context", "topic", "domain", "language"),
+    "count": ("count", "n_battles"),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns to read; None means: guess. `contexts` may be empty for battles without contexts."""
+
+    model_a: str | None = None
+    model_b: str | None = None
+    winner: str | None = None
+    contexts: tuple[str, ...] | None = None
+    count: str | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """Columns of a file, all named; `order` lists those to read: contexts, model_a, model_b, winner, count."""
+
+    model_a: str
+    model_b: str
+    winner: str
+    contexts: tuple[str, ...]
+    count: str | None
+
+    @property
+    def order(self) -> list[str]:
+        """Return the columns to read."""
+        return [*self.contexts, self.model_a, self.model_b, self.winner, *([self.count] if self.count else [])]
+
+
+def find_columns(wanted: Columns, header: Sequence[str]) -> Found:
+    """Return the columns to read from those that a file has; raise where one is missing.
+
+    Examples
+    --------
+    >>> find_columns(Columns(), ["model_a", "model_b", "winner", "task"]).contexts
+    ('task',)
+    """
+    lower: dict[str, str] = {}
+    for name in header:
+        lower.setdefault(name.strip().lower(), name)
+    named: dict[str, str] = {}
+    for role in ("model_a", "model_b", "winner"):
+        given = getattr(wanted, role)
+        guess = next((lower[name] for name in GUESSES[role] if name in lower), None)
+        if given is None and guess is None:
+            option = "--" + role.replace("_", "-")
+            raise MissingColumnError(
+                f"no column looks like {role} (columns: {_shown(header)}); name it with {option} COLUMN."
+            )
+        named[role] = _existing(given, header) if given is not None else str(guess)
+    contexts = wanted.contexts
+    if contexts is None:
+        context = next((lower[name] for name in GUESSES["contexts"] if name in lower), None)
+        contexts = () if context is None else (context,)
+    count = wanted.count
+    if count is None:
+        count = next((lower[name] for name in GUESSES["count"] if name in lower), None)
+    found = Found(
+        contexts=tuple(_existing(name, header) for name in contexts),
+        count=None if count is None else _existing(count, header),
+        **named,
+    )
+    if repeated := [name for name in found.order if list(header).count(name) > 1]:
+        raise MissingColumnError(f"column {repeated[0]!r} occurs more than once; rename one of them.")
+    return found
+
+
+def _existing(name: str, header: Sequence[str]) -> str:
+    if name not in header:
+        raise MissingColumnError(f"there is no column {name!r}; {suggest_labels(name, header)}")
+    return name
+
+
+def _shown(names: Sequence[str], limit: int = 8) -> str:
+    return ", ".join(map(repr, names[:limit])) + (", ..." if len(names) > limit else "")
+
+
+def describe_columns(wanted: Columns, found: Found) -> list[str]:
+    """Return what was guessed, in one sentence, or nothing."""
+    said = [
+        f"{role} from column {getattr(found, role)}"
+        for role in ("model_a", "model_b", "winner", "count")
+        if getattr(wanted, role) is None and getattr(found, role) not in (None, role)
+    ]
+    change = ""
+    if wanted.contexts is None and found.contexts:
+        said.append(f"contexts from column {found.contexts[0]}")
+        change = " (--context COLUMN names another, --no-context uses none)"
+    return [f"guessed {', '.join(said)}{change}"] if said else []

@@ -1,0 +1,342 @@
+"""Labels of models and context levels: their order, their union, and looking them up."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from math import prod
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from lrbtl.data.cells import Cells
+from lrbtl.errors import (
+    ContextModeError,
+    LabelError,
+    LrbtlError,
+    MixedLabelError,
+    UnknownContextError,
+    UnknownModelError,
+)
+from lrbtl.typing import Longs
+
+Label = Hashable
+LabelIndex = dict[Any, int]
+
+SEPARATOR = " / "  # between the levels of a context of several modes, in every text
+ANY = "*"  # a mode of which all levels are meant
+
+
+def sort_labels(labels: Iterable[Label], what: str) -> tuple[Any, ...]:
+    """Distinct labels in increasing order.
+
+    Examples
+    --------
+    >>> sort_labels(["b", "a", "b"], "models")
+    ('a', 'b')
+    """
+    distinct: set[Any] = set(labels)
+    by_type = dict(zip(map(type, distinct), distinct, strict=True))
+    examples = {_kind(label): label for label in by_type.values()}
+    if len(examples) > 1:
+        shown = ", ".join(f"{label!r} ({kind})" for kind, label in sorted(examples.items()))
+        raise MixedLabelError(f"{what} mix labels of several types, such as {shown}; convert the columns to one type.")
+    try:
+        return tuple(sorted(distinct))
+    except TypeError as error:
+        raise MixedLabelError(
+            f"{what} have labels that cannot be ordered ({error}); convert them to strings."
+        ) from error
+
+
+def _kind(label: Label) -> str:
+    if isinstance(label, bool | np.bool_):
+        return "bool"
+    if isinstance(label, Real):
+        return "number"
+    return "str" if isinstance(label, str) else type(label).__name__
+
+
+def union_labels(left: tuple[Any, ...], right: tuple[Any, ...], what: str) -> tuple[Any, ...]:
+    """Labels of both: the list that contains the other one in its own order, else all of them sorted."""
+    if left == right or set(left) >= set(right):
+        return left
+    if set(right) >= set(left):
+        return right
+    return sort_labels((*left, *right), what)
+
+
+def index_labels(labels: Sequence[Label], what: str) -> LabelIndex:
+    """Position of each label; repeated labels are an error."""
+    index = {label: k for k, label in enumerate(labels)}
+    if len(index) < len(labels):
+        repeated = next(label for k, label in enumerate(labels) if index[label] != k)
+        raise LabelError(f"{what} list {repeated!r} more than once; every label must be there once.")
+    return index
+
+
+def find_label(index: LabelIndex, label: object, what: str, error: type[LrbtlError]) -> int:
+    """Position of a label; an integer that is no label itself is taken as a code.
+
+    Examples
+    --------
+    >>> from lrbtl.errors import UnknownModelError
+    >>> find_label({"x": 0, "y": 1}, "y", "model", UnknownModelError)
+    1
+    >>> find_label({"x": 0, "y": 1}, 0, "model", UnknownModelError)
+    0
+    """
+    try:
+        return index[label]
+    except (KeyError, TypeError):
+        pass
+    if isinstance(label, int | np.integer) and not isinstance(label, bool):
+        if 0 <= label < len(index):
+            return int(label)
+        raise error(f"{what} {label!r} is neither a label nor a code from 0 to {len(index) - 1}.")
+    raise error(f"unknown {what} {label!r}; {suggest_labels(label, index)}")
+
+
+def context_name(context: Any) -> str:
+    """Context's label as text: levels of several modes with " / " between them, "*" for all levels of a mode.
+
+    Examples
+    --------
+    >>> context_name("math"), context_name(("math", "crowd")), context_name(("math", None))
+    ('math', 'math / crowd', 'math / *')
+    """
+    parts = context if isinstance(context, tuple) else (context,)
+    return SEPARATOR.join(ANY if part is None else str(part) for part in parts)
+
+
+def shown_context(context: str | None) -> str:
+    """Name of a board's context in titles and tables: "overall" for None, which no context is called.
+
+    Examples
+    --------
+    >>> shown_context(None), shown_context("math"), shown_context("overall")
+    ('overall', 'math', 'context "overall"')
+    """
+    if context is None:
+        return "overall"
+    return f'context "{context}"' if context.lower() == "overall" else context
+
+
+def find_context(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> int:
+    """Flat position of a context: a level for one mode, a tuple of levels for several, None for none.
+
+    Examples
+    --------
+    >>> find_context(("fr", 0), [{"en": 0, "fr": 1}, {"code": 0, "math": 1}], ["language", "task"])
+    2
+    """
+    codes = find_levels(context, indexes, names)
+    flat = 0
+    for code, index, name in zip(codes, indexes, names, strict=True):
+        if code is None:
+            raise ContextModeError(f"context {context!r} leaves {name} open, where one level is needed: name it too.")
+        flat = flat * len(index) + code
+    return flat
+
+
+def find_contexts(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> Longs:
+    """Flat positions of the contexts that share the levels given; None in a tuple leaves a mode open.
+
+    Examples
+    --------
+    >>> levels = [{"en": 0, "fr": 1}, {"code": 0, "math": 1}]
+    >>> find_contexts((None, "math"), levels, ["language", "task"]).tolist()
+    [1, 3]
+    >>> find_contexts({"language": "fr"}, levels, ["language", "task"]).tolist()
+    [2, 3]
+    """
+    codes = find_levels(context, indexes, names)
+    chosen = [range(len(index)) if code is None else [code] for code, index in zip(codes, indexes, strict=True)]
+    grid = np.meshgrid(*chosen, indexing="ij")
+    shape = tuple(map(len, indexes))
+    return np.ravel_multi_index([axis.ravel() for axis in grid], shape) if shape else np.zeros(1, dtype=np.int64)
+
+
+def find_levels(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> list[int | None]:
+    """Position of a context's level in each mode, None where it is left open."""
+    parts = _context_parts(context, indexes, names)
+    if not indexes and parts:
+        raise ContextModeError(
+            f"context {context!r} is asked for, but these battles have no contexts: leave context out, or name their "
+            "columns when the battles are read."
+        )
+    if len(parts) != len(indexes):
+        raise ContextModeError(
+            f"context {context!r} names {len(parts)} modes, but the battles have {len(indexes)} ({', '.join(names)}); "
+            "give a tuple with one level of each, None for the mean over a mode."
+        )
+    return [
+        None if part is None else find_label(index, part, f"level of {name}", UnknownContextError)
+        for part, index, name in zip(parts, indexes, names, strict=True)
+    ]
+
+
+def _context_parts(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> tuple[object, ...]:
+    """One level per mode, from a level, a tuple, a text with " / " between levels, or levels by name of the mode."""
+    if isinstance(context, Mapping):
+        known = {name: k for k, name in enumerate(names)}
+        given = {find_label(known, name, "context mode", ContextModeError): level for name, level in context.items()}
+        return tuple(given.get(k) for k in range(len(names)))
+    if len(indexes) == 1:
+        is_wrapped = isinstance(context, tuple) and len(context) == 1 and context not in indexes[0]
+        return context if is_wrapped else (context,)  # type: ignore[return-value]
+    if isinstance(context, str):
+        for mark in (SEPARATOR, SEPARATOR.strip()):
+            parts = [part.strip() for part in context.split(mark)]
+            if len(parts) == len(indexes):
+                pairs = zip(parts, indexes, strict=True)
+                return tuple(None if part == ANY and part not in index else part for part, index in pairs)
+    return () if context is None else context if isinstance(context, tuple) else (context,)
+
+
+def name_modes(contexts: Any, names: Sequence[str]) -> Mapping[str, Iterable[object]]:
+    """Levels by name of the mode; a plain list of levels belongs to the only mode."""
+    if contexts is None or isinstance(contexts, Mapping):
+        return contexts or {}
+    if len(names) != 1:
+        raise ContextModeError(
+            f"the battles have {len(names)} context modes; give contexts={{name: levels}} with names from {names}."
+        )
+    return {names[0]: contexts}
+
+
+def suggest_labels(label: object, known: Iterable[Label]) -> str:
+    """End of a message that names the labels nearest to one that is not known."""
+    known = list(known)
+    names = [str(name) for name in known]
+    if str(label) in names:
+        meant = known[names.index(str(label))]
+        return f"labels here are of type {type(meant).__name__}, not {type(label).__name__}: write {meant!r}."
+    lower = {name.lower(): name for name in names}
+    near = [lower[name] for name in get_close_matches(str(label).lower(), lower, n=3, cutoff=0.5)]
+    if near:
+        return "did you mean " + " or ".join(repr(name) for name in near) + "?"
+    shown = ", ".join(repr(name) for name in names[:5])
+    return f"known are {shown}" + (f" and {len(names) - 5} more" if len(names) > 5 else "") + "."
+
+
+def map_labels(labels: Iterable[Label], index: LabelIndex) -> Longs:
+    """Positions of known labels, -1 for the others."""
+    return np.fromiter((index.get(label, -1) for label in labels), dtype=np.int64)
+
+
+def map_contexts(old: Sequence[Sequence[Label]], new: Sequence[Sequence[Label]]) -> Longs:
+    """Flat positions of the contexts of `old` levels (one list per mode) among those of `new`, -1 where absent.
+
+    Examples
+    --------
+    >>> map_contexts([("en", "fr"), ("code",)], [("fr",), ("code", "math")]).tolist()
+    [-1, 0]
+    """
+    flat = np.zeros(1, dtype=np.int64)
+    for old_labels, new_labels in zip(old, new, strict=True):
+        step = map_labels(old_labels, {label: k for k, label in enumerate(new_labels)})
+        known = (flat[:, None] >= 0) & (step >= 0)
+        flat = np.where(known, flat[:, None] * len(new_labels) + step, -1).ravel()
+    return flat
+
+
+# ------------------------------------------------------------------------------
+# Labels of models and context levels with their positions, shared by battles and observed entries.
+# ------------------------------------------------------------------------------
+
+
+class Labelled:
+    """Cells with labels: look-ups by label or code, shapes and counts."""
+
+    cells: Cells
+    models: tuple[Any, ...]
+    levels: tuple[tuple[Any, ...], ...]
+    mode_names: tuple[str, ...]
+
+    def say(self, text: str) -> str:
+        """Return a sentence that was written of battles, models, contexts and scores in the words of these data."""
+        return text
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of models and of levels of each context mode: (d1, d2, ..., dm)."""
+        return (len(self.models), *map(len, self.levels))
+
+    @property
+    def n_battles(self) -> int:
+        """Number of battles."""
+        return self.cells.n_battles
+
+    @property
+    def n_cells(self) -> int:
+        """Number of distinct battles."""
+        return self.cells.n_cells
+
+    @property
+    def n_contexts(self) -> int:
+        """Number of contexts D, with or without battles; 1 when there are no context modes."""
+        return prod(self.shape[1:])
+
+    @cached_property
+    def context_counts(self) -> Longs:
+        """Battles in each context: int64 (D,)."""
+        return np.diff(np.concatenate([[0], np.cumsum(self.cells.count)])[self.cells.start])
+
+    @cached_property
+    def _model_index(self) -> LabelIndex:
+        return index_labels(self.models, "models")
+
+    @cached_property
+    def _level_index(self) -> tuple[LabelIndex, ...]:
+        return tuple(index_labels(labels, name) for labels, name in zip(self.levels, self.mode_names, strict=True))
+
+    def model_index(self, model: object) -> int:
+        """Position of a model given by label or by code.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays(["x", "z"], ["y", "y"], [1, 0])
+        >>> battles.model_index("z"), battles.model_index(1)
+        (2, 1)
+        """
+        return find_label(self._model_index, model, self.say("model"), UnknownModelError)
+
+    def context_index(self, context: object = None) -> int:
+        """Flat position of a context: a label or code for one mode, a tuple of them for several, None for none.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], [["en", "fr"], ["code", "math"]])
+        >>> battles.context_index(("fr", "code")), battles.context_index((0, 1))
+        (2, 1)
+        """
+        return find_context(context, self._level_index, self.mode_names)
+
+    def context_indices(self, context: object) -> Longs:
+        """Flat positions of the contexts that share some levels.
+
+        A context of several modes may be a tuple, a text such as "fr / code", or a mapping from modes to levels. None
+        or "*" in place of a level, or a mode that the mapping leaves out, stands for all levels of that mode.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], [["en", "fr"], ["code", "math"]])
+        >>> battles.context_indices(("fr", None)).tolist(), battles.context_indices("* / math").tolist()
+        ([2, 3], [1, 3])
+        """
+        return find_contexts(context, self._level_index, self.mode_names)
+
+    def context_title(self, context: object) -> str:
+        """Name of a context, or of all contexts that share some levels, in titles and tables."""
+        codes = find_levels(context, self._level_index, self.mode_names)
+        return context_name(tuple(None if k is None else names[k] for names, k in zip(self.levels, codes, strict=True)))
+
+    def context_label(self, context: int) -> Any:
+        """Label of a flat context: the level for one mode, a tuple for several, None for none."""
+        parts = np.unravel_index(context, self.shape[1:]) if self.levels else ()
+        labels = tuple(names[int(k)] for names, k in zip(self.levels, parts, strict=True))
+        return labels[0] if len(labels) == 1 else labels or None

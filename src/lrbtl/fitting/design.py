@@ -1,0 +1,365 @@
+"""What the kernels see: cells, and the (context, model) slots they touch."""
+
+from copy import copy
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+from scipy import sparse
+
+from lrbtl._kernels import _cells
+from lrbtl.data.observations import Data, Observations
+from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.lowrank.tucker import Tucker
+from lrbtl.model.links import LOGISTIC, CellTerms, Link
+from lrbtl.threads import lazy
+from lrbtl.typing import Floats, Ints, Longs
+
+WORTHWHILE = 0.9  # share of the cells that atoms may have at most to take their place in a fit
+FULL = 4  # slots per cell up to which arrays over all slots are cheaper than lists of those touched
+
+
+@dataclass(frozen=True)
+class _Atoms:
+    """Pairs (or entries) that occur in a context, whatever came out.
+
+    Attributes
+    ----------
+    number : array (n_cells,)
+        Atom of each cell; not used where every cell is one.
+    start : array (D + 1,)
+        Atoms of context u are start[u]:start[u + 1].
+    a, b, slot_a, slot_b : arrays (n_atoms,)
+    """
+
+    number: Longs
+    start: Longs
+    a: Ints
+    b: Ints
+    slot_a: Longs
+    slot_b: Longs
+
+
+@dataclass(frozen=True)
+class Design:
+    """Cells sorted by context, ready for the loops.
+
+    Attributes
+    ----------
+    shape : (d1, ..., dm)
+    start : array (D + 1,)
+        Cells of context u are start[u]:start[u + 1].
+    a, b : arrays (n_cells,)
+        The two sides; b = -1 where a cell observes the single entry (a, u).
+    y : array (n_cells,)
+        Response.
+    count : array (n_cells,)
+        Multiplicity, as a float.
+    centred : bool
+        True for pairs, whose scores are determined up to a constant per context.
+    link : Link
+        Law of the responses given their eta.
+    variance : array (n_cells,) or None
+        Known variance of the noise.
+    """
+
+    shape: tuple[int, ...]
+    start: Longs
+    a: Ints
+    b: Ints
+    y: Floats
+    count: Floats
+    centred: bool = True
+    n_threads: int = field(default=1, compare=False)
+    link: Link = LOGISTIC
+    variance: Floats | None = None
+
+    @classmethod
+    def of(cls, data: Data, n_threads: int = 1, link: Link | None = None) -> "Design":
+        """Return the design of battles or of observed entries."""
+        cells, count = data.cells, data.cells.count.astype(float)
+        entries = isinstance(data, Observations)
+        chosen = link or LOGISTIC
+        variance = data.variance if isinstance(data, Observations) else None
+        return cls(data.shape, cells.start, cells.a, cells.b, cells.y, count, not entries, n_threads, chosen, variance)
+
+    def with_link(self, link: Link) -> "Design":
+        """Return the same cells under another link."""
+        if link is self.link:
+            return self
+        other = self._with("link", link)
+        other.__dict__.pop("at_zero", None)
+        return other
+
+    def with_count(self, count: Floats) -> "Design":
+        """Return the same cells with other multiplicities."""
+        return self._with("count", count)
+
+    def _with(self, name: str, value: object) -> "Design":
+        """Return a copy with one field replaced, which keeps the slots."""
+        _ = self._atoms  # made once, for all copies
+        other = copy(self)
+        object.__setattr__(other, name, value)
+        return other
+
+    def space(self, point: Tucker) -> TangentSpace:
+        """Return the tangent space at a point, with the link's own parameters in its border."""
+        return TangentSpace(point, centred=self.centred, n_extra=self.link.n_extra)
+
+    def terms(self, eta: Floats) -> CellTerms:
+        """Return loss, score and information of one response in each cell, given its eta."""
+        return self.link.terms(eta, self.y, self.variance)
+
+    @lazy
+    def at_zero(self) -> CellTerms:
+        """Terms at eta = 0, before any fit."""
+        return self.terms(np.zeros(len(self.a)))
+
+    @property
+    def information_at_zero(self) -> float:
+        """Sum over responses of the Fisher information at eta = 0: the strength of the data before any fit."""
+        return float(self.count @ self.at_zero.fisher)
+
+    @property
+    def noise(self) -> float:
+        """Size of the noise in an entry of the linearised estimate, sqrt(d_eff / sum of n I(0))."""
+        return float(np.sqrt(self.d_eff / self.information_at_zero))
+
+    def restricted(self, kept: Longs) -> "Design":
+        """Return the design of some of the cells, given by their positions in order."""
+        start = np.searchsorted(kept, self.start)
+        variance = None if self.variance is None else self.variance[kept]
+        return replace(
+            self, start=start, a=self.a[kept], b=self.b[kept], y=self.y[kept], count=self.count[kept], variance=variance
+        )
+
+    @property
+    def d_eff(self) -> float:
+        """d_eff = D (d1 - 1) / 2 for pairs: under uniform sampling the Gram operator is the identity over d_eff."""
+        return self.n_contexts * ((self.shape[0] - 1) / 2 if self.centred else self.shape[0])
+
+    @property
+    def n_contexts(self) -> int:
+        """Number D of contexts."""
+        return len(self.start) - 1
+
+    @lazy
+    def context(self) -> Longs:
+        """Context of each cell."""
+        return np.repeat(np.arange(self.n_contexts), np.diff(self.start))
+
+    @lazy
+    def full(self) -> bool:
+        """Whether cells touch so many of the D d1 slots that arrays over all of them are cheaper than lists."""
+        return self.n_contexts * self.shape[0] <= FULL * len(self.a)
+
+    @lazy
+    def _slots(self) -> tuple[Longs, Longs, Longs, Longs]:
+        d1 = self.shape[0]
+        key_a = self.context * d1 + self.a
+        pair = self.b >= 0
+        key_b = np.where(pair, self.context * d1 + self.b, -1)
+        if self.full:
+            start = np.arange(self.n_contexts + 1) * d1
+            return key_a, key_b, start, np.tile(np.arange(d1), self.n_contexts)
+        present = np.zeros(self.n_contexts * d1, dtype=bool)
+        present[key_a] = True
+        present[key_b[pair]] = True
+        occupied = np.flatnonzero(present)
+        number = np.full(len(present), -1)
+        number[occupied] = np.arange(len(occupied))
+        start = np.searchsorted(occupied, np.arange(self.n_contexts + 1) * d1)
+        return number[key_a], np.where(pair, number[key_b], -1), start.astype(np.int64), occupied % d1
+
+    def eta(self, space: TangentSpace) -> Floats:
+        """Return <T, X> of every cell."""
+        if self.full:
+            return self._differences(space.V @ space.U.T)
+        out = np.empty(len(self.a))
+        _cells.fill_eta(self.start, self.a, self.b, space.U, space.V, out, self.n_threads)
+        return out
+
+    def eta_change(self, space: TangentSpace, coordinates: Floats) -> Floats:
+        """Return <J x, X> of every cell."""
+        return self.eta_change_of(space, *space.push(coordinates))
+
+    def eta_change_of(self, space: TangentSpace, dU: Floats, dV: Floats) -> Floats:
+        """Return <dU V^T + U dV^T, X> of every cell."""
+        if self.full:
+            return self._differences(space.V @ dU.T + dV @ space.U.T)
+        out = np.empty(len(self.a))
+        _cells.fill_eta_change(self.start, self.a, self.b, space.U, space.V, dU, dV, out, self.n_threads)
+        return out
+
+    def _differences(self, scores: Floats) -> Floats:
+        """Return scores[u, a] - scores[u, b] of every cell from an array (D, d1)."""
+        slot_a, slot_b, _, _ = self._slots
+        out = np.empty(len(self.a))
+        _cells.fill_differences(slot_a, slot_b, scores.reshape(-1), out, self.n_threads)
+        return out
+
+    def slot_sums(self, value: Floats) -> Floats:
+        """Return for each slot the sum of a cell value, signed by side."""
+        slot_a, slot_b, slot_start, _ = self._slots
+        out = np.zeros(slot_start[-1])
+        _cells.sum_slots(self.start, slot_a, slot_b, value, out, self.n_threads)
+        return out
+
+    def slot_matrix(self, value: Floats) -> Floats | sparse.csr_array:
+        """Return one value per slot as a matrix (D, d1), sparse unless most slots are touched."""
+        *_, slot_start, model = self._slots
+        shape = (self.n_contexts, self.shape[0])
+        return value.reshape(shape) if self.full else sparse.csr_array((value, model, slot_start), shape=shape)
+
+    def tensor_sums(self, value: Floats) -> Floats | sparse.csr_array:
+        """Return sum of value * X over cells as a matrix (D, d1)."""
+        return self.slot_matrix(self.slot_sums(value))
+
+    def gradient(self, space: TangentSpace, value: Floats) -> Floats:
+        """Return J^T sum of value * X over cells, in tangent coordinates."""
+        return self.pull_sums(space, self.slot_sums(value))
+
+    def pull_sums(self, space: TangentSpace, value: Floats) -> Floats:
+        """Return J^T of a tensor given by one value per slot, in tangent coordinates."""
+        sums = self.slot_matrix(value)
+        return space.pull(sums.T @ space.V, sums @ space.U)
+
+    def score_sum(self, space: TangentSpace, terms: CellTerms, count: Floats) -> Floats:
+        """Return the sum of the scores of all coordinates, with multiplicities."""
+        out = self.gradient(space, count * terms.score)
+        if terms.tie is not None:
+            out[space.extra] = count @ terms.tie.score
+        return out
+
+    def gram_apply(self, space: TangentSpace, weight: Floats, coordinates: Floats) -> Floats:
+        """Return J^T (sum of weight X X^T) J x without forming a matrix [Li26, eq. Ghat_def]."""
+        return self.gradient(space, weight * self.eta_change(space, coordinates))
+
+    def unsigned_sums(self, value: Floats) -> Floats | sparse.csr_array:
+        """Return the sum of a cell value over the cells that touch each (context, model), (D, d1)."""
+        slot_a, slot_b, slot_start, _ = self._slots
+        pair = slot_b >= 0
+        sums = np.bincount(slot_a, value, slot_start[-1]) + np.bincount(slot_b[pair], value[pair], slot_start[-1])
+        return self.slot_matrix(np.asarray(sums, dtype=np.float64))
+
+    @lazy
+    def _atoms(self) -> _Atoms:
+        """The cells with the outcomes of a pair, or the values of an entry, put together."""
+        slot_a, slot_b, *_ = self._slots
+        first = np.ones(len(self.a), dtype=bool)
+        first[1:] = (self.a[1:] != self.a[:-1]) | (self.b[1:] != self.b[:-1])
+        first[self.start[:-1][np.diff(self.start) > 0]] = True
+        kept = np.flatnonzero(first)
+        start = np.searchsorted(kept, self.start)
+        return _Atoms(np.cumsum(first) - 1, start, self.a[kept], self.b[kept], slot_a[kept], slot_b[kept])
+
+    def atom_weights(self, weight: Floats) -> Floats:
+        """Return the weights of cells summed over the outcomes of a pair, or the values of an entry."""
+        atoms = self._atoms
+        if len(atoms.a) == len(weight):
+            return weight
+        out = np.zeros(len(atoms.a))
+        _cells.sum_runs(atoms.number, weight, out)
+        return out
+
+    def averaged(self) -> "Design":
+        """Return a design with the same likelihood and fewer cells: each atom with the mean of its responses.
+
+        Under links whose loss is not linear in the response, or where hardly a cell is saved, the design itself.
+        """
+        if not self.link.linear or len(self._atoms.a) > WORTHWHILE * len(self.a):
+            return self
+        atoms = self._atoms
+        count, total = self.atom_weights(self.count), self.atom_weights(self.count * self.y)
+        y = np.divide(total, count, out=total, where=count > 0)
+        sides = atoms.start, atoms.a, atoms.b
+        other = Design(self.shape, *sides, y, count, self.centred, self.n_threads, self.link)
+        other.__dict__["full"] = self.full
+        other.__dict__["_slots"] = (atoms.slot_a, atoms.slot_b, *self._slots[2:])
+        other.__dict__["_atoms"] = atoms
+        return other
+
+    def add_model_blocks(self, space: TangentSpace, weight: Floats, border: Floats) -> None:
+        """Add the block of J^T (sum of weight X X^T) J for the model factor to a border of zeros; weights of atoms."""
+        atoms = self._atoms
+        cells = atoms.start, atoms.a, atoms.b
+        _cells.sum_model_blocks(*cells, space.V, weight, border, len(space.U), self.n_threads)
+
+    def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:
+        """Return design rows per slot (n_slots, r1), weighted by atoms, and their Gram matrices (D, r1, r1)."""
+        atoms, (_, _, slot_start, model), r1 = self._atoms, self._slots, space.U.shape[1]
+        rows, gram = np.zeros((slot_start[-1], r1)), np.zeros((self.n_contexts, r1, r1))
+        cells = atoms.start, atoms.a, atoms.b, atoms.slot_a, atoms.slot_b, slot_start, model
+        _cells.sum_slot_rows(*cells, space.U, weight, rows, gram, self.n_threads)
+        return rows, gram
+
+    def cross_blocks(self, space: TangentSpace, rows: Floats, score: Floats) -> Floats | sparse.bsr_array:
+        """Return the block of J^T G J between the eliminated factor and the model factor, (dl rl, d1 r1)."""
+        *_, slot_start, model = self._slots
+        dl, rl = space.factors[space.mode].shape
+        d1, r1 = space.U.shape
+        key = np.repeat(space.rows, np.diff(slot_start)) * d1 + model
+        if self.full:
+            present, target = np.arange(dl * d1), key
+        elif dl < self.n_contexts:
+            present, target = np.unique(key, return_inverse=True)
+        else:
+            present, target = key, np.arange(len(key))
+        blocks = np.zeros((len(present), rl, r1))
+        _cells.sum_cross_blocks(slot_start, target, space.E, space.V, rows, score, blocks)
+        if self.full:
+            return blocks.reshape(dl, d1, rl, r1).transpose(0, 2, 1, 3).reshape(dl * rl, d1 * r1)
+        indptr = np.searchsorted(present, np.arange(dl + 1) * d1)
+        return sparse.bsr_array((blocks, present % d1, indptr), shape=(dl * rl, d1 * r1))
+
+
+def every_entry(shape: tuple[int, ...], n_threads: int = 1) -> Design:
+    """Return the design in which every entry is observed once."""
+    D = prod(shape[1:])
+    a = np.tile(np.arange(shape[0], dtype=np.int32), D)
+    start = np.arange(D + 1, dtype=np.int64) * shape[0]
+    return Design(shape, start, a, np.full_like(a, -1), np.zeros(len(a)), np.ones(len(a)), False, n_threads)
+
+
+@dataclass(frozen=True)
+class CompleteDesign(Design):
+    """Every pair in every context once: sums over cells become dense products."""
+
+    @classmethod
+    def of_shape(cls, shape: tuple[int, ...], n_threads: int = 1) -> "CompleteDesign":
+        """Return all atoms of a shape."""
+        a, b = np.triu_indices(shape[0], 1)
+        n_contexts = prod(shape[1:])
+        start = np.arange(n_contexts + 1, dtype=np.int64) * len(a)
+        left, right = (np.tile(side.astype(np.int32), n_contexts) for side in (a, b))
+        zeros = np.zeros(len(left))
+        return cls(shape, start, left, right, zeros, np.ones(len(zeros)), n_threads=n_threads)
+
+    @lazy
+    def _atoms(self) -> _Atoms:
+        """The cells themselves, without copies: no pair occurs twice."""
+        slot_a, slot_b, *_ = self._slots
+        return _Atoms(np.empty(0, dtype=np.int64), self.start, self.a, self.b, slot_a, slot_b)
+
+    def add_model_blocks(self, space: TangentSpace, weight: Floats, border: Floats) -> None:
+        """Add the block of the model factor; off the diagonal it is - sum_u weight_u(a, b) v_u v_u^T."""
+        d1, r1 = space.U.shape
+        a, b = np.triu_indices(d1, 1)
+        outer = (space.V[:, :, None] * space.V[:, None, :]).reshape(-1, r1 * r1)
+        blocks = np.zeros((d1, d1, r1 * r1))
+        blocks[a, b] = blocks[b, a] = -(weight.reshape(self.n_contexts, -1).T @ outer)
+        blocks[np.arange(d1), np.arange(d1)] = -blocks.sum(axis=1)
+        border[: d1 * r1, : d1 * r1] = blocks.reshape(d1, d1, r1, r1).transpose(0, 2, 1, 3).reshape(d1 * r1, d1 * r1)
+
+    def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:
+        """Return L_u U per slot and U^T L_u U per context, L_u the Laplacian of the context's weights."""
+        d1, r1 = space.U.shape
+        a, b = np.triu_indices(d1, 1)
+        rows = np.empty((self.n_contexts, d1, r1))
+        laplacian = np.zeros((d1, d1))
+        for u, part in enumerate(weight.reshape(self.n_contexts, -1)):
+            laplacian[a, b] = laplacian[b, a] = -part
+            np.fill_diagonal(laplacian, 0.0)
+            np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
+            rows[u] = laplacian @ space.U
+        return rows.reshape(-1, r1), space.U.T @ rows

@@ -1,0 +1,364 @@
+"""Penalised maximum likelihood over the low-rank set by damped Newton steps on all factors.
+
+The objective is sum of n * loss(eta) + 1/2 sum_k ridge_k ||T_(k)||_*, for a matrix sum of n * loss + ridge ||T||_*.
+With M_k = diag(singular values of T_(k)) at the current point, they are the minimum over the gauge of the smooth
+function 1/4 sum_k ridge_k [tr(U_k M_k U_k^T) + ||core x_k M_k^-1/2 x_{j != k} U_j||^2], which is what the Newton steps
+see: with a free gauge for a matrix, where that is exact, and in a fixed gauge above, where it is a majoriser that
+touches the objective.
+
+A factorised Hessian costs as much as several evaluations of the objective, and serves points nearby: steps go on with
+it for as long as they converge fast, and fits of nearly the same data start with it.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import sparse
+
+from lrbtl.fitting.design import Design
+from lrbtl.fitting.local import accumulate, fix_gauge
+from lrbtl.fitting.solvers import conjugate_gradients, diagonal_blocks, invert_blocks
+from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite
+from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.lowrank.tucker import Tucker, mode_product, unfold
+from lrbtl.model.links import CellTerms, Link
+from lrbtl.threads import lazy, one_blas_thread
+from lrbtl.typing import Floats
+
+MAX_DAMPING = 1e8
+MARGIN = 5.0  # how much less a decrement may fall than the one before
+KRYLOV_PASSES = 15  # conjugate-gradient steps that a Newton step takes on well-conditioned battles
+LITTLE_DAMPING = 0.1  # below it a factor stands for the Hessian itself
+KEPT_SHARE = 0.1  # of the tolerance, for steps with a Hessian from elsewhere, which leave more behind them
+SLOW = 0.2  # ratio of two decrements above which a new Hessian pays
+VANISHING = 1e-2  # of the largest singular value, now or at the start: there the curvature never stays
+
+
+@dataclass(frozen=True)
+class Newton:
+    """Where the Newton steps ended.
+
+    Attributes
+    ----------
+    point : Tucker
+        In HOSVD form.
+    objective : float
+        Penalised negative log-likelihood in nats.
+    decrement : float
+        Estimated distance of the objective from its minimum, in nats.
+    n_iter : int
+    converged : bool
+    reason : str
+    link : Link
+        With its own parameters at their estimates.
+    curvature : Curvature or None
+        The last Hessian, for fits of nearly the same data.
+    """
+
+    point: Tucker
+    objective: float
+    decrement: float
+    n_iter: int
+    converged: bool
+    reason: str
+    link: Link
+    curvature: "Curvature | None" = field(default=None, repr=False)
+
+
+def penalty(point: Tucker, ridge: Floats) -> float:
+    """Return 1/2 sum_k ridge_k ||T_(k)||_* at a point in HOSVD form."""
+    return 0.5 * float(sum(lam * s.sum() for lam, s in zip(ridge, point.singular_values, strict=True)))
+
+
+def penalty_terms(space: TangentSpace, ridge: Floats) -> tuple[Floats, dict[int, Floats], Floats]:
+    """Return the gradient of the smooth penalty, its Hessian per row of each factor, and the diagonal for the core.
+
+    Terms of the Hessian that couple different parts are left out: they vanish for a matrix, and nearly so in a fixed
+    gauge.
+    """
+    core = space.core
+    sigma = [np.maximum(s, 1e-12 * max(s[0], 1e-30)) for s in space.point.singular_values]
+    order = core.ndim
+    gradient = np.zeros(space.size)
+    hessians = {}
+    for k in range(order):
+        hessian = 0.5 * ridge[k] * np.diag(sigma[k])
+        for j in range(order):
+            if j != k:
+                scaled = unfold(mode_product(core, np.diag(sigma[j] ** -0.5), j), k)
+                hessian += 0.5 * ridge[j] * scaled @ scaled.T
+        hessians[k] = hessian
+        gradient[space.slices[k]] = (space.factors[k] @ hessian).reshape(-1)
+    weights = np.zeros(core.shape)
+    for k in range(order):
+        weights += np.reshape(0.5 * ridge[k] / sigma[k], [-1 if j == k else 1 for j in range(order)])
+    if space.has_core:
+        gradient[space.core_slice] = (weights * core).reshape(-1)
+    return gradient, hessians, weights.reshape(-1)
+
+
+def add_penalty(
+    matrix: Arrowhead, space: TangentSpace, hessians: dict[int, Floats], core_diagonal: Floats
+) -> Arrowhead:
+    """Return the matrix plus the penalty's Hessian."""
+    parts = [(space.slices[k], hessians[k]) for k in [0, *space.others]]
+    if space.has_core:
+        parts.append((space.core_slice, np.diag(core_diagonal)))
+    return matrix.plus_border(parts).plus_blocks(hessians[space.mode])
+
+
+def penalised(matrix: Arrowhead, space: TangentSpace, ridge: Floats) -> Arrowhead:
+    """Return an information matrix plus the penalty's Hessian; a matrix's ridge leaves no gauge to fix."""
+    _, hessians, core_diagonal = penalty_terms(space, ridge)
+    out = add_penalty(matrix, space, hessians, core_diagonal)
+    return out if len(space.factors) == 2 and np.all(ridge > 0) else fix_gauge(out, space)
+
+
+@dataclass(frozen=True)
+class _State:
+    """A point with the objective there and the terms of each cell."""
+
+    design: Design
+    space: TangentSpace
+    objective: float
+    terms: CellTerms
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """A factorised Hessian, with some damping, in the coordinates of its point."""
+
+    space: TangentSpace
+    factor: Factor
+    damping: float
+
+    @property
+    def serves(self) -> bool:
+        """Whether so little is damped that steps and decrements are those of the Hessian."""
+        return self.damping < LITTLE_DAMPING
+
+    def step(self, space: TangentSpace, gradient: Floats) -> tuple[Floats, float]:
+        """Return the Newton step at a point nearby, and half the product with the gradient, the decrease it predicts.
+
+        Coordinates there are turned to those of the own point: singular vectors may come with other signs and order.
+        """
+        if space is self.space:
+            step = -self.factor.solve(gradient)
+        else:
+            factors = zip(self.space.factors, space.factors, strict=True)
+            turns = [_closest_rotation(own.T @ there) for own, there in factors]
+            turned = -self.factor.solve(_turn(space, gradient, turns))
+            step = _turn(space, turned, [turn.T for turn in turns])
+        return step, -0.5 * float(gradient @ step)
+
+
+def _closest_rotation(matrix: Floats) -> Floats:
+    left, _, right = np.linalg.svd(matrix)
+    return np.asarray(left @ right)
+
+
+def _turn(space: TangentSpace, coordinates: Floats, turns: list[Floats]) -> Floats:
+    """Return coordinates with the components of each mode turned."""
+    out = coordinates.copy()
+    changes, dcore = space.parts(coordinates)
+    for k, change in changes.items():
+        out[space.slices[k]] = (change @ turns[k].T).reshape(-1)
+    if dcore is not None:
+        for k, turn in enumerate(turns):
+            dcore = mode_product(dcore, turn, k)
+        out[space.core_slice] = dcore.reshape(-1)
+    return out
+
+
+@dataclass(frozen=True)
+class _DirectModel:
+    """Second-order model of the objective at a point, solved by elimination and Cholesky."""
+
+    state: _State
+    gradient: Floats
+    slot_score: Floats
+    hessians: dict[int, Floats]
+    core_diagonal: Floats
+
+    @classmethod
+    def at(cls, state: _State, ridge: Floats) -> "_DirectModel":
+        design, space, terms = state.design, state.space, state.terms
+        gradient, hessians, core_diagonal = penalty_terms(space, ridge)
+        sums = design.slot_sums(design.count * terms.score)
+        gradient -= design.pull_sums(space, sums)
+        if terms.tie is not None:
+            gradient[space.extra] -= design.count @ terms.tie.score
+        return cls(state, gradient, sums, hessians, core_diagonal)
+
+    @lazy
+    def hessian(self) -> Arrowhead:
+        """Second derivatives of the objective."""
+        design, space = self.state.design, self.state.space
+        matrix = accumulate(design, space, *self.state.terms.information(design.count), slot_score=self.slot_score)
+        matrix = add_penalty(matrix, space, self.hessians, self.core_diagonal)
+        return fix_gauge(matrix, space) if len(space.factors) > 2 else matrix
+
+    def curvature(self, damping: float) -> Curvature:
+        """Return the factor of the damped Hessian."""
+        diagonal = self.hessian.diagonal()
+        damped = self.hessian.plus_diagonal(damping * np.maximum(diagonal, 1e-8 * diagonal.max()))
+        return Curvature(self.state.space, damped.factor(), damping)
+
+    def step(self, damping: float, kept: Curvature | None = None) -> tuple[Floats, float, Curvature | None]:
+        """Return the damped Newton step, or that of a kept Hessian, the decrease it predicts, and its Hessian."""
+        curvature = self.curvature(damping) if kept is None else kept
+        return *curvature.step(self.state.space, self.gradient), curvature
+
+
+@dataclass(frozen=True)
+class _KrylovModel:
+    """The same model, solved by preconditioned conjugate gradients without forming a matrix."""
+
+    design: Design
+    space: TangentSpace
+    gradient: Floats
+    weight: Floats
+    scores: Floats | sparse.csr_array
+    hessians: dict[int, Floats]
+    core_diagonal: Floats
+    blocks: tuple[dict[int, Floats], Floats | None]
+
+    @classmethod
+    def at(cls, state: _State, ridge: Floats) -> "_KrylovModel":
+        design, space = state.design, state.space
+        weight = design.count * state.terms.fisher
+        gradient, hessians, core_diagonal = penalty_terms(space, ridge)
+        scores = design.tensor_sums(design.count * state.terms.score)
+        gradient -= space.pull(scores.T @ space.V, scores @ space.U)
+        rows, core = diagonal_blocks(design, space, weight)
+        rows = {k: block + hessians[k] for k, block in rows.items()}
+        core = None if core is None else core + np.diag(core_diagonal)
+        return cls(design, space, gradient, weight, scores, hessians, core_diagonal, (rows, core))
+
+    def step(self, damping: float, kept: Curvature | None = None) -> tuple[Floats, float, None]:
+        """Return the damped Newton step and the decrease that the model predicts; there is no Hessian to keep."""
+        rows, core = self.blocks
+        damped = {k: damping * block for k, block in rows.items()}
+        precondition = invert_blocks(self.space, {k: block + damped[k] for k, block in rows.items()}, core)
+
+        def apply(x: Floats) -> Floats:
+            dU, dV = self.space.push(x)
+            sums = self.design.tensor_sums(self.weight * self.design.eta_change_of(self.space, dU, dV))
+            out = self.space.pull(sums.T @ self.space.V - self.scores.T @ dV, sums @ self.space.U - self.scores @ dU)
+            for k, part in self.space.slices.items():
+                row = x[part].reshape(self.space.factors[k].shape)
+                out[part] += (row @ self.hessians[k] + np.einsum("aij,aj->ai", damped[k], row)).reshape(-1)
+            if core is not None:
+                out[self.space.core_slice] += self.core_diagonal * x[self.space.core_slice]
+            return out
+
+        found = conjugate_gradients(apply, precondition, -self.gradient, tol=0.03, max_iter=200)
+        if not found.converged and found.n_iter == 0:
+            raise NotPositiveDefinite
+        return found.x, -float(self.gradient @ found.x) - 0.5 * float(found.x @ found.product), None
+
+
+def _model_class(design: Design, space: TangentSpace) -> type[_DirectModel] | type[_KrylovModel]:
+    """Return the cheaper model: one factorisation, or some tens of passes over the cells."""
+    direct = (
+        space.q**2 * (space.q / 3 + space.size - space.q) / 10.0
+    )  # dense linear algebra runs about ten times faster
+    krylov = 2 * KRYLOV_PASSES * len(design.a) * space.U.shape[1] * 4
+    forced = len(space.factors) > 2 or design.link.n_extra > 0
+    return _DirectModel if forced or direct <= krylov else _KrylovModel
+
+
+@one_blas_thread
+def minimise(
+    design: Design,
+    point: Tucker,
+    ridge: Floats,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 100,
+    damping: float = 1e-2,
+    warm: bool = False,
+    curvature: Curvature | None = None,
+) -> Newton:
+    """Return the penalised maximum-likelihood point reached from a start in HOSVD form.
+
+    From a warm start two decrements bound the next one, with a margin, which saves the last step. `curvature` is that
+    of nearly the same objective near the start.
+    """
+    design = design.averaged()
+    state = _evaluate(design, point, ridge)
+    make_model = _model_class(design, state.space)
+    decrement, left = 0.0, np.inf
+    kept = latest = curvature if make_model is _DirectModel else None  # to go on with; last used
+    sizes = [values[0] for values in state.space.point.singular_values]
+
+    def stop(n_iter: int, converged: bool, reason: str) -> Newton:
+        point = _unpad(state.space, design)
+        handed_on = latest if converged and latest is not None and latest.serves else None
+        return Newton(point, state.objective, left, n_iter, converged, reason, state.design.link, handed_on)
+
+    for n_iter in range(1, max_iter + 1):
+        if kept is not None and _vanishes(state.space.point, sizes):
+            kept = None
+        model, last, fresh = make_model.at(state, ridge), decrement, kept is None
+        while True:
+            try:
+                step, decrement, latest = model.step(damping, kept)
+            except NotPositiveDefinite:
+                damping = max(10 * damping, 1e-3)
+                if damping > MAX_DAMPING:
+                    return stop(n_iter, False, "the fit is zero: the data favour nothing")
+                continue
+            moved = state.design.with_link(state.design.link.moved(step[state.space.extra]))
+            trial = _evaluate(moved, _moved(state.space, step), ridge)
+            fall = state.objective - trial.objective
+            if fall >= 1e-3 * decrement or decrement < 1e-13 * abs(state.objective) or damping > MAX_DAMPING:
+                break
+            if kept is None:
+                damping = max(8 * damping, 1e-6)
+            kept, fresh = None, True
+        if fall >= 0:
+            state = trial
+        elif damping > MAX_DAMPING:
+            return stop(n_iter, False, "no step lowers the objective")
+        gain = fall / max(decrement, 1e-300)
+        right = fresh or 0.75 < gain < 1.25  # a kept Hessian that predicts the decrease
+        left = decrement * min(1.0, MARGIN * decrement / last) if warm and gain > 0.75 and last > 0 else decrement
+        if left < (tol if fresh or warm else KEPT_SHARE * tol) and damping <= 1.0 and right:
+            return stop(n_iter, True, "Newton decrement below tolerance")
+        if fresh:
+            kept = latest if 0.9 < gain < 1.1 and damping < LITTLE_DAMPING else None
+            damping = max(damping * (0.1 if gain > 0.75 else 0.5 if gain > 0.25 else 2.0), 1e-10)
+        elif not right or decrement > SLOW * last > 0.0:
+            kept = None
+    return stop(max_iter, False, f"stopped after {max_iter} iterations")
+
+
+def _vanishes(point: Tucker, sizes: list[float]) -> bool:
+    """Return whether a component is on its way to zero; `sizes` were the largest singular values at the start."""
+    return any(
+        values[-1] < VANISHING * max(values[0], size) for values, size in zip(point.singular_values, sizes, strict=True)
+    )
+
+
+def _evaluate(design: Design, point: Tucker, ridge: Floats) -> _State:
+    space = design.space(point)
+    terms = design.terms(design.eta(space))
+    return _State(design, space, float(design.count @ terms.loss) + penalty(space.point, ridge), terms)
+
+
+def _moved(space: TangentSpace, step: Floats) -> Tucker:
+    """Return the point with all factors moved, back in HOSVD form."""
+    changes, dcore = space.parts(step)
+    factors = [factor + changes[k] for k, factor in enumerate(space.factors)]
+    if space.centred:
+        factors[0] = factors[0] - factors[0].mean(axis=0)
+    return Tucker(space.core if dcore is None else space.core + dcore, tuple(factors)).canonical()
+
+
+def _unpad(space: TangentSpace, design: Design) -> Tucker:
+    """Return the point without the single context that order 1 is given inside."""
+    point = space.point
+    if len(point.shape) == len(design.shape):
+        return point
+    return Tucker(point.core[:, 0] * point.factors[1][0, 0], point.factors[:1])

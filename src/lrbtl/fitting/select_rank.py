@@ -1,0 +1,321 @@
+"""Choosing the rank by held-out log-likelihood."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from lrbtl.data.battles import Battles
+from lrbtl.data.folds import check_fold_number, check_folds, fold_counts
+from lrbtl.data.observations import Data, Observations
+from lrbtl.errors import RankCollapseWarning, RankError
+from lrbtl.fitting.fit import Fit, check_informed, fit, fit_with_chosen_ridge, refit
+from lrbtl.fitting.options import check_whole
+from lrbtl.fitting.solvers import information_solver
+from lrbtl.lowrank.tucker import check_rank, rank_caps
+from lrbtl.model.links import Link, logistic_terms
+from lrbtl.model.tie_links import Davidson
+from lrbtl.threads import one_blas_thread, ordered_map
+from lrbtl.typing import Bools, Floats, Progress, Seed
+
+MAX_DEFAULT_RANK = 8
+CLEARLY = 3.0  # standard errors by which a rank must fall short of the best so far to end the search at once
+HELD_OUT_TOL = 1e-2  # Newton decrement, in nats per hundred parameters; on thin data held-out losses feel it
+
+
+@dataclass(frozen=True)
+class RankSelection:
+    """What each rank achieved on held-out battles.
+
+    Attributes
+    ----------
+    ranks : list of tuples
+        Candidates, smallest first.
+    log_likelihood : array
+        Mean held-out log-likelihood per battle, in nats.
+    deficit, deficit_se : arrays
+        How far each rank falls short of the best one, per battle, and the standard error of that paired difference.
+    determined : array of bool
+        Whether the battles determine every direction of scores of this rank, without any fold: else no intervals.
+    rank : tuple
+        The smallest rank within one standard error of the best, among those determined.
+    unit : "battles" or "observations"
+    """
+
+    ranks: list[tuple[int, ...]]
+    log_likelihood: Floats
+    deficit: Floats
+    deficit_se: Floats
+    determined: Bools
+    rank: tuple[int, ...]
+    unit: str = "battles"
+
+    @property
+    def best(self) -> tuple[int, ...]:
+        """The determined rank with the highest held-out log-likelihood: what rank="auto" means.
+
+        Too small a rank costs coverage and too large a rank only some width, so that intervals do without the discount
+        of one standard error.
+        """
+        return self.ranks[int(np.flatnonzero(self.deficit == 0.0)[0])]
+
+    @property
+    def asks_for_more(self) -> bool:
+        """Whether a rank that the battles do not determine predicts better by two standard errors.
+
+        Fits of the ranks that they do determine then miss something: their intervals cover less than they say.
+        """
+        return bool(np.any(~self.determined & (self.deficit < -2 * self.deficit_se)))
+
+    def to_dict(self) -> dict[str, list[object]]:
+        """Return the table as columns."""
+        return {
+            "rank": list(self.ranks),
+            "log_likelihood": self.log_likelihood.tolist(),
+            "deficit": self.deficit.tolist(),
+            "deficit_se": self.deficit_se.tolist(),
+            "determined": self.determined.tolist(),
+            "chosen": [rank == self.rank for rank in self.ranks],
+        }
+
+    def __str__(self) -> str:
+        head = f"held-out mnats/{self.unit.removesuffix('s')}"
+        lines = [f"rank             {head}   below the best"]
+        columns = (self.ranks, self.log_likelihood, self.deficit, self.deficit_se, self.determined)
+        for rank, value, gap, se, determined in zip(*columns, strict=True):
+            mark = "" if determined else f"  not determined by the {self.unit}"
+            if rank == self.rank:
+                mark = "  <- chosen: the smallest as good as the best"
+            elif rank == self.best:
+                mark = "  <- rank='auto': the best"
+            lines.append(f"{rank!s:<16} {1e3 * value:>{len(head)}.2f}   {1e3 * gap:.2f} ± {1e3 * se:.2f}{mark}")
+        return "\n".join(lines)
+
+
+def select_rank(
+    battles: Data,
+    ranks: Iterable[int | Sequence[int]] | None = None,
+    *,
+    n_folds: int = 5,
+    link: str | Link | None = None,
+    n_threads: int = 1,
+    progress: Progress | None = None,
+    rng: Seed = 0,
+) -> RankSelection:
+    """Choose the smallest rank whose held-out log-likelihood is within one standard error of the best.
+
+    The standard error is that of the paired difference, vote by vote, which leans towards larger ranks than comparing
+    unpaired means does: too large a rank costs a little efficiency, too small a rank costs coverage.
+
+    Parameters
+    ----------
+    battles : Battles or Observations
+    ranks : iterable of int or tuple, optional
+        Candidates; by default 1, 2, ... until two in a row have not improved, one is worse by three standard errors or
+        is not determined by the battles, at most 8.
+    n_folds : int
+    link : str or Link, optional
+        See `fit`.
+    n_threads : int
+    progress : callable, optional
+        Called with one line per rank.
+    rng : int, Generator or None
+        Randomness of the folds.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> truth = lrbtl.simulate_scores((20, 8), 2, scale=3, rng=0)
+    >>> lrbtl.select_rank(lrbtl.simulate_battles(truth, 30_000, rng=1), [1, 2, 3]).rank
+    (2, 2)
+    """
+    check_whole(n_threads, "n_threads")
+    check_fold_number(n_folds)
+    shape = battles.shape
+    given = ranks is not None
+    centred = not isinstance(battles, Observations)
+    unit = battles.say("battles")
+    largest = min(MAX_DEFAULT_RANK, max(rank_caps(shape, centred=centred)))
+    candidates = list(ranks) if ranks is not None else list(range(1, largest + 1))
+    if not candidates:
+        raise RankError("ranks is empty: give at least one candidate.")
+    full = sorted(dict.fromkeys(check_rank(rank, shape, centred=centred) for rank in candidates))
+    if len(full) == 1:
+        return RankSelection(full, np.full(1, np.nan), np.zeros(1), np.zeros(1), np.ones(1, dtype=bool), full[0], unit)
+    check_informed(battles)
+    check_folds(battles, n_folds)
+    folds = fold_counts(battles.cells, n_folds, rng).astype(float)
+    losses: list[Floats] = []
+    determined: list[bool] = []
+    full_fit: Fit | None = None
+    for rank in full:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RankCollapseWarning)  # a rank too many is what the comparison should see
+            full_fit = fit_with_chosen_ridge(battles, rank, n_threads, full_fit, link=link)
+        loss, known = _held_out(full_fit, folds)
+        losses.append(loss)
+        determined.append(known and full_fit.rank == rank)
+        held_out, deficit, deficit_se = compare_losses(losses, folds)
+        if progress is not None:
+            progress(f"rank {rank}: {1e3 * held_out[-1]:.2f} mnats per {unit.removesuffix('s')} held out")
+        lags, clearly = len(losses) - 1 - int(np.argmin(deficit)), bool(deficit[-1] > CLEARLY * deficit_se[-1])
+        if not given and (not determined[-1] or lags >= 2 or clearly):
+            break
+    return replace(_select(full[: len(losses)], losses, np.array(determined), folds), unit=unit)
+
+
+@one_blas_thread
+def _held_out(full_fit: Fit, folds: Floats) -> tuple[Floats, bool]:
+    """Return the loss of a vote in each (fold, cell) under the fit to the other folds.
+
+    And whether every training fold determines all directions of the scores.
+    """
+    serial_fit = full_fit if full_fit.n_threads == 1 else replace(full_fit, n_threads=1)  # threads take a fold each
+    design = serial_fit.design
+    start = refit(serial_fit, design.count, tol=HELD_OUT_TOL)
+
+    def loss_of(held_out: Floats) -> tuple[Floats, bool]:
+        train = design.count - held_out
+        fold = refit(serial_fit, train, start=start, tol=HELD_OUT_TOL)
+        here, space = design.with_link(fold.link), design.space(fold.point)
+        terms = here.terms(design.eta(space))
+        weight, tie = terms.information(train)
+        return terms.loss, information_solver(here, space, weight, tie=tie).null is None
+
+    losses, determined = zip(*ordered_map(loss_of, folds, full_fit.n_threads), strict=True)
+    return np.array(losses), all(determined)
+
+
+def _select(
+    ranks: list[tuple[int, ...]], losses: Sequence[Floats], determined: Bools, folds: Floats
+) -> RankSelection:
+    eligible = determined if determined.any() else np.arange(len(ranks)) == 0
+    held_out, deficit, deficit_se = compare_losses(losses, folds, eligible)
+    chosen = int(np.argmax(eligible & (deficit <= deficit_se)))
+    return RankSelection(ranks, held_out, deficit, deficit_se, determined, ranks[chosen])
+
+
+def compare_losses(
+    losses: Sequence[Floats], folds: Floats, eligible: Bools | None = None
+) -> tuple[Floats, Floats, Floats]:
+    """Return mean held-out log-likelihoods, how far each is below the best eligible one, and the paired errors of that.
+
+    Each candidate's losses (folds, cells) are those of one vote in a cell; `folds` (folds, cells) are multiplicities.
+    """
+    n = folds.sum()
+    means = np.array([np.vdot(folds, loss) for loss in losses]) / n
+    best = int(np.argmin(means if eligible is None else np.where(eligible, means, np.inf)))
+    deficit = means - means[best]
+    variances = []
+    for loss, mean in zip(losses, deficit, strict=True):
+        away = loss - losses[best]
+        away -= mean
+        away *= away
+        variances.append(np.vdot(folds, away) / n)
+    return -means, deficit, np.sqrt(np.array(variances) / n)
+
+
+# ------------------------------------------------------------------------------
+# Which model of ties predicts best: as half a win, Davidson or Rao-Kupper, by three-way held-out log-likelihood.
+# ------------------------------------------------------------------------------
+
+MODELS = {"half": "logistic", "davidson": "davidson", "rao-kupper": "rao-kupper"}
+
+
+@dataclass(frozen=True)
+class TieComparison:
+    """What each model of ties achieved on held-out battles.
+
+    Attributes
+    ----------
+    models : tuple of str
+        "half" (ties as half a win, with a constant share of ties), "davidson", "rao-kupper".
+    log_likelihood : array (3,)
+        Mean held-out log-likelihood of win, tie or loss per battle, in nats.
+    deficit, deficit_se : arrays (3,)
+        How far each falls short of the best, and the standard error of that paired difference.
+    rank : tuple
+    """
+
+    models: tuple[str, ...]
+    log_likelihood: Floats
+    deficit: Floats
+    deficit_se: Floats
+    rank: tuple[int, ...]
+
+    @property
+    def best(self) -> str:
+        """The model with the highest log-likelihood."""
+        return self.models[int(np.argmin(self.deficit))]
+
+    def to_dict(self) -> dict[str, list[object]]:
+        """Return the table as columns."""
+        return {
+            "model": list(self.models),
+            "log_likelihood": self.log_likelihood.tolist(),
+            "deficit": self.deficit.tolist(),
+            "deficit_se": self.deficit_se.tolist(),
+        }
+
+    def __str__(self) -> str:
+        lines = ["ties         held-out mnats/battle   below the best"]
+        for name, value, gap, se in zip(self.models, self.log_likelihood, self.deficit, self.deficit_se, strict=True):
+            lines.append(f"{name:<12} {1e3 * value:>21.2f}   {1e3 * gap:.2f} ± {1e3 * se:.2f}")
+        return "\n".join(lines)
+
+
+def compare_ties(
+    battles: Battles,
+    rank: int | Sequence[int] | Literal["auto"] = "auto",
+    *,
+    n_folds: int = 5,
+    n_threads: int = 1,
+    rng: Seed = 0,
+) -> TieComparison:
+    """Compare three models of ties by the log-likelihood of held-out wins, ties and losses.
+
+    Ties as half a win say nothing of how likely a tie is: there the share of ties is a constant, and decisive votes
+    follow the scores times a factor, both fitted to the training folds.
+
+    Parameters
+    ----------
+    battles : Battles
+        With outcomes 0, 1/2 and 1.
+    rank : int, tuple or "auto"
+    n_folds : int
+    n_threads : int
+    rng : int, Generator or None
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays([0, 0, 1, 1, 0], [1, 1, 2, 2, 2], [1, 0.5, 0, 0.5, 1], counts=[30] * 5)
+    >>> lrbtl.compare_ties(battles, 1).models
+    ('half', 'davidson', 'rao-kupper')
+    """
+    Davidson().check(battles.cells.y, True)
+    if isinstance(rank, str):
+        rank = select_rank(battles, n_folds=n_folds, n_threads=n_threads, rng=rng).rank
+    folds = fold_counts(battles.cells, n_folds, rng).astype(float)
+    fits = [fit(battles, rank, link=link, n_threads=n_threads) for link in MODELS.values()]
+    losses = [np.array([_three_way_loss(full_fit, held_out) for held_out in folds]) for full_fit in fits]
+    return TieComparison(tuple(MODELS), *compare_losses(losses, folds), fits[0].rank)
+
+
+def _three_way_loss(full_fit: Fit, held_out: Floats) -> Floats:
+    """Return the loss of one vote with the outcome of each cell, under the fit without those held out."""
+    from scipy.optimize import minimize_scalar
+
+    design = full_fit.design
+    train = design.count - held_out
+    fold = refit(full_fit, train)
+    eta = design.eta(design.space(fold.point))
+    if fold.link.n_extra:
+        return fold.link.terms(eta, design.y).loss
+    tied = design.y == 0.5
+    share = float(train @ tied / train.sum())
+    decisive = np.where(tied, 0.0, train)
+    factor = minimize_scalar(lambda c: float(decisive @ logistic_terms(c * eta, design.y)[0]), bounds=(0.1, 10)).x
+    return np.asarray(np.where(tied, -np.log(share), -np.log1p(-share) + logistic_terms(factor * eta, design.y)[0]))

@@ -1,0 +1,440 @@
+"""Estimates of targets with their joint covariance: intervals, tests, contrasts and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, logit
+
+from lrbtl.data.labels import find_label, index_labels
+from lrbtl.errors import (
+    BoundError,
+    CovarianceError,
+    DifferentRunsError,
+    EstimateError,
+    ScaleError,
+    UnknownTargetError,
+)
+from lrbtl.inference.joint import WaldTest, max_t_quantile, normal_quantile, wald_interval, wald_statistic
+from lrbtl.inference.summary import ROWS_SHOWN, EstimateTable, Provenance, name_contrast
+from lrbtl.methods.standard_errors import tail_widening
+from lrbtl.methods.targets import FamilyLabels
+from lrbtl.tables import shown_rows, to_frame
+from lrbtl.typing import Bools, Floats, Longs
+
+__all__ = ["Estimate", "Provenance", "WaldTest"]
+
+Scale = Literal["auto", "natural", "elo"]
+
+ELO = 400.0 / math.log(10.0)  # Elo points per unit of score: a gap of 400 is odds of ten to one
+COLUMNS = ("label", "estimate", "se", "z", "pvalue", "lower", "upper")
+
+
+class Estimate:
+    """Estimates of M targets and their joint covariance.
+
+    Scores and gaps are kept as they are (link "identity"). A probability is kept as its logit (link "logit"): intervals
+    and tests are made there and mapped back, so an interval stays inside (0, 1). `estimate`, `se` and `cov` are on the
+    natural scale, where a probability is a probability.
+
+    Indexing (`est["x"]`, `est[3]`, `est[["x", "y"]]`, `est[:10]`) gives an `Estimate` that still knows its covariance
+    with the rest of the run, so `est["x"] - est["y"]` has the right error.
+
+    Parameters
+    ----------
+    labels
+        Names of the targets, M of them.
+    working
+        (M,) estimates on the working scale: the logit of a probability, anything else as it is.
+    cov
+        (M, M) covariance on the working scale; None when M is huge, and then `se` is needed.
+    links
+        "identity" or "logit", one per target or one for all.
+    se
+        (M,) standard errors on the working scale, only when `cov` is None.
+    variance_noise
+        (M,) variance of the log of each estimated variance, none by default. `cov` allows for it as far as 95%
+        intervals go; joint ones, which reach further into the tails, widen some more.
+    info
+        How the run was made.
+    bound_se, naive_se
+        (M,) on the working scale: the smallest standard error any estimator can have at this estimate, and that of
+        one Bradley-Terry fit per context. A function is called when they are first read.
+
+    Examples
+    --------
+    >>> from lrbtl.inference.estimate import Estimate
+    >>> est = Estimate(["x", "y"], [1.0, 0.5], [[0.04, 0.03], [0.03, 0.04]], links="identity")
+    >>> est.se.round(3)
+    array([0.2, 0.2])
+    >>> gap = est["x"] - est["y"]
+    >>> gap.labels, gap.se.round(3)
+    (('x - y',), array([0.141]))
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        working: ArrayLike,
+        cov: ArrayLike | None,
+        *,
+        links: ArrayLike,
+        se: ArrayLike | None = None,
+        variance_noise: ArrayLike = 0.0,
+        info: Provenance | None = None,
+        bound_se: ArrayLike | Callable[[], ArrayLike] | Deferred | None = None,
+        naive_se: ArrayLike | Callable[[], ArrayLike] | Deferred | None = None,
+    ) -> None:
+        self.labels = labels if isinstance(labels, FamilyLabels) else tuple(labels)
+        self.info = Provenance() if info is None else info
+        self._working = self._vector(working, "working")
+        self.links = np.broadcast_to(np.asarray(links, dtype=np.str_), (len(self.labels),))
+        if unknown := set(self.links.tolist()) - {"identity", "logit", "probability"}:
+            raise EstimateError(f"unknown links {sorted(unknown)}; a link is 'identity' or 'logit'.")
+        if (cov is None) == (se is None):
+            raise EstimateError("give either cov or, for very many targets, se: exactly one of the two.")
+        self._cov = None if cov is None else _read_only(cov)
+        if self._cov is not None and self._cov.shape != (len(self.labels),) * 2:
+            raise EstimateError(f"cov has shape {self._cov.shape} for {len(self.labels)} targets.")
+        self._se = np.sqrt(np.maximum(np.diag(self._cov), 0.0)) if self._cov is not None else self._vector(se, "se")
+        self.variance_noise = self._vector(np.broadcast_to(variance_noise, (len(self.labels),)), "variance_noise")
+        self._bound_se = bound_se if isinstance(bound_se, Deferred) else Deferred(bound_se)
+        self._naive_se = naive_se if isinstance(naive_se, Deferred) else Deferred(naive_se)
+        self._root: Estimate = self
+        self._root_weights: Floats | None = None  # (M, targets of the root); None is the identity
+
+    def _vector(self, values: Any, what: str) -> Floats:
+        vector = _read_only(values)
+        if vector.shape != (len(self.labels),):
+            raise EstimateError(f"{what} has shape {vector.shape} for {len(self.labels)} labels.")
+        return vector
+
+    @cached_property
+    def estimate(self) -> Floats:
+        """(M,) estimates on the natural scale."""
+        return np.where(self._is_logit, expit(self._working), self._working)
+
+    @cached_property
+    def se(self) -> Floats:
+        """(M,) standard errors on the natural scale; for a probability p, se = p (1 - p) se(logit p)."""
+        return self._slope * self._se
+
+    @cached_property
+    def cov(self) -> Floats:
+        """(M, M) covariance on the natural scale."""
+        return self._slope[:, None] * self._known_cov() * self._slope
+
+    @property
+    def z(self) -> Floats:
+        """(M,) test statistics of `test()`: against 0, for probabilities against 1/2."""
+        return self.test().z
+
+    @property
+    def pvalue(self) -> Floats:
+        """(M,) two-sided p-values of `test()`."""
+        return self.test().pvalue
+
+    @property
+    def bound(self) -> Floats:
+        """(M,) smallest standard errors any estimator can have at this estimate, to be read beside `se`."""
+        if (bound_se := self._bound_se.read()) is None:
+            raise BoundError("this estimate carries no efficiency bound; ask the estimate that infer returned.")
+        return self._slope * self._vector(bound_se, "bound_se")
+
+    @property
+    def gain_over_naive(self) -> Floats:
+        """(M,) naive standard error over this one: 2 means that separate fits needed four times the battles."""
+        if (naive_se := self._naive_se.read()) is None:
+            raise BoundError("this estimate carries no naive standard errors; compare with infer(..., method='naive').")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._vector(naive_se, "naive_se") / self._se
+
+    @cached_property
+    def _is_logit(self) -> Bools:
+        return np.asarray(self.links == "logit", dtype=np.bool_)
+
+    @cached_property
+    def _slope(self) -> Floats:
+        """Derivative of the natural by the working scale, (M,)."""
+        return np.where(self._is_logit, expit(self._working) * expit(-self._working), 1.0)
+
+    def _known_cov(self) -> Floats:
+        if self._cov is None:
+            raise CovarianceError(
+                f"the covariance of all {len(self.labels):,} targets was not kept; "
+                "ask infer for the fewer targets that belong together."
+            )
+        return self._cov
+
+    def conf_int(self, level: float = 0.95, joint: bool = False, scale: Scale = "auto") -> Floats:
+        """Return (M, 2) confidence intervals.
+
+        Parameters
+        ----------
+        level
+            Coverage, of each interval or, with `joint`, of all of them at once.
+        joint
+            Widen the intervals by the quantile of the largest |Z| under their correlation.
+        scale
+            "auto": scores as they are, probabilities by the logit scale. "natural": estimate ± c se, which for a
+            probability may leave (0, 1). "elo": scores times 400 / ln 10.
+
+        Examples
+        --------
+        >>> from lrbtl.inference.estimate import Estimate
+        >>> est = Estimate(["x beats y"], [2.0], [[0.25]], links="logit")
+        >>> est.conf_int().round(3)
+        array([[0.735, 0.952]])
+        """
+        reach: float | Floats = normal_quantile(level)
+        if joint:
+            critical = self._joint_quantile(level)
+            reach = critical * tail_widening(critical, self.variance_noise)
+        if scale == "natural":
+            return wald_interval(self.estimate, reach * self.se)
+        interval = wald_interval(self._working, reach * self._se)
+        if scale == "auto":
+            return np.where(self._is_logit[:, None], expit(interval), interval)
+        if scale != "elo":
+            raise ScaleError(f"unknown scale {scale!r}; choose 'auto', 'natural' or 'elo'.")
+        if (other := np.flatnonzero(self.links != "identity")).size:
+            raise ScaleError(
+                f"{self.labels[other[0]]!r} is no score or gap, so it has no Elo points; use scale='auto'."
+            )
+        return ELO * interval
+
+    def _joint_quantile(self, level: float) -> float:
+        cov = self._known_cov()
+        varies = np.flatnonzero(np.isfinite(self._se) & (self._se > 0))
+        se = self._se[varies]
+        return max_t_quantile(cov[np.ix_(varies, varies)] / np.outer(se, se), level)
+
+    def test(self, null: ArrayLike | None = None) -> WaldTest:
+        """Return the two-sided Wald test that each target equals `null`.
+
+        Parameters
+        ----------
+        null
+            A number or (M,) values on the natural scale; None is 0, for probabilities 1/2. Probabilities are tested
+            on the logit scale.
+
+        Examples
+        --------
+        >>> from lrbtl.inference.estimate import Estimate
+        >>> est = Estimate(["x"], [1.0], [[0.25]], links="identity")
+        >>> est.test().z, est.test(null=1.0).pvalue
+        (array([2.]), array([1.]))
+        """
+        default = np.where(self._is_logit, 0.5, 0.0)
+        values = default if null is None else np.asarray(null, dtype=np.float64)
+        if values.shape not in ((), default.shape):
+            raise EstimateError(
+                f"null has shape {values.shape}: give one number, or one for each of {len(self)} targets."
+            )
+        values = np.broadcast_to(values, default.shape)
+        if not ((values > 0) & (values < 1))[self._is_logit].all():
+            raise EstimateError("the null of a probability must lie between 0 and 1.")
+        center = np.where(self._is_logit, logit(np.where(self._is_logit, values, 0.5)), values)
+        return WaldTest(np.array(values), *wald_statistic(self._working - center, self._se))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __iter__(self) -> Iterator[Estimate]:
+        return (self._select(np.array([k])) for k in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Estimate:
+        if isinstance(key, slice):
+            return self._select(np.arange(len(self))[key])
+        if isinstance(key, np.ndarray) and key.dtype == np.bool_:
+            return self._select(np.flatnonzero(key))
+        many = isinstance(key, list | np.ndarray)
+        return self._select(np.array([self._position(one) for one in (key if many else [key])], dtype=np.int64))
+
+    def _position(self, key: object) -> int:
+        if isinstance(key, int | np.integer) and -len(self) <= key < len(self):
+            return int(key) % len(self)
+        return find_label(self._label_index, key, "target", UnknownTargetError)
+
+    @cached_property
+    def _label_index(self) -> dict[Any, int]:
+        return index_labels(self.labels, "targets")
+
+    def _select(self, rows: Longs) -> Estimate:
+        cov = None if self._cov is None else self._cov[np.ix_(rows, rows)]
+        part = Estimate(
+            [self.labels[k] for k in rows],
+            self._working[rows],
+            cov,
+            links=self.links[rows],
+            se=self._se[rows] if cov is None else None,
+            variance_noise=self.variance_noise[rows],
+            info=self.info,
+            bound_se=self._bound_se.rows(rows),
+            naive_se=self._naive_se.rows(rows),
+        )
+        part._root = self._root
+        if cov is not None:
+            picks = np.zeros((rows.size, len(self)))
+            picks[np.arange(rows.size), rows] = 1.0
+            part._root_weights = self._to_root(picks)
+        return part
+
+    def _to_root(self, weights: Floats) -> Floats:
+        """Weights on this estimate's working scale as weights on the root's."""
+        return weights if self._root_weights is None else weights @ self._root_weights
+
+    def contrast(self, weights: ArrayLike | Mapping[Any, float], label: str | Sequence[str] | None = None) -> Estimate:
+        """Return weighted sums of the targets, on the natural scale, with their joint covariance.
+
+        Parameters
+        ----------
+        weights
+            (M,) or (k, M) weights, or a mapping from label (or position) to weight.
+        label
+            Name of the sum, or the names of all k.
+
+        Examples
+        --------
+        >>> from lrbtl.inference.estimate import Estimate
+        >>> est = Estimate(["x", "y"], [1.0, 0.5], [[0.04, 0.03], [0.03, 0.04]], links="identity")
+        >>> est.contrast({"x": 1, "y": -1}).estimate
+        array([0.5])
+        """
+        if isinstance(weights, Mapping):
+            matrix = np.zeros((1, len(self)))
+            for key, weight in weights.items():
+                matrix[0, self._position(key)] = weight
+        else:
+            matrix = np.atleast_2d(np.asarray(weights, dtype=np.float64))
+        if matrix.ndim != 2 or matrix.shape[1] != len(self) or not np.isfinite(matrix).all():
+            raise EstimateError(
+                f"weights of shape {matrix.shape} do not fit: give a finite weight to each of {len(self)} targets."
+            )
+        if label is None:
+            label = [name_contrast(row, self.labels) for row in matrix]
+        labels = [label] if isinstance(label, str) else label
+        used = np.flatnonzero(matrix.any(axis=0))
+        with np.errstate(invalid="ignore"):
+            value = matrix[:, used] @ self.estimate[used]
+        mixed = (matrix[:, self.links != "identity"] != 0).any(axis=1)
+        self._known_cov()
+        return self._combined(labels, value, self._to_root(matrix * self._slope), mixed)
+
+    def _combined(
+        self, labels: Sequence[str], value: Floats, root_weights: Floats, mixed: Bools
+    ) -> Estimate:
+        used = np.flatnonzero(root_weights.any(axis=0))
+        loading = root_weights[:, used]
+        with np.errstate(invalid="ignore"):
+            cov = loading @ self._root._known_cov()[np.ix_(used, used)] @ loading.T
+        links = np.where(mixed, "probability", "identity")
+        variance_noise = np.max(np.where(loading != 0, self._root.variance_noise[used], 0.0), axis=1, initial=0.0)
+        result = Estimate(labels, value, cov, links=links, variance_noise=variance_noise, info=self.info)
+        result._root, result._root_weights = self._root, root_weights
+        return result
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return self._plus(other, 1.0, "+")
+
+    def __sub__(self, other: Estimate) -> Estimate:
+        return self._plus(other, -1.0, "-")
+
+    def _plus(self, other: Estimate, sign: float, symbol: str) -> Estimate:
+        if not isinstance(other, Estimate):
+            return NotImplemented
+        if self._root is not other._root:
+            raise DifferentRunsError(
+                "these estimates come from different runs, so their covariance is unknown; "
+                "pass the targets of both to one infer call and combine its parts."
+            )
+        if len(self) != len(other) and 1 not in (len(self), len(other)):
+            raise EstimateError(f"{len(self)} and {len(other)} targets cannot be combined one by one; use contrast.")
+        self._known_cov()
+        left, right = self._to_root(np.diag(self._slope)), other._to_root(np.diag(other._slope))
+        size = max(len(self), len(other))
+        names = zip(np.resize(self.labels, size).tolist(), np.resize(other.labels, size).tolist(), strict=True)
+        mixed = (self.links != "identity") | (other.links != "identity")
+        with np.errstate(invalid="ignore"):
+            value = self.estimate + sign * other.estimate
+        return self._combined([f"{a} {symbol} {b}" for a, b in names], value, left + sign * right, mixed)
+
+    def _columns(self, level: float, joint: bool) -> dict[str, Any]:
+        test, interval = self.test(), self.conf_int(level, joint)
+        values = (list(self.labels), self.estimate, self.se, test.z, test.pvalue, interval[:, 0], interval[:, 1])
+        return dict(zip(COLUMNS, values, strict=True))
+
+    def to_frame(self, backend: str | None = None, *, level: float = 0.95, joint: bool = False) -> Any:
+        """Return a frame with columns label, estimate, se, z, pvalue, lower, upper.
+
+        `backend` is "pandas", "polars" or "pyarrow"; None takes the first that is installed.
+        """
+        return to_frame(self._columns(level, joint), backend)
+
+    def to_dict(self, *, level: float = 0.95, joint: bool = False) -> dict[str, list[Any]]:
+        """Return the columns of `to_frame` as plain lists, ready for JSON."""
+        return {name: np.asarray(column).tolist() for name, column in self._columns(level, joint).items()}
+
+    def _table(self, level: float) -> EstimateTable:
+        head, tail = shown_rows(len(self), ROWS_SHOWN)
+        shown = self._select(np.array(head + tail, dtype=np.int64))
+        return EstimateTable(shown._columns(level, joint=False), len(self), self._is_logit, level, self.info)
+
+    def summary(self, level: float | None = None) -> str:
+        """Return the run and the table as text; long tables show their first and last rows."""
+        return self._table(self.info.level if level is None else level).text()
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        return self._table(self.info.level).html()
+
+
+def _read_only(values: ArrayLike) -> Floats:
+    view = np.asarray(values, dtype=np.float64).view()
+    view.flags.writeable = False
+    return view
+
+
+# ------------------------------------------------------------------------------
+# Arrays that are computed when they are first read.
+# ------------------------------------------------------------------------------
+
+
+class Deferred:
+    """An array, a function that will compute it, or None where there is neither.
+
+    A function that was not called yet does not survive pickling: the copy has no array.
+
+    Examples
+    --------
+    >>> later = Deferred(lambda: [1.0, 2.0, 3.0])
+    >>> later.rows(np.array([2, 0])).read()
+    array([3., 1.])
+    >>> Deferred(None).read() is None
+    True
+    """
+
+    def __init__(self, values: ArrayLike | Callable[[], ArrayLike] | None) -> None:
+        self._values = values
+
+    def read(self) -> Floats | None:
+        """Return the array, computed at the first call."""
+        if callable(self._values):
+            self._values = self._values()
+        return None if self._values is None else np.asarray(self._values, dtype=np.float64)
+
+    def rows(self, rows: Longs) -> Deferred:
+        """Return some rows of it, deferred as well."""
+        if self._values is None:
+            return self
+        return Deferred(lambda: np.asarray(self.read())[rows])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_values": None if callable(self._values) else self._values}

@@ -1,0 +1,284 @@
+"""Critical values of joint intervals: quantiles of the largest of many dependent |Z|.
+
+The tail P(max|Z| > c) is estimated by sampling from the union of the tails: pick a statistic at random, draw the vector
+given that this one exceeds c0 <= c, and weigh the draw by one over the number of statistics that exceed c0. The
+relative error does not grow as the tail gets smaller, and independent or identical statistics cost nothing
+[Owen, Maximov & Chertkov 2019, Importance sampling the union of rare events]. Each normal vector serves several picks,
+which see nearly independent parts of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+
+import numpy as np
+from scipy.linalg.lapack import dpstrf
+from scipy.special import erfc, ndtr, ndtri
+
+from lrbtl._kernels._gaps import scan_gaps
+from lrbtl.errors import CovarianceError, LevelError
+from lrbtl.threads import one_blas_thread
+from lrbtl.typing import Floats, Longs, Seed
+
+CHUNK = 1 << 7  # normal vectors at a time
+USES = 8  # picks per normal vector
+SEARCH_DRAWS, BATCH_DRAWS = 1 << 9, 1 << 12
+MOST_DRAWS = 1 << 18
+MOST_VALUES = 1 << 28  # draws times statistics
+TOLERANCE = 0.005  # standard error of a critical value, if MOST_VALUES allows; a thousandth of the gaps it decides on
+GOAL = 1.3  # tail at the start of the draws over the tail asked for
+
+
+def normal_quantile(level: float) -> float:
+    """Return z with P(|Z| <= z) = level.
+
+    Examples
+    --------
+    >>> round(normal_quantile(0.95), 3)
+    1.96
+    """
+    if not 0.0 < level < 1.0:
+        raise LevelError(f"level is {level!r}; a confidence level lies between 0 and 1, for example 0.95.")
+    return -float(ndtri((1.0 - level) / 2.0))
+
+
+def sidak_quantile(level: float, n: int) -> float:
+    """Return the quantile of max|Z| over n independent Z, an upper bound for dependent ones."""
+    normal_quantile(level)
+    return -float(ndtri(-np.expm1(np.log(level) / n) / 2.0))
+
+
+@dataclass(frozen=True)
+class _Statistics:
+    """Standardised linear statistics of a Gaussian vector G = factor x, x ~ N(0, I).
+
+    `factor` is (d, k). `scan(G, pick, beyond, bar)` takes draws G (n, d), moves draw i so that statistic pick[i, j] is
+    beyond[i, j], and gives the largest |statistic| of each and how many exceed the bar, (n, m) each.
+    """
+
+    factor: Floats
+    n_statistics: int
+    scan: Callable[[Floats, Longs, Floats, float], tuple[Floats, Floats]]
+
+
+def max_t_quantile(correlation: Floats, level: float = 0.95, rng: Seed = 0) -> float:
+    """Return c with P(max_i |Z_i| <= c) = level, Z ~ N(0, correlation).
+
+    Parameters
+    ----------
+    correlation
+        (M, M) correlation matrix, singular or not.
+    level
+        Joint coverage.
+    rng
+        Seed of the draws. The result has a standard error of 0.005, more where so many statistics limit the draws.
+
+    Examples
+    --------
+    >>> round(max_t_quantile(np.eye(10)), 3)
+    2.8
+    >>> round(max_t_quantile(np.ones((10, 10))), 2)
+    1.96
+    """
+    correlation = _checked_square(correlation, "correlation")
+    n = len(correlation)
+    low, high = normal_quantile(level), sidak_quantile(level, max(n, 1))
+    if n <= 1 or np.abs(correlation - np.eye(n)).max() < 1e-12:
+        return high
+    statistics = _Statistics(
+        factor=_factor(correlation),
+        n_statistics=n,
+        scan=partial(_scan_entries, correlation),
+    )
+    return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
+
+
+def max_gap_quantile(cov: Floats, level: float = 0.95, rng: Seed = 0) -> float:
+    """Return c with P(max_{a<b} |G_a - G_b| / se_ab <= c) = level, G ~ N(0, cov), over all pairs.
+
+    The (pairs, pairs) covariance is never formed; pairs that move together exactly (se_ab = 0) do not count.
+
+    Examples
+    --------
+    >>> round(max_gap_quantile(np.eye(2)), 3)
+    1.96
+    >>> abs(max_gap_quantile(np.eye(10)) - 4.474 / 2**0.5) < 0.02  # the studentized range
+    True
+    """
+    cov = _checked_square(cov, "covariance")
+    precision = _gap_precision(cov)
+    a, b = np.nonzero(np.triu(precision))
+    low, high = normal_quantile(level), sidak_quantile(level, max(a.size, 1))
+    if a.size <= 1:
+        return low
+    factor = _factor(cov)
+    factor = factor - factor.mean(axis=0)  # gaps stay, and bounds on them are tighter without what all scores share
+    cov = factor @ factor.T
+    statistics = _Statistics(
+        factor=factor,
+        n_statistics=a.size,
+        scan=partial(_scan_gaps, cov, precision, a, b),
+    )
+    return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
+
+
+def _scan_entries(correlation: Floats, draws: Floats, pick: Longs, beyond: Floats, bar: float) -> tuple[Floats, Floats]:
+    largest, count = np.empty(pick.shape), np.empty(pick.shape)
+    rows = np.arange(len(draws))
+    for j, one in enumerate(pick.T):
+        values = np.abs(draws + correlation[one] * (beyond[:, j] - draws[rows, one])[:, None])
+        largest[:, j], count[:, j] = values.max(axis=1), (values > bar).sum(axis=1)
+    return largest, count
+
+
+def _scan_gaps(
+    cov: Floats, precision: Floats, a: Longs, b: Longs, draws: Floats, pick: Longs, beyond: Floats, bar: float
+) -> tuple[Floats, Floats]:
+    """Return what the kernel finds; it skips models that cannot be part of a gap above the bar.
+
+    With v_a = Var(G_a), (g_a - g_b)^2 <= (v_a + v_b) (g_a^2 / v_a + g_b^2 / v_b): a pair above the bar has a member
+    with g_a^2 / v_a > bar^2 / (2 max_b (v_a + v_b) precision_ab).
+    """
+    own = np.diag(cov)
+    reach = ((own[:, None] + own) * precision).max(axis=1)
+    floor = 0.5 * (1 - 1e-9) * bar**2 * own / np.maximum(reach, 1e-300)
+    largest, count = np.empty(pick.shape), np.empty(pick.shape)
+    pairs = a[pick], b[pick]
+    scan_gaps(draws, *pairs, beyond, cov, precision, floor, bar * bar, np.empty(len(cov)), largest, count)
+    return np.sqrt(largest), count
+
+
+def _gap_precision(cov: Floats) -> Floats:
+    """Return 1 / Var(G_a - G_b), and 0 where that variance is rounding error."""
+    variance = gap_variances(cov)
+    varies = variance > 1e-12 * np.diag(cov).max(initial=0.0)
+    return np.divide(1.0, variance, out=np.zeros_like(variance), where=varies)
+
+
+def gap_variances(cov: Floats) -> Floats:
+    """Return Var(G_a - G_b) = cov_aa + cov_bb - 2 cov_ab of every pair, (d, d)."""
+    diagonal = np.diag(cov)
+    return np.maximum(diagonal[:, None] + diagonal[None, :] - cov - cov.T, 0.0)
+
+
+def _checked_square(matrix: Floats, what: str) -> Floats:
+    matrix = np.asarray(matrix, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise CovarianceError(f"the {what} has shape {matrix.shape}; it must be square.")
+    if not np.isfinite(matrix).all():
+        raise CovarianceError(f"the {what} holds NaN or infinite values; drop the targets without a finite error.")
+    return matrix
+
+
+def _factor(cov: Floats) -> Floats:
+    """Return L (d, k) with cov = L Lᵀ, k the rank, by Cholesky with pivoting: cov may be singular."""
+    scale = float(np.diag(cov).max())
+    lower, pivots, rank, _ = dpstrf(cov, tol=1e-10 * scale, lower=1)
+    factor = np.zeros((len(cov), rank))
+    factor[pivots - 1] = np.tril(lower)[:, :rank]
+    return factor
+
+
+@one_blas_thread
+def _tail_quantile(statistics: _Statistics, level: float, rng: Seed) -> float:
+    """Return c with P(max |statistic| > c) = 1 - level, from as many draws as its standard error asks for."""
+    generator = np.random.default_rng(rng)
+    start = _search_start(statistics, level, generator)
+    most = min(MOST_DRAWS, MOST_VALUES // statistics.n_statistics)
+    maxima, weights = np.empty((0, USES)), np.empty((0, USES))
+    while True:
+        more = _tail_draws(statistics, start, max(BATCH_DRAWS, maxima.size), generator)
+        maxima, weights = np.concatenate([maxima, more[0]]), np.concatenate([weights, more[1]])
+        if weights.mean() < 1.0 - level and start > normal_quantile(level):  # the search ended above the quantile
+            start = _lowered(start, float(weights.mean()), level)
+            maxima, weights = np.empty((0, USES)), np.empty((0, USES))
+            continue
+        quantile, error = _weighted_quantile(maxima, weights, 1.0 - level, start)
+        if error < TOLERANCE or 2 * maxima.size > most:
+            return quantile
+
+
+def _weighted_quantile(maxima: Floats, weights: Floats, tail: float, start: float) -> tuple[float, float]:
+    """Return c with mean(weights [maxima > c]) = tail, not below `start`, and its standard error.
+
+    The density at c is taken as c times the tail, as it is for normal tails far out. Rows are independent.
+    """
+    order = np.argsort(-maxima, axis=None)
+    position = min(int(np.searchsorted(np.cumsum(weights.flat[order]), tail * maxima.size)), maxima.size - 1)
+    quantile = max(float(maxima.flat[order[position]]), start)
+    spread = float(np.std((weights * (maxima > quantile)).mean(axis=1))) / np.sqrt(len(maxima))
+    return quantile, spread / (tail * quantile)
+
+
+def _search_start(statistics: _Statistics, level: float, generator: np.random.Generator) -> float:
+    """Return a point a little below the quantile: down from Šidák's, as if the tail were that of exp(-c²/2)."""
+    low, goal = normal_quantile(level), GOAL * (1.0 - level)
+    start = max(low, sidak_quantile(max(1.0 - goal, level / 2), statistics.n_statistics))
+    while start > low:
+        tail = float(_tail_draws(statistics, start, SEARCH_DRAWS, generator)[1].mean())
+        if tail >= 0.88 * goal:
+            break
+        start = _lowered(start, tail, level)
+    return start
+
+
+def _lowered(start: float, tail: float, level: float) -> float:
+    """Return where the tail would be a little larger than asked for, given what it is at `start`."""
+    low = normal_quantile(level)
+    return float(np.sqrt(max(low**2, start**2 - max(2.0 * np.log(GOAL * (1.0 - level) / tail), 0.05))))
+
+
+def _tail_draws(
+    statistics: _Statistics, start: float, n_draws: int, generator: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Return draws of max |statistic| given that it exceeds `start`, and weights whose mean is its tail there.
+
+    Rows belong to normal vectors, columns to their uses.
+    """
+    factor, total = statistics.factor, statistics.n_statistics
+    maxima, counts = [], []
+    for done in range(0, n_draws // USES, CHUNK):
+        shape = min(CHUNK, n_draws // USES - done), USES
+        draws = generator.standard_normal((shape[0], factor.shape[1])) @ factor.T
+        pick = generator.integers(0, total, shape)
+        beyond = -ndtri(generator.random(shape) * ndtr(-start))  # Z given Z > start; the sign is free by symmetry
+        largest, count = statistics.scan(draws, pick, beyond, start)
+        maxima.append(largest)
+        counts.append(count)
+    scale = total * 2.0 * ndtr(-start)
+    return np.concatenate(maxima), scale / np.maximum(np.concatenate(counts), 1.0)
+
+
+# ------------------------------------------------------------------------------
+# Wald tests and intervals: estimates that are normal with a known standard error.
+# ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WaldTest:
+    """Two-sided test that each target equals `null`; all fields (M,)."""
+
+    null: Floats
+    z: Floats
+    pvalue: Floats
+
+
+def wald_statistic(difference: Floats, se: Floats) -> tuple[Floats, Floats]:
+    """Return z = difference / se and its two-sided p-value 2 P(Z > |z|); NaN for 0 / 0.
+
+    Examples
+    --------
+    >>> z, pvalue = wald_statistic(np.array([1.96]), np.array([1.0]))
+    >>> pvalue.round(3)
+    array([0.05])
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = difference / se
+    return z, erfc(np.abs(z) / sqrt(2.0))
+
+
+def wald_interval(center: Floats, half_width: Floats) -> Floats:
+    """Return (M, 2) bounds center ± half_width."""
+    with np.errstate(invalid="ignore"):
+        return np.column_stack([center - half_width, center + half_width])

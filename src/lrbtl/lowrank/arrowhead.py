@@ -1,0 +1,232 @@
+"""Symmetric matrices that are block diagonal but for a border: assemble, multiply, factor, solve.
+
+    [ border   cross^T ]   border (q, q), cross (dl rl, q) dense or sparse,
+    [ cross    blocks  ]   blocks (dl, rl, rl) on the diagonal.
+
+Coordinates are flat: the border first. The cost of a factorisation is linear in the number dl of blocks.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import linalg, sparse
+
+from lrbtl._kernels import _cells
+from lrbtl.typing import Floats
+
+PANEL = 64  # rows that are mirrored at a time
+PIVOT_FLOOR = 1e-11  # a squared pivot of the unit-diagonal matrix below this is a direction without information
+
+
+class NotPositiveDefinite(Exception):
+    """The matrix is not positive definite; `null` spans (in coordinates) what it fails on, where known."""
+
+    def __init__(self, null: Floats | None = None):
+        super().__init__("not positive definite")
+        self.null = null
+
+
+@dataclass(frozen=True)
+class Arrowhead:
+    """An arrowhead matrix; see the module's docstring for the parts and their shapes."""
+
+    border: Floats
+    blocks: Floats
+    cross: Floats | sparse.csr_array
+    n_threads: int = 1
+
+    @property
+    def q(self) -> int:
+        """Length of the border."""
+        return len(self.border)
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return self.q + int(self.blocks.shape[0]) * int(self.blocks.shape[1])
+
+    def diagonal(self) -> Floats:
+        """Return the diagonal."""
+        return np.concatenate([np.diag(self.border), np.einsum("jii->ji", self.blocks).reshape(-1)])
+
+    def __matmul__(self, x: Floats) -> Floats:
+        """Return the product with a vector (size,) or columns (size, M)."""
+        top, bottom = x[: self.q], x[self.q :]
+        below = np.einsum("jik,jk...->ji...", self.blocks, bottom.reshape(*self.blocks.shape[:2], *x.shape[1:]))
+        return np.concatenate(
+            [self.border @ top + self.cross.T @ bottom, self.cross @ top + below.reshape(bottom.shape)]
+        )
+
+    def __mul__(self, factor: float) -> "Arrowhead":
+        """Return the matrix times a number."""
+        return replace(self, border=self.border * factor, blocks=self.blocks * factor, cross=self.cross * factor)
+
+    def plus_border(self, parts: list[tuple[slice, Floats]]) -> "Arrowhead":
+        """Return the matrix with matrices added on slices of the border, repeated along the diagonal to fill them."""
+        border = self.border.copy()
+        for part, matrix in parts:
+            rows = np.arange(len(border))[part].reshape(-1, len(matrix))
+            if len(rows) == 1:
+                border[part, part] += matrix
+            else:
+                border[rows[:, :, None], rows[:, None, :]] += matrix
+        return replace(self, border=border)
+
+    def plus_blocks(self, matrix: Floats) -> "Arrowhead":
+        """Return the matrix with (rl, rl) or (dl, rl, rl) added to the blocks."""
+        return replace(self, blocks=self.blocks + matrix)
+
+    def plus_diagonal(self, diagonal: Floats) -> "Arrowhead":
+        """Return the matrix with a diagonal added."""
+        border, blocks = self.border.copy(), self.blocks.copy()
+        border[np.diag_indices(self.q)] += diagonal[: self.q]
+        index = np.arange(blocks.shape[1])
+        blocks[:, index, index] += diagonal[self.q :].reshape(blocks.shape[:2])
+        return replace(self, border=border, blocks=blocks)
+
+    def dense(self) -> Floats:
+        """Return the full matrix."""
+        cross = self.cross.toarray() if sparse.issparse(self.cross) else self.cross
+        return np.block([[self.border, cross.T], [cross, linalg.block_diag(*self.blocks)]])
+
+    def factor(self, *, floor: float = 0.0) -> "Factor":
+        """Return the Cholesky factor after scaling to unit diagonal.
+
+        Raises NotPositiveDefinite where a squared pivot is below `floor`.
+        """
+        diagonal = self.diagonal()
+        if not diagonal.min() > 0.0:
+            raise NotPositiveDefinite(np.eye(self.size)[:, diagonal <= 0.0] if floor else None)
+        scale = 1.0 / np.sqrt(diagonal)
+        top, below = scale[: self.q], scale[self.q :].reshape(self.blocks.shape[:2])
+        inverse = self._invert_blocks(self.blocks * below[:, :, None] * below[:, None, :], below, floor)
+        cross = _block_product(inverse, self.cross, below.reshape(-1), top)
+        schur = self.border * top
+        schur *= top[:, None]
+        if sparse.issparse(cross):
+            indptr, indices = cross.indptr.astype(np.int32), cross.indices.astype(np.int32)
+            _cells.subtract_sparse_gram(indptr, indices, cross.data, schur, self.n_threads)
+        else:
+            schur -= cross.T @ cross
+        diagonal = np.diag(schur).copy()
+        chol, failed = linalg.lapack.dpotrf(schur.T, lower=1, clean=0, overwrite_a=1)  # leaves the lower part of schur
+        if failed or np.square(np.diag(chol)).min(initial=1.0) <= floor:
+            if not floor:
+                raise NotPositiveDefinite
+            np.fill_diagonal(schur, diagonal)
+            values, vectors = linalg.eigh(schur, lower=True)
+            null = vectors[:, values <= max(values[0], 10 * floor)] * top[:, None]
+            bottom = -below.reshape(-1)[:, None] * _block_transpose_solve(inverse, cross @ (null / top[:, None]))
+            raise NotPositiveDefinite(np.concatenate([null, bottom]))
+        return Factor(chol, inverse, cross, scale)
+
+    def _invert_blocks(self, blocks: Floats, below: Floats, floor: float) -> Floats:
+        try:
+            chol = np.linalg.cholesky(blocks)
+            weak = np.square(np.einsum("jii->ji", chol)).min(axis=1) <= floor
+        except np.linalg.LinAlgError:
+            weak = np.linalg.eigvalsh(blocks)[:, 0] <= floor
+        if weak.any():
+            if not floor:
+                raise NotPositiveDefinite
+            null = np.zeros((self.size, int(weak.sum())))
+            for column, j in enumerate(np.flatnonzero(weak)):
+                vector = np.linalg.eigh(blocks[j])[1][:, 0] * below[j]
+                null[self.q + j * len(vector) : self.q + (j + 1) * len(vector), column] = vector
+            raise NotPositiveDefinite(null)
+        return np.linalg.inv(chol)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Cholesky factor of an arrowhead matrix scaled to unit diagonal.
+
+    Attributes
+    ----------
+    chol : array (q, q)
+        Lower factor of the scaled Schur complement of the blocks.
+    inverse_lower : array (dl, rl, rl)
+        Inverse lower factors of the scaled blocks.
+    cross : array or sparse (dl rl, q)
+        inverse_lower @ scaled cross.
+    scale : array (size,)
+    """
+
+    chol: Floats
+    inverse_lower: Floats
+    cross: Floats | sparse.csr_array
+    scale: Floats
+
+    def solve(self, rhs: Floats) -> Floats:
+        """Return the solution for a right side (size,) or columns (size, M)."""
+        q = len(self.chol)
+        scale = self.scale.reshape(-1, *([1] * (rhs.ndim - 1)))
+        scaled = rhs * scale
+        bottom = _block_solve(self.inverse_lower, scaled[q:])
+        top = linalg.cho_solve((self.chol, True), scaled[:q] - self.cross.T @ bottom, check_finite=False)
+        bottom = _block_transpose_solve(self.inverse_lower, bottom - self.cross @ top)
+        return np.concatenate([top, bottom]) * scale
+
+    def inverse(self) -> "Inverse":
+        """Return the inverse in block form."""
+        q = len(self.chol)
+        top, below = self.scale[:q], self.scale[q:]
+        border = _mirrored(linalg.lapack.dpotri(self.chol, lower=True)[0])
+        border *= top[:, None]
+        border *= top
+        upper = np.swapaxes(self.inverse_lower, 1, 2)
+        blocks = upper @ self.inverse_lower
+        scale = below.reshape(blocks.shape[:2])
+        reach = _block_product(upper * scale[:, :, None], self.cross, np.ones(len(below)), 1.0 / top)
+        return Inverse(border, reach, blocks * scale[:, :, None] * scale[:, None, :])
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """Inverse of an arrowhead matrix: [0 0; 0 blocks] + [1; -reach] border [1, -reach^T].
+
+    Attributes
+    ----------
+    border : array (q, q)
+    reach : array or sparse (dl rl, q)
+    blocks : array (dl, rl, rl)
+    """
+
+    border: Floats
+    reach: Floats | sparse.csr_array
+    blocks: Floats
+
+
+def _mirrored(lower: Floats) -> Floats:
+    """Return a symmetric matrix from its lower triangle, in place and by panels: far cheaper than whole triangles."""
+    for first in range(0, len(lower), PANEL):
+        here, below = slice(first, first + PANEL), slice(first + PANEL, None)
+        corner = np.tril(lower[here, here])
+        lower[here, here] = corner + np.tril(corner, -1).T
+        lower[here, below] = lower[below, here].T
+    return lower
+
+
+def _block_product(
+    inverse: Floats, cross: Floats | sparse.csr_array, left: Floats, right: Floats
+) -> Floats | sparse.csr_array:
+    """Return blockdiag(inverse) diag(left) cross diag(right)."""
+    dl, rl, _ = inverse.shape
+    if not sparse.issparse(cross):
+        scaled = (cross * left[:, None] * right).reshape(dl, rl, -1)
+        return np.asarray(np.matmul(inverse, scaled).reshape(dl * rl, -1))
+    outer = sparse.bsr_array((inverse, np.arange(dl), np.arange(dl + 1)), shape=(dl * rl, dl * rl))
+    product = outer.tocsr() @ (sparse.diags_array(left) @ cross @ sparse.diags_array(right))
+    product = sparse.csr_array(product)
+    product.sort_indices()
+    return product
+
+
+def _block_solve(inverse: Floats, rhs: Floats) -> Floats:
+    blocks = rhs.reshape(*inverse.shape[:2], *rhs.shape[1:])
+    return np.asarray(np.einsum("jik,jk...->ji...", inverse, blocks).reshape(rhs.shape))
+
+
+def _block_transpose_solve(inverse: Floats, rhs: Floats) -> Floats:
+    blocks = rhs.reshape(*inverse.shape[:2], *rhs.shape[1:])
+    return np.asarray(np.einsum("jki,jk...->ji...", inverse, blocks).reshape(rhs.shape))

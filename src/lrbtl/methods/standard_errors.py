@@ -1,0 +1,298 @@
+"""Covariances of all scores from the blocks of K^-1 B K^-1 that pair models with contexts.
+
+Only blocks are formed: of the model factor with itself, and of each context vector v_u with the model factor and
+with itself. With T[:, u] = U v_u these give the covariance of any two scores of one context.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from lrbtl._kernels import _cells
+from lrbtl.fitting.design import Design
+from lrbtl.lowrank.arrowhead import Arrowhead, Inverse
+from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.typing import Floats, Longs
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of a covariance in tangent coordinates.
+
+    Attributes
+    ----------
+    border : array (q, q)
+    cross : array (dl, rl, q)
+        Eliminated rows with the border.
+    own : array (dl, rl, rl)
+        Eliminated rows with themselves.
+    """
+
+    border: Floats
+    cross: Floats
+    own: Floats
+
+
+@dataclass(frozen=True)
+class ContextBlocks:
+    """Covariances that the scores of some contexts need.
+
+    Attributes
+    ----------
+    contexts : array (n,)
+    cross : array (n, r1, d1, r1)
+        Context vectors with the model factor.
+    own : array (n, r1, r1)
+        Context vectors with themselves.
+    """
+
+    contexts: Longs
+    cross: Floats
+    own: Floats
+
+
+def inverse_blocks(inverse: Inverse) -> Blocks:
+    """Return the blocks of the inverse itself."""
+    reach = _dense(inverse.reach)
+    dl, rl, _ = inverse.blocks.shape
+    cross = -reach @ inverse.border
+    own = inverse.blocks - np.einsum("jiq,jkq->jik", cross.reshape(dl, rl, -1), reach.reshape(dl, rl, -1))
+    return Blocks(inverse.border, cross.reshape(dl, rl, -1), own)
+
+
+def sandwich_blocks(inverse: Inverse, meat: Arrowhead) -> Blocks:
+    """Return the blocks of inverse @ meat @ inverse."""
+    reach, rest = _dense(inverse.reach), _rest(inverse, meat)
+    wide = (*inverse.blocks.shape[:2], -1)
+    border = sandwich_border(inverse, meat)
+    through = ((inverse.blocks @ rest.reshape(wide)).reshape(reach.shape) @ inverse.border).reshape(wide)
+    back = (reach @ border).reshape(wide)
+    cross = through - back
+    mixed = np.einsum("jiq,jkq->jik", 0.5 * back - through, reach.reshape(wide))
+    own = inverse.blocks @ meat.blocks @ inverse.blocks + mixed + np.swapaxes(mixed, 1, 2)
+    return Blocks(border, cross, own)
+
+
+def sandwich_border(inverse: Inverse, meat: Arrowhead) -> Floats:
+    """Return the border of inverse @ meat @ inverse, (q, q)."""
+    reach = _dense(inverse.reach)
+    inner = meat.border - reach.T @ _rest(inverse, meat) - _dense(meat.cross).T @ reach
+    return np.asarray(inverse.border @ inner @ inverse.border)
+
+
+def _rest(inverse: Inverse, meat: Arrowhead) -> Floats:
+    """Return the meat's cross part less what the eliminated rows' own meat puts there."""
+    reach = _dense(inverse.reach)
+    return _dense(meat.cross) - (meat.blocks @ reach.reshape(*inverse.blocks.shape[:2], -1)).reshape(reach.shape)
+
+
+def mean_jacobian(space: TangentSpace, weights: Floats) -> tuple[Floats, Floats]:
+    """Return v = sum of w_u v_u for weights (B, D) of the contexts, (B, r1), and its gradients R (size, B r1).
+
+    A mean score U[a] v changes by dU[a] v + U[a] R^T x.
+    """
+    r1 = space.U.shape[1]
+    reach = np.einsum("bu,kl->bkul", weights, np.eye(r1)).reshape(-1, *space.V.shape)
+    return weights @ space.V, space.pull(np.zeros((len(reach), *space.U.shape)), reach)
+
+
+def mean_covariances(space: TangentSpace, v: Floats, R: Floats, border: Floats, product: Floats) -> Floats:
+    """Return covariances (B, d1, d1) of all mean scores, given the coordinates' border and product with R.
+
+    Of the large matrix only the block of the model factor and a few columns are needed.
+    """
+    (d1, r1), B = space.U.shape, len(v)
+    models = border[: d1 * r1, : d1 * r1].reshape(d1, r1, d1, r1).transpose(1, 3, 0, 2).reshape(r1 * r1, d1 * d1)
+    out = ((v[:, :, None] * v[:, None, :]).reshape(B, -1) @ models).reshape(B, d1, d1)
+    rest, own = _mean_parts(space, v, R, product)
+    half = (rest + 0.5 * space.U @ own) @ space.U.T
+    out += half
+    out += np.swapaxes(half, 1, 2)
+    if space.centred:
+        out -= out.mean(axis=1, keepdims=True)
+        out -= out.mean(axis=2, keepdims=True)
+    return out
+
+
+def mean_variances(space: TangentSpace, v: Floats, R: Floats, border: Floats, product: Floats) -> Floats:
+    """Return the diagonals of `mean_covariances`, (B, d1)."""
+    d1, r1 = space.U.shape
+    models = border[: d1 * r1, : d1 * r1]
+    each = np.arange(d1)
+    blocks = models.reshape(d1, r1, d1, r1)[each, :, each, :]
+    rest, own = _mean_parts(space, v, R, product)
+    if space.centred:
+        mean = (models @ np.tile(np.eye(r1) / d1, (d1, 1))).reshape(d1, r1, r1)
+        blocks = blocks - mean - np.swapaxes(mean, 1, 2) + mean.mean(axis=0)
+        rest = rest - rest.mean(axis=1, keepdims=True)
+    out = (v[:, :, None] * v[:, None, :]).reshape(len(v), -1) @ blocks.reshape(d1, -1).T
+    return np.asarray(out + np.einsum("bak,ak->ba", 2 * rest + space.U @ own, space.U))
+
+
+def _mean_parts(space: TangentSpace, v: Floats, R: Floats, product: Floats) -> tuple[Floats, Floats]:
+    """Return the covariance of dU v with dv, (B, d1, r1), and that of dv with itself, (B, r1, r1)."""
+    (d1, r1), B = space.U.shape, len(v)
+    columns = product.reshape(-1, B, r1)
+    rest = np.einsum("akbl,bk->bal", columns[: d1 * r1].reshape(d1, r1, B, r1), v)
+    return rest, np.einsum("xbk,xbl->bkl", R.reshape(-1, B, r1), columns)
+
+
+def _dense(matrix: Floats | sparse.csr_array) -> Floats:
+    return matrix.toarray() if sparse.issparse(matrix) else matrix
+
+
+def context_blocks(space: TangentSpace, blocks: Blocks) -> Iterator[ContextBlocks]:
+    """Yield the blocks of context vectors, one group of contexts at a time; dv_u = E dU_l[j] + F d(border)."""
+    d1, r1 = space.U.shape
+    q1 = d1 * r1
+    for group, (contexts, _) in enumerate(space.groups):
+        E = space.E[contexts[0]]
+        cross = np.einsum("ai,jiq->jaq", E, blocks.cross)
+        own = E @ blocks.own @ E.T
+        if space.has_others:
+            columns, F = space.group_border(group)
+            mixed = cross[:, :, columns] @ np.swapaxes(F, 1, 2)
+            own = (
+                own
+                + mixed
+                + np.swapaxes(mixed, 1, 2)
+                + F @ blocks.border[np.ix_(columns, columns)] @ np.swapaxes(F, 1, 2)
+            )
+            cross = cross + F @ blocks.border[columns]
+        yield ContextBlocks(contexts, cross[:, :, :q1].reshape(-1, r1, d1, r1), own)
+
+
+def model_block(space: TangentSpace, blocks: Blocks) -> Floats:
+    """Return the block of the model factor with itself, (d1, r1, d1, r1)."""
+    d1, r1 = space.U.shape
+    return blocks.border[: d1 * r1, : d1 * r1].reshape(d1, r1, d1, r1)
+
+
+def score_variances(space: TangentSpace, blocks: Blocks) -> Floats:
+    """Return the variance of every centred score, (d1, D)."""
+    models = model_block(space, blocks)
+    own_models = np.einsum("akal->akl", models)
+    if space.centred:
+        mean = models.mean(axis=2)  # covariance of dU[a] with the mean over models
+        own_models = own_models - mean - np.swapaxes(mean, 1, 2) + mean.mean(axis=0)
+    out = np.empty((len(space.U), len(space.V)))
+    for part in context_blocks(space, blocks):
+        v = space.V[part.contexts]
+        cross = part.cross - part.cross.mean(axis=2, keepdims=True) if space.centred else part.cross
+        total = np.einsum("jk,akl,jl->aj", v, own_models, v, optimize=True)
+        total += 2 * np.einsum("ab,jbak,jk->aj", space.U, cross, v, optimize=True)
+        total += np.einsum("ab,jbc,ac->aj", space.U, part.own, space.U, optimize=True)
+        out[:, part.contexts] = total
+    return out
+
+
+def gap_variances(space: TangentSpace, blocks: Blocks) -> Floats:
+    """Return the variance of every gap a - b, a < b, (pairs, D)."""
+    a, b = np.triu_indices(len(space.U), 1)
+    out = np.empty((len(a), len(space.V)))
+    for part in context_blocks(space, blocks):
+        for i, u in enumerate(part.contexts):
+            covariance = context_covariance(space, blocks, part, i)
+            own = np.diag(covariance)
+            out[:, u] = own[a] + own[b] - 2 * covariance[a, b]
+    return out
+
+
+def context_covariance(space: TangentSpace, blocks: Blocks, part: ContextBlocks, i: int) -> Floats:
+    """Return the covariance (d1, d1) of the scores of context part.contexts[i]; right for gaps, centred or not."""
+    v = space.V[part.contexts[i]]
+    models = np.einsum("k,akbl,l->ab", v, model_block(space, blocks), v, optimize=True)
+    cross = space.U @ np.einsum("kal,l->ka", part.cross[i], v)
+    return np.asarray(models + cross + cross.T + space.U @ part.own[i] @ space.U.T)
+
+
+def leverages(design: Design, space: TangentSpace, weight: Floats, inverse: Inverse) -> Floats:
+    """Return weight * j^T inverse j of every cell, where j is its Jacobian row."""
+    blocks = inverse_blocks(inverse)
+    q1, r1 = space.U.size, space.U.shape[1]
+    cross, own = np.empty((len(space.V), *space.U.shape)), np.empty((len(space.V), r1, r1))
+    for part in context_blocks(space, blocks):
+        cross[part.contexts] = np.einsum("jkal,jl->jak", part.cross, space.V[part.contexts])
+        own[part.contexts] = part.own
+    out = np.empty(len(design.a))
+    models = np.ascontiguousarray(blocks.border[:q1, :q1])
+    cells = design.start, design.a, design.b
+    _cells.fill_leverages(*cells, space.U, space.V, models, cross, own, out, design.n_threads)
+    return weight * out
+
+
+# ------------------------------------------------------------------------------
+# How noisy standard errors are, and how much larger they must be for it.
+#
+# A standard error is taken at a noisy fit: its tangent space, its information and the gradient of the target all move
+# with the battles. The variance noise of an estimate is the variance of the log of its estimated variance, by the
+# jackknife over the fits without each fold. With nu degrees of freedom it is 2 / nu, and Student's quantile is that of
+# the normal, c, times 1 + (c^2 + 1) / (4 nu) to first order. Standard errors take half of that, a share that
+# simulations chose. The variance meant is the model-based one: the noise of the squared scores is left out, and for the
+# whitened method that of 1 / I.
+# ------------------------------------------------------------------------------
+
+USUAL = 1.96  # standard errors that a 95% interval reaches
+MOST = 4.0  # half a degree of freedom: few folds tell no more
+SHARE = 0.5  # of Student's widening; on LMArena subsamples none covers .92-.93, half .95-.96, the whole .96-.97
+
+
+class VarianceNoise:
+    """The jackknife over folds of the log of variances, fed with one fold at a time; zero from one fold alone."""
+
+    def __init__(self, shape: tuple[int, ...]):
+        self.count = 0
+        self.first = np.zeros(shape)
+        self.sum = np.zeros(shape)
+        self.squares = np.zeros(shape)
+
+    def add(self, variances: Floats) -> None:
+        """Take in the variances at the fit without one fold."""
+        logs = np.log(np.maximum(variances, np.finfo(float).tiny))
+        if self.count == 0:
+            self.first = logs
+        away = logs - self.first
+        self.count += 1
+        self.sum += away
+        self.squares += away**2
+
+    def value(self) -> Floats:
+        """Return (K - 1) / K times the sum of squared distances from the mean, at most MOST."""
+        n = max(self.count, 1)
+        return np.asarray(np.clip((n - 1) / n * (self.squares - self.sum**2 / n), 0.0, MOST))
+
+
+def widening(variance_noise: Floats, critical: float = USUAL) -> Floats:
+    """Return by how much a standard error must be larger for intervals that reach `critical` of them.
+
+    Examples
+    --------
+    >>> widening(np.array([0.0, 0.04, 0.4])).round(3)
+    array([1.   , 1.012, 1.114])
+    """
+    return np.asarray(np.sqrt(1.0 + SHARE * (critical**2 + 1.0) / 4.0 * variance_noise))
+
+
+def tail_widening(critical: float, variance_noise: Floats) -> Floats:
+    """Return by how much intervals that reach further than the usual ones must be wider still; 1 for others.
+
+    Examples
+    --------
+    >>> tail_widening(3.3, np.array([0.0, 0.04, 0.4])).round(3)
+    array([1.   , 1.017, 1.133])
+    """
+    return widening(variance_noise, max(critical, USUAL)) / widening(variance_noise)
+
+
+def pair_widening(critical: float, variance_noise: Floats) -> Floats:
+    """Return the widening of joint intervals of all gaps, (d, d): that of the looser of the two scores.
+
+    Examples
+    --------
+    >>> pair_widening(3.3, np.array([0.0, 0.4])).round(3)
+    array([[1.   , 1.133],
+           [1.133, 1.133]])
+    """
+    return tail_widening(critical, np.maximum(variance_noise[:, None], variance_noise))

@@ -1,0 +1,492 @@
+"""Targets of inference: scores, gaps, win probabilities, win rates, and any smooth functional of the scores.
+
+A target is resolved against battles (labels become indices) and then evaluated at a low-rank point: its value on the
+working scale, and its gradient there as a few weighted entries or a dense array. Probabilities work on the logit scale.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logit, logsumexp
+
+from lrbtl.data.labels import context_name
+from lrbtl.data.observations import Data, Observations
+from lrbtl.errors import GradientError, TargetError
+from lrbtl.model.links import Link
+from lrbtl.model.tie_links import TieLink
+from lrbtl.typing import Floats, Longs
+
+Scale = Literal["identity", "logit"]
+
+
+@dataclass(frozen=True)
+class SparseGradient:
+    """A sparse gradient: weight at (model, context), one row of three arrays, and the slope in the tie parameter."""
+
+    models: Longs
+    contexts: Longs
+    weights: Floats
+    tie: float = 0.0
+
+
+class View(Protocol):
+    """Scores at a point, read entry by entry or whole, and the link there."""
+
+    @property
+    def link(self) -> Link:
+        """Law of a response given its eta."""
+
+    def entries(self, models: Longs, contexts: Longs) -> Floats:
+        """Return scores[models, contexts]."""
+
+    def dense(self) -> Floats:
+        """Return all scores, in the battles' shape."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A target that knows its indices.
+
+    Attributes
+    ----------
+    label : str
+    scale : "identity" or "logit"
+    terms : SparseGradient or None
+        The constant gradient of a linear target.
+    evaluate : callable or None
+        For the others: a view to (value, SparseGradient or dense gradient), on the working scale.
+    """
+
+    label: str
+    scale: Scale
+    terms: SparseGradient | None = None
+    evaluate: Callable[[View], tuple[float, SparseGradient | Floats]] | None = None
+
+    def at(self, view: View) -> tuple[float, SparseGradient | Floats]:
+        """Return value and gradient at a point."""
+        if self.evaluate is not None:
+            return self.evaluate(view)
+        assert self.terms is not None
+        return float(self.terms.weights @ view.entries(self.terms.models, self.terms.contexts)), self.terms
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something to estimate; build one with `score`, `gap`, `win_probability`, ..."""
+
+    resolve: Callable[[Data], Resolved]
+    name: str
+
+    def __repr__(self) -> str:
+        return f"Target({self.name})"
+
+
+def score(model: Any, context: Any = None) -> Target:
+    """Return the score of a model in a context, or its mean over all contexts.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.score("gpt-x", "math")
+    Target(score(gpt-x, math))
+    """
+    return Target(partial(_resolve_score, model, context), target_name("score", model, context=context))
+
+
+def _resolve_score(model: Any, context: Any, battles: Data) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "score", [i], context)
+    return Resolved(label, "identity", _mean_terms([i], [1.0], _contexts(battles, context)))
+
+
+def gap(a: Any, b: Any, context: Any = None) -> Target:
+    """Return the score of a minus the score of b in a context, or the mean of that over all contexts.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.gap("gpt-x", "llama-y")
+    Target(gap(gpt-x, llama-y))
+    """
+    return Target(partial(_resolve_gap, a, b, context), target_name("gap", a, b, context=context))
+
+
+def _resolve_gap(a: Any, b: Any, context: Any, battles: Data) -> Resolved:
+    pair = _pair(battles, a, b)
+    label = _label(battles, "gap", pair, context)
+    return Resolved(label, "identity", _mean_terms(pair, [1.0, -1.0], _contexts(battles, context)))
+
+
+def win_probability(a: Any, b: Any, context: Any = None) -> Target:
+    """Return the probability that a beats b in a context, or the mean of that over all contexts.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.win_probability("gpt-x", "llama-y", "code")
+    Target(win_probability(gpt-x, llama-y, code))
+    """
+    return Target(
+        partial(_resolve_win_probability, a, b, context), target_name("win_probability", a, b, context=context)
+    )
+
+
+def _resolve_win_probability(a: Any, b: Any, context: Any, battles: Data) -> Resolved:
+    i, j = _pair(battles, a, b)
+    contexts = _contexts(battles, context)
+    label = _label(battles, "win_probability", [i, j], context)
+    pairs = np.full(len(contexts), i), np.full(len(contexts), j), contexts
+    return Resolved(label, "logit", evaluate=partial(_one_win if len(contexts) == 1 else _mean_win, *pairs))
+
+
+def tie_parameter() -> Target:
+    """Return the tie parameter of a Davidson or Rao-Kupper link.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.tie_parameter()
+    Target(tie_parameter)
+    """
+    return Target(_resolve_tie_parameter, "tie_parameter")
+
+
+def _resolve_tie_parameter(battles: Data) -> Resolved:
+    return Resolved("tie_parameter", "identity", evaluate=_tie_at)
+
+
+def entry(*index: Any) -> Target:
+    """Return one entry of a completed tensor, by its position along each mode.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.entry(3, 7)
+    Target(entry(3, 7))
+    """
+    name = target_name("entry", *index)
+    return Target(partial(_resolve_entry, index, name), name)
+
+
+def _resolve_entry(index: tuple[Any, ...], name: str, battles: Data) -> Resolved:
+    contexts = np.array([battles.context_index(index[1] if len(index) == 2 else index[1:] or None)])
+    return Resolved(name, "identity", _mean_terms([battles.model_index(index[0])], [1.0], contexts))
+
+
+def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None) -> Target:
+    """Return the mean probability of beating a pool of models (by default all others), in one context or over all.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.win_rate("gpt-x")
+    Target(win_rate(gpt-x))
+    """
+    return Target(partial(_resolve_win_rate, model, pool, context), target_name("win_rate", model, context=context))
+
+
+def _resolve_win_rate(model: Any, pool: Sequence[Any] | None, context: Any, battles: Data) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "win_rate", [i], context)
+    members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
+    others = np.array([j for j in members if j != i])
+    if not len(others):
+        raise TargetError(f"the pool of {label} holds no other model: name at least one model to play against.")
+    contexts = _contexts(battles, context)
+    pairs = np.repeat(others, len(contexts)), np.tile(contexts, len(others))
+    return Resolved(label, "logit", evaluate=partial(_mean_win, np.full(len(pairs[0]), i), *pairs))
+
+
+def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Target:
+    """Return the weighted sum of a model's scores over contexts; weights are used as given.
+
+    Parameters
+    ----------
+    model : label or code
+    weights : mapping from context to weight, or array over all contexts
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.weighted_score("gpt-x", {"math": 0.7, "code": 0.3})
+    Target(weighted_score(gpt-x))
+    """
+    return Target(partial(_resolve_weighted_score, model, weights), target_name("weighted_score", model))
+
+
+def _resolve_weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike, battles: Data) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "weighted_score", [i], None)
+    if isinstance(weights, Mapping):
+        contexts = np.array([battles.context_index(context) for context in weights])
+        values = np.array(list(weights.values()), dtype=float)
+    else:
+        values = np.asarray(weights, dtype=float).reshape(-1)
+        contexts = np.arange(battles.n_contexts)
+        if len(values) != len(contexts):
+            raise TargetError(f"{label} has {len(values)} weights for {len(contexts)} contexts: give one per context.")
+    _check_finite(values, label)
+    return Resolved(label, "identity", SparseGradient(np.full(len(contexts), i), contexts, values))
+
+
+def linear(gamma: ArrayLike, label: str | None = None) -> Target:
+    """Return the inner product of the scores with an array of their shape.
+
+    Examples
+    --------
+    >>> import lrbtl, numpy as np
+    >>> lrbtl.linear(np.eye(3)[:, :2], label="my contrast")
+    Target(my contrast)
+    """
+    name = label or "linear"
+    return Target(partial(_resolve_linear, np.asarray(gamma, dtype=float), name), name)
+
+
+def _resolve_linear(array: Floats, name: str, battles: Data) -> Resolved:
+    if array.shape != battles.shape:
+        raise TargetError(f"{name} has shape {array.shape} but the scores have shape {battles.shape}.")
+    _check_finite(array, name)
+    flat = array.reshape(battles.shape[0], -1)
+    models, contexts = np.nonzero(flat)
+    return Resolved(name, "identity", SparseGradient(models, contexts, flat[models, contexts]))
+
+
+def tail_score(model: Any, sharpness: float = 4.0) -> Target:
+    """Return a soft minimum of a model's scores over contexts: -log(mean(exp(-sharpness * score))) / sharpness.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.tail_score("gpt-x")
+    Target(tail_score(gpt-x))
+    """
+    return Target(partial(_resolve_tail_score, model, sharpness), target_name("tail_score", model))
+
+
+def _resolve_tail_score(model: Any, sharpness: float, battles: Data) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "tail_score", [i], None)
+    if not sharpness > 0:
+        raise TargetError(f"{label} has sharpness {sharpness}: give a positive number.")
+    contexts = np.arange(battles.n_contexts)
+    return Resolved(label, "identity", evaluate=partial(_soft_minimum, np.full(len(contexts), i), contexts, sharpness))
+
+
+def functional(
+    value: Callable[[Floats], float], gradient: Callable[[Floats], ArrayLike], label: str | None = None
+) -> Target:
+    """Return any smooth function of the scores, given with its gradient (an array of the scores' shape).
+
+    The gradient is checked once against numerical differences at the first fit.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.functional(lambda scores: float((scores**2).sum()), lambda scores: 2 * scores, label="energy")
+    Target(energy)
+    """
+    name = label or "functional"
+    return Target(partial(_resolve_functional, value, gradient, name), name)
+
+
+def _resolve_functional(
+    value: Callable[[Floats], float], gradient: Callable[[Floats], ArrayLike], name: str, battles: Data
+) -> Resolved:
+    return Resolved(name, "identity", evaluate=_Functional(value, gradient, name))
+
+
+@dataclass
+class _Functional:
+    """Value and gradient of a user's function, the gradient checked at the first scores."""
+
+    value: Callable[[Floats], float]
+    gradient: Callable[[Floats], ArrayLike]
+    name: str
+    checked: bool = False
+
+    def __call__(self, view: View) -> tuple[float, Floats]:
+        scores = view.dense()
+        at = float(self.value(scores))
+        slope = np.asarray(self.gradient(scores), dtype=float)
+        if slope.shape != scores.shape:
+            raise GradientError(
+                f"the gradient of {self.name} has shape {slope.shape}; it must be that of the scores, {scores.shape}."
+            )
+        if not (np.isfinite(at) and np.all(np.isfinite(slope))):
+            raise GradientError(f"{self.name} or its gradient is not finite at the fitted scores: check its domain.")
+        if not self.checked:
+            _check_gradient(self.value, scores, slope, self.name)
+            self.checked = True
+        return at, slope
+
+
+def _contexts(battles: Data, context: Any) -> Longs:
+    if context is None:
+        return np.arange(battles.n_contexts)
+    return battles.context_indices(context)
+
+
+def _pair(battles: Data, a: Any, b: Any) -> list[int]:
+    i, j = battles.model_index(a), battles.model_index(b)
+    if i == j:
+        raise TargetError(f"{a!r} is compared with itself: name two different models.")
+    return [i, j]
+
+
+def _mean_terms(models: Sequence[int], signs: Sequence[float], contexts: Longs) -> SparseGradient:
+    """Return the gradient of the mean over contexts of a signed sum over models."""
+    weights = np.repeat(np.asarray(signs), len(contexts)) / len(contexts)
+    return SparseGradient(np.repeat(np.asarray(models), len(contexts)), np.tile(contexts, len(models)), weights)
+
+
+def _tie_at(view: View) -> tuple[float, SparseGradient]:
+    if not isinstance(view.link, TieLink):
+        raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
+    nowhere = np.empty(0, dtype=np.int64)
+    return view.link.tie, SparseGradient(nowhere, nowhere, np.empty(0), 1.0)
+
+
+def _one_win(a: Longs, b: Longs, contexts: Longs, view: View) -> tuple[float, SparseGradient]:
+    """Return the log odds of a win in one context, without leaving the logit scale."""
+    value, by_eta, by_tie = view.link.log_odds(view.entries(a, contexts) - view.entries(b, contexts))
+    weights = np.concatenate([by_eta, -by_eta])
+    return float(value[0]), SparseGradient(np.concatenate([a, b]), np.repeat(contexts, 2), weights, float(by_tie[0]))
+
+
+def _mean_win(a: Longs, b: Longs, contexts: Longs, view: View) -> tuple[float, SparseGradient]:
+    return weighted_win(a, b, contexts, np.full(len(a), 1 / len(a)), view)
+
+
+def weighted_win(a: Longs, b: Longs, contexts: Longs, weights: Floats, view: View) -> tuple[float, SparseGradient]:
+    """Return the logit of the weighted mean response to scores[a, u] - scores[b, u] over a list of (a, b, u)."""
+    eta = view.entries(a, contexts) - view.entries(b, contexts)
+    p = view.link.mean(eta)
+    _, by_eta, by_tie = view.link.log_odds(eta)
+    mean = float(weights @ p)
+    each = weights * p * (1 - p) / (mean * (1 - mean))
+    slope = each * by_eta
+    models, both = np.concatenate([a, b]), np.concatenate([contexts, contexts])
+    return float(logit(mean)), SparseGradient(models, both, np.concatenate([slope, -slope]), float(each @ by_tie))
+
+
+def _soft_minimum(models: Longs, contexts: Longs, sharpness: float, view: View) -> tuple[float, SparseGradient]:
+    """Return -log(mean(exp(-sharpness * scores))) / sharpness over some entries."""
+    exponents = -sharpness * view.entries(models, contexts)
+    total = logsumexp(exponents)
+    value = -(total - np.log(len(contexts))) / sharpness
+    return float(value), SparseGradient(models, contexts, np.exp(exponents - total))
+
+
+def _check_gradient(value: Callable[[Floats], float], scores: Floats, slope: Floats, name: str) -> None:
+    """Compare directional derivatives with central differences along three fixed random directions."""
+    rng = np.random.default_rng(0)
+    size = max(float(np.abs(scores).max()), 1.0)
+    for _ in range(3):
+        direction = rng.normal(size=scores.shape)
+        step = 1e-5 * size / float(np.abs(direction).max())
+        numeric = (float(value(scores + step * direction)) - float(value(scores - step * direction))) / (2 * step)
+        given = float(np.sum(slope * direction))
+        tolerance = 1e-4 * (abs(numeric) + abs(given)) + 1e-6 * float(np.linalg.norm(slope)) + 1e-8
+        if not abs(numeric - given) <= tolerance:
+            raise GradientError(
+                f"the gradient of {name} is wrong: along a random direction it gives {given:.6g}, "
+                f"numerical differences give {numeric:.6g}."
+            )
+
+
+def _check_finite(values: Floats, name: str) -> None:
+    if not np.all(np.isfinite(values)):
+        raise GradientError(f"the weights of {name} are not finite: check them for NaN and infinity.")
+
+
+def _label(battles: Data, kind: str, models: Sequence[int], context: Any) -> str:
+    """Return the name of a target with the battles' own labels."""
+    named = None if context is None else battles.context_title(context)
+    return target_name(kind, *(battles.models[i] for i in models), context=named)
+
+
+def target_name(kind: str, *models: Any, context: Any = None) -> str:
+    """Return the text that names a target."""
+    parts = [str(model) for model in models]
+    if context is not None:
+        parts.append(context_name(context))
+    return f"{kind}({', '.join(parts)})"
+
+
+# ------------------------------------------------------------------------------
+# Families of targets: every score, or every gap, at once.
+# ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Family:
+    """Every score, or every gap, at once; see `all_scores` and `all_gaps`."""
+
+    kind: Literal["scores", "gaps"]
+
+    def labels(self, battles: Data) -> "FamilyLabels":
+        """Return the labels, made when they are read."""
+        return FamilyLabels(battles, self.kind)
+
+
+def all_scores() -> Family:
+    """Return the family of all scores, model by model, contexts in order within a model.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.all_scores()
+    Family(kind='scores')
+    """
+    return Family("scores")
+
+
+def all_gaps() -> Family:
+    """Return the family of all gaps: pairs (a, b), a before b, contexts in order within a pair.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.all_gaps()
+    Family(kind='gaps')
+    """
+    return Family("gaps")
+
+
+@dataclass(frozen=True)
+class FamilyLabels(Sequence[str]):
+    """Labels of a family, made one by one on demand: there can be millions."""
+
+    battles: Data
+    kind: str
+
+    def __len__(self) -> int:
+        d1, contexts = self.battles.shape[0], self.battles.n_contexts
+        return contexts * (d1 if self.kind == "scores" else d1 * (d1 - 1) // 2)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        i = range(len(self))[i]
+        battles, contexts = self.battles, self.battles.n_contexts
+        context = battles.context_label(i % contexts) if len(battles.shape) > 1 else None
+        if isinstance(battles, Observations):
+            rest = context if isinstance(context, tuple) else () if context is None else (context,)
+            return target_name("entry", battles.models[i // contexts], *rest)
+        if self.kind == "scores":
+            return target_name("score", battles.models[i // contexts], context=context)
+        a, b = pair_of(i // contexts, battles.shape[0])
+        return target_name("gap", battles.models[a], battles.models[b], context=context)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[i] for i in range(len(self)))
+
+
+def pair_of(index: int, d1: int) -> tuple[int, int]:
+    """Return the pair a < b at a position of the lexicographic list of pairs."""
+    a = int(d1 - 2 - np.floor((np.sqrt(4 * d1 * (d1 - 1) - 8 * index - 7) - 1) / 2))
+    return a, int(index + a + 1 - (d1 * (d1 - 1) - (d1 - a) * (d1 - a - 1)) // 2)

@@ -1,0 +1,335 @@
+"""Links: the law of one vote, or of one observed entry, given its eta = <T, X>.
+
+A link gives for each cell the loss, the score s = -d loss / d eta and the Fisher information I(eta) = E[s^2]. Links
+that know ties as an outcome of their own have one more parameter, which is estimated jointly: `tie`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, log_expit, log_ndtr, ndtr
+
+from lrbtl._kernels import _links
+from lrbtl.errors import LinkError
+from lrbtl.typing import Floats
+
+QUADRATURE = 9
+LOG_ROOT_TWO_PI = 0.5 * np.log(2 * np.pi)
+SMALLEST_DISPERSION = 1e-3
+TINY = 1e-300  # keeps logarithms of underflown numbers finite
+FISHER_FLOOR = 1e-140  # keeps squares of whitened scores finite
+
+
+@dataclass(frozen=True)
+class TieTerms:
+    """What a tie parameter adds to each cell: its score, and the information of (eta, tie) and (tie, tie)."""
+
+    score: Floats
+    cross: Floats
+    own: Floats
+
+    def information(self, count: Floats) -> tuple[Floats, float]:
+        """Return the border of the information: a weight per cell, and the corner."""
+        return count * self.cross, float(count @ self.own)
+
+
+@dataclass(frozen=True)
+class CellTerms:
+    """Loss, score and Fisher information of one vote in each cell."""
+
+    loss: Floats
+    score: Floats
+    fisher: Floats
+    tie: TieTerms | None = None
+
+    def information(self, count: Floats) -> tuple[Floats, tuple[Floats, float] | None]:
+        """Return weights of the information: of each cell, and of the tie parameter's border."""
+        return count * self.fisher, None if self.tie is None else self.tie.information(count)
+
+    def meat(self, count: Floats) -> tuple[Floats, tuple[Floats, float] | None]:
+        """Return weights of the squared scores: of each cell, and of the tie parameter's border."""
+        tie = None
+        if self.tie is not None:
+            tie = (count * self.score * self.tie.score, float(count @ self.tie.score**2))
+        return count * self.score**2, tie
+
+
+class Link(ABC):
+    """The law of a response given its eta.
+
+    Attributes
+    ----------
+    name : str
+    n_extra : int
+        Number of parameters beside the scores.
+    separable : bool
+        Whether responses can leave a score infinite.
+    linear : bool
+        Whether the loss is linear in the response, so that a fit sees only the means of responses.
+    """
+
+    name: str
+    n_extra = 0
+    separable = True
+    linear = False
+
+    @abstractmethod
+    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> CellTerms:
+        """Return the terms of each cell; `variance` is that of the noise where known."""
+
+    @abstractmethod
+    def mean(self, eta: Floats) -> Floats:
+        """Return the mean response."""
+
+    @abstractmethod
+    def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the log odds of the mean response, their derivative in eta and in the tie parameter."""
+
+    @abstractmethod
+    def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
+        """Return the terms with scores that allow for eta being normal round its fit with a variance.
+
+        The score sum_j (1{y = j} - p_j) d log p_j has p_j replaced by its mean over eta: to second order this removes
+        the bias of a one-step estimate.
+        """
+
+    def mean_fisher(self, eta: Floats, spread: Floats, variance: Floats | None = None) -> Floats:
+        """Return the mean Fisher information of each cell for eta normal with the variance `spread`."""
+        y = np.zeros_like(eta)
+        return mean_over_spread(lambda x: self.terms(x, y, variance).fisher, eta, spread)
+
+    def dispersion(self, eta: Floats, y: Floats, count: Floats) -> float:
+        """Return the variance of the responses over that of the model, 0 where the model knows none."""
+        return 1.0
+
+    @abstractmethod
+    def check(self, y: Floats, pairs: bool) -> None:
+        """Raise where responses are not of the link's kind."""
+
+    def started(self, y: Floats, count: Floats) -> "Link":
+        """Return the link with a first guess of its own parameters."""
+        return self
+
+    def moved(self, step: Floats) -> "Link":
+        """Return the link with its parameters moved."""
+        return self
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class BinaryLink(Link):
+    """A response in [0, 1] with P(y = 1) = mean(eta); fractions are quasi-likelihood.
+
+    With h1 = mean' / mean and h0 = mean' / (1 - mean) the score is y h1 - (1 - y) h0 and the information h1 h0.
+    """
+
+    linear = True
+
+    @abstractmethod
+    def log_parts(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return log(mean), log(1 - mean) and log(mean')."""
+
+    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> CellTerms:
+        """Return the terms of each cell."""
+        log_p, log_q, log_slope = self.log_parts(eta)
+        h1, h0 = np.exp(log_slope - log_p), np.exp(log_slope - log_q)
+        fisher = np.maximum(np.exp(2 * log_slope - log_p - log_q), FISHER_FLOOR)
+        return CellTerms(-y * log_p - (1 - y) * log_q, y * h1 - (1 - y) * h0, fisher)
+
+    def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the log odds of the mean response, their derivative in eta and in the tie parameter."""
+        log_p, log_q, log_slope = self.log_parts(eta)
+        return log_p - log_q, np.exp(log_slope - log_p - log_q), np.zeros_like(eta)
+
+    def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
+        """Return the terms with the score (y - E[mean(eta)]) (h1 + h0)."""
+        log_p, log_q, log_slope = self.log_parts(eta)
+        ratio = np.exp(log_slope - log_p - log_q)
+        return replace(terms, score=(y - mean_over_spread(self.mean, eta, variance)) * ratio)
+
+    def dispersion(self, eta: Floats, y: Floats, count: Floats) -> float:
+        """Return 1 - sum of n y (1 - y) / sum of n p (1 - p): below one with ties and soft votes.
+
+        For a vote y in [0, 1] with mean p the variance is p (1 - p) - E[y (1 - y)]. Residuals would fall short of it
+        also near separation, where the model is to be believed.
+        """
+        p = self.mean(eta)
+        plain = float(count @ (p * (1 - p)))
+        return float(np.clip(1.0 - float(count @ (y * (1 - y))) / max(plain, TINY), SMALLEST_DISPERSION, 1.0))
+
+    def check(self, y: Floats, pairs: bool) -> None:
+        """Raise where a response lies outside [0, 1]."""
+        if y.size and (y.min() < 0 or y.max() > 1):
+            raise LinkError(
+                f"the {self.name} link is for responses in [0, 1], but they run from {y.min():g} to {y.max():g}; "
+                "use link='identity' for real values."
+            )
+
+
+@dataclass(frozen=True)
+class Logistic(BinaryLink):
+    """P(y = 1) = 1 / (1 + exp(-eta)): Bradley-Terry [Li26, eq. btl]."""
+
+    name = "logistic"
+
+    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> CellTerms:
+        """Return the terms of each cell."""
+        return CellTerms(*logistic_terms(eta, y))
+
+    def mean(self, eta: Floats) -> Floats:
+        """Return sigmoid(eta)."""
+        return np.asarray(expit(eta))
+
+    def log_parts(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return log(mean), log(1 - mean) and log(mean')."""
+        log_p, log_q = log_expit(eta), log_expit(-eta)
+        return log_p, log_q, log_p + log_q
+
+    def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return eta itself."""
+        return eta, np.ones_like(eta), np.zeros_like(eta)
+
+    def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
+        """Return the terms with the score y - E[sigmoid(eta)]."""
+        return replace(terms, score=(y - 0.5) - 0.5 * mean_over_spread(np.tanh, 0.5 * eta, 0.25 * variance))
+
+
+LOGISTIC = Logistic()
+
+
+@dataclass(frozen=True)
+class Probit(BinaryLink):
+    """P(y = 1) = Phi(eta), the normal distribution function: Thurstone-Mosteller."""
+
+    name = "probit"
+
+    def mean(self, eta: Floats) -> Floats:
+        """Return Phi(eta)."""
+        return np.asarray(ndtr(eta))
+
+    def log_parts(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return log(mean), log(1 - mean) and log(mean')."""
+        return log_ndtr(eta), log_ndtr(-eta), -0.5 * eta**2 - LOG_ROOT_TWO_PI
+
+
+@dataclass(frozen=True)
+class CustomLink(BinaryLink):
+    """A binary link of your own, from NumPy functions of eta.
+
+    Parameters
+    ----------
+    distribution : callable
+        P(y = 1) = distribution(eta), increasing from 0 to 1.
+    density : callable
+        Its derivative.
+    survival : callable, optional
+        1 - distribution(eta), where that would lose digits; for battles distribution(-eta), which is the default.
+    name : str
+
+    Examples
+    --------
+    >>> import lrbtl, numpy as np
+    >>> cauchit = lrbtl.CustomLink(lambda x: 0.5 + np.arctan(x) / np.pi, lambda x: 1 / (np.pi * (1 + x**2)))
+    >>> float(cauchit.mean(np.array([1.0]))[0].round(2))
+    0.75
+    """
+
+    distribution: Callable[[Any], Any]
+    density: Callable[[Any], Any]
+    survival: Callable[[Any], Any] | None = None
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        x = np.linspace(-3, 3, 13)
+        numeric = (self.mean(x + 1e-5) - self.mean(x - 1e-5)) / 2e-5
+        density = np.asarray(self.density(x), dtype=float)
+        if np.any(self.mean(x) < 0) or np.any(self.mean(x) > 1) or np.any(density < 0):
+            raise LinkError(f"{self.name}: the distribution must lie in [0, 1] and increase.")
+        if np.abs(numeric - density).max() > 1e-5 * density.max():
+            raise LinkError(f"{self.name}: the density is not the derivative of the distribution; check both.")
+        if np.abs(1 - self.mean(x) - self._survival(x)).max() > 1e-8:
+            raise LinkError(f"{self.name}: 1 - distribution(eta) is not distribution(-eta); give `survival`.")
+
+    def _survival(self, eta: Floats) -> Floats:
+        value = self.distribution(-eta) if self.survival is None else self.survival(eta)
+        return np.asarray(value, dtype=float)
+
+    def mean(self, eta: Floats) -> Floats:
+        """Return distribution(eta)."""
+        return np.asarray(self.distribution(eta), dtype=float)
+
+    def log_parts(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return log(mean), log(1 - mean) and log(mean')."""
+        parts = (self.mean(eta), self._survival(eta), np.asarray(self.density(eta), dtype=float))
+        log_p, log_q, log_slope = (np.log(np.maximum(part, TINY)) for part in parts)
+        return log_p, log_q, log_slope
+
+    def check(self, y: Floats, pairs: bool) -> None:
+        """Raise where responses lie outside [0, 1], or where sides of a battle would matter."""
+        super().check(y, pairs)
+        x = np.linspace(-3, 3, 13)
+        if pairs and np.abs(self.mean(x) + self.mean(-x) - 1).max() > 1e-8:
+            raise LinkError(f"{self.name}: battles need distribution(-eta) = 1 - distribution(eta).")
+
+
+@dataclass(frozen=True)
+class Identity(Link):
+    """A real response with mean eta and the variance of its cell, or one variance for all.
+
+    The score is (y - eta) / variance [Li26, eq. tc-gram-additive, with the score that belongs to it]. Estimates and
+    sandwich errors do not depend on a common variance; `fit` estimates it from the residuals where it is None.
+    """
+
+    variance: float | None = None
+    name = "identity"
+    separable = False
+
+    def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> CellTerms:
+        """Return the terms of each cell."""
+        noise = np.full(len(eta), self.variance or 1.0) if variance is None else variance
+        residual = y - eta
+        loss = 0.5 * residual**2 / noise + 0.5 * np.log(noise) + LOG_ROOT_TWO_PI
+        return CellTerms(loss, residual / noise, 1.0 / noise)
+
+    def mean(self, eta: Floats) -> Floats:
+        """Return eta."""
+        return eta
+
+    def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Refuse: real responses have no odds."""
+        raise LinkError("win probabilities need a binary response; with link='identity' ask for entries.")
+
+    def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
+        """Return the terms: the mean response is linear."""
+        return terms
+
+    def dispersion(self, eta: Floats, y: Floats, count: Floats) -> float:
+        """Return 0: the variance of the noise is not known from its mean."""
+        return 0.0
+
+    def check(self, y: Floats, pairs: bool) -> None:
+        """Raise for battles."""
+        if pairs:
+            raise LinkError("the identity link is for observed entries, not for battles; use 'logistic' or 'probit'.")
+
+
+def logistic_terms(eta: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return loss, score and Fisher information of each vote under the logistic link [Li26, eq. btl]."""
+    score, fisher = np.abs(eta), np.empty_like(eta)
+    np.negative(score, out=score)
+    np.exp(score, out=score)  # NumPy's exp and log1p use the vector units
+    loss = np.log1p(score)
+    _links.logistic_terms(eta, y, loss, score, fisher)
+    return loss, score, fisher
+
+
+def mean_over_spread(function: Callable[[Floats], Floats], eta: Floats, variance: Floats) -> Floats:
+    """Return E[function(eta + sqrt(variance) Z)] for standard normal Z, by Gauss-Hermite quadrature."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
+    root = np.sqrt(np.maximum(variance, 0.0))
+    parts = zip(nodes, weights / weights.sum(), strict=True)
+    return np.asarray(sum(weight * function(eta + node * root) for node, weight in parts))

@@ -1,0 +1,378 @@
+"""Sampling laws: which battle is shown next, as probabilities of the atoms (context, {a, b})."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lrbtl.errors import SamplingError
+from lrbtl.typing import AnyInts, Floats, Ints, Shape
+
+if TYPE_CHECKING:
+    from lrbtl.data.observations import Data
+
+
+class Atoms(Protocol):
+    """Battles by position, such as `Cells`: models a and b in a flat context."""
+
+    @property
+    def a(self) -> AnyInts: ...  # noqa: D102
+    @property
+    def b(self) -> AnyInts: ...  # noqa: D102
+    @property
+    def context(self) -> AnyInts: ...  # noqa: D102
+
+
+class Sampling(Protocol):
+    """What every sampling law offers; `shape` is (d1, d2, ..., dm) of the battles."""
+
+    def probability(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return p(context, {a, b}) of each cell's atom, all positive."""
+
+    def weights(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return p(context, {a, b}) of each cell's atom, zero where it is impossible."""
+
+    def draw(self, n: int, shape: Shape, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
+        """Return flat contexts and the two models, in either order, of n independent battles."""
+
+    def table(self, shape: Shape) -> Floats:
+        """Return the dense (d1, d1, d2, ..., dm) table, symmetric in the models, its upper triangle summing to one."""
+
+
+def n_contexts(shape: Shape) -> int:
+    """Return D, the number of contexts: one for order 1."""
+    return math.prod(shape[1:])
+
+
+def of_entries(cells: Atoms) -> bool:
+    """Return whether atoms are single entries (b = -1) rather than pairs."""
+    return bool(cells.b.size and cells.b[0] < 0)
+
+
+def reference_probability(shape: Shape, *, entries: bool = False) -> float:
+    """Return q = 1 / (D C(d1, 2)), the probability of every atom under uniform sampling; 1 / (D d1) for entries.
+
+    Examples
+    --------
+    >>> from lrbtl.model.sampling import reference_probability
+    >>> 1 / reference_probability((4, 3))
+    18.0
+    """
+    return 1.0 / (n_contexts(shape) * (shape[0] if entries else math.comb(shape[0], 2)))
+
+
+@dataclass(frozen=True)
+class UniformSampling:
+    """Every context and every pair of distinct models equally likely.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> float(lrbtl.UniformSampling().table((3, 2))[0, 1, 0].round(4))
+    0.1667
+    """
+
+    def probability(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return q = 1 / (D C(d1, 2)) for each cell, 1 / (D d1) for entries."""
+        return np.full(cells.a.size, reference_probability(shape, entries=of_entries(cells)))
+
+    weights = probability
+
+    def draw(self, n: int, shape: Shape, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
+        """Return flat contexts and the two models, in either order, of n independent battles."""
+        context = rng.integers(0, n_contexts(shape), n, dtype=np.int32)
+        a = rng.integers(0, shape[0], n, dtype=np.int32)
+        b = rng.integers(0, shape[0] - 1, n, dtype=np.int32)
+        b += b >= a
+        return context, a, b
+
+    def table(self, shape: Shape) -> Floats:
+        """Return the dense (d1, d1, d2, ..., dm) table, symmetric in the models."""
+        out = np.full((shape[0], *shape), reference_probability(shape))
+        out[np.arange(shape[0]), np.arange(shape[0])] = 0.0
+        return out
+
+
+class _Weighted(ABC):
+    """A law under which some atoms may be impossible."""
+
+    @abstractmethod
+    def weights(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return p(context, {a, b}) of each cell's atom, zero where it is impossible."""
+
+    def probability(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return p(context, {a, b}) of each cell's atom.
+
+        Raises
+        ------
+        SamplingError
+            If the law does not fit `shape`, or gives an observed battle probability zero.
+        """
+        return _require_positive(self.weights(cells, shape), cells)
+
+
+class ProductSampling(_Weighted):
+    """Context and models drawn independently; both models are redrawn while they are equal.
+
+    p(u, {a, b}) = contexts[u] · 2 models[a] models[b] / (1 - Σ models²).
+
+    Parameters
+    ----------
+    models : (d1,) array_like
+        Probability of each model in a single draw; at least two are positive.
+    contexts : (d2, ..., dm) array_like or None
+        Joint probability of each context; None for battles without contexts.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> law = lrbtl.ProductSampling([0.5, 0.3, 0.2], [0.9, 0.1])
+    >>> float(law.table((3, 2))[0, 1, 0].round(4))
+    0.4355
+    """
+
+    models: Floats
+    contexts: Floats | None
+
+    def __init__(self, models: ArrayLike, contexts: ArrayLike | None = None) -> None:
+        self.models = _law(models, "models")
+        if self.models.ndim != 1 or np.count_nonzero(self.models) < 2:
+            raise SamplingError("`models` must be a vector in which at least two models have positive probability.")
+        self.contexts = None if contexts is None else _law(contexts, "contexts")
+
+    def __repr__(self) -> str:
+        levels = "none" if self.contexts is None else " x ".join(map(str, self.contexts.shape))
+        return f"ProductSampling({self.models.size} models, contexts: {levels})"
+
+    @classmethod
+    def estimate(cls, battles: Data) -> ProductSampling:
+        """Return the maximum-likelihood product law of the battles.
+
+        contexts[u] = n_u / N, and with f_a = (battles of a) / 2N the models solve
+        f_a = m_a (1 - m_a) / (1 - Σ m²), Σ m = 1. Raw frequencies f are biased, because equal draws are redrawn.
+        With two models every law gives the same p; the models are then set to one half each.
+
+        Raises
+        ------
+        SamplingError
+            If a model has no battle, or takes part in every battle: the maximum does not exist.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> law = lrbtl.ProductSampling([0.6, 0.3, 0.1])
+        >>> battles = lrbtl.simulate_battles([0.0, 0.0, 0.0], 1000, sampling=law, rng=0)
+        >>> lrbtl.ProductSampling.estimate(battles).models.round(1)
+        array([0.6, 0.3, 0.1])
+        """
+        cells, shape = battles.cells, battles.shape
+        appearances = np.bincount(cells.a, cells.count, shape[0])
+        if not of_entries(cells):
+            appearances = appearances + np.bincount(cells.b, cells.count, shape[0])
+        frequencies = appearances / appearances.sum()
+        _check_frequencies(frequencies, battles.models, of_entries(cells))
+        contexts = None
+        if len(shape) > 1:
+            per_context = np.bincount(cells.context, cells.count, n_contexts(shape))
+            contexts = (per_context / per_context.sum()).reshape(shape[1:])
+        return cls(frequencies if of_entries(cells) else solve_model_law(frequencies), contexts)
+
+    def weights(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return p(context, {a, b}) of each cell's atom, zero where it is impossible."""
+        pi, m = self._context_law(shape), self.models
+        if of_entries(cells):
+            return np.asarray(pi[cells.context] * m[cells.a])
+        return np.asarray(pi[cells.context] * (2.0 * m[cells.a] * m[cells.b] / self._distinct().sum()))
+
+    def draw(self, n: int, shape: Shape, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
+        """Return flat contexts and the two models, in either order, of n independent battles."""
+        pi, m = self._context_law(shape), self.models
+        context = _draw_codes(pi, n, rng)
+        a = _draw_codes(self._distinct(), n, rng)
+        # b given a by inversion of the cdf from which a's own interval [before, before + m_a) is cut out
+        cdf = np.cumsum(m)
+        before = cdf - m
+        point = rng.random(n) * (cdf[-1] - m[a])
+        point += np.where(point >= before[a], m[a], 0.0)
+        b = np.searchsorted(cdf, point, side="right").astype(np.int32)
+        lost = (b >= m.size) | (b == a)  # rounding at the edge of an interval
+        heaviest = np.argsort(m)[::-1]
+        b[lost] = np.where(a[lost] == heaviest[0], heaviest[1], heaviest[0])
+        return context, a, b
+
+    def table(self, shape: Shape) -> Floats:
+        """Return the dense (d1, d1, d2, ..., dm) table, symmetric in the models."""
+        pi = self._context_law(shape)
+        pairs = 2.0 * np.outer(self.models, self.models) / self._distinct().sum()
+        np.fill_diagonal(pairs, 0.0)
+        return np.asarray(np.multiply.outer(pairs, pi)).reshape(shape[0], *shape)
+
+    def _distinct(self) -> Floats:
+        """Return m_a (1 - m_a), the chance that the first draw is a and the second is not."""
+        others = self.models.sum() - self.models
+        top = int(np.argmax(self.models))
+        others[top] = np.delete(self.models, top).sum()
+        return np.asarray(self.models * others)
+
+    def _context_law(self, shape: Shape) -> Floats:
+        expected = () if self.contexts is None else self.contexts.shape
+        if (self.models.size, *expected) != tuple(shape):
+            raise SamplingError(
+                f"The sampling law is for {(self.models.size, *expected)} (models, contexts...), the battles have "
+                f"shape {tuple(shape)}; give one probability per model and one per context."
+            )
+        return np.ones(1) if self.contexts is None else self.contexts.ravel()
+
+
+class TableSampling(_Weighted):
+    """A known law: a table of p(u, {a, b}).
+
+    Parameters
+    ----------
+    table : (d1, d1, d2, ..., dm) array_like
+        table[a, b, u] = table[b, a, u] = p(u, {a, b}): symmetric in the models, zero where a = b, and the entries with
+        a < b sum to one. For observed entries: (d1, ..., dm), summing to one.
+    entries : bool
+        Whether the law is one of observed entries rather than of pairs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import lrbtl
+    >>> law = lrbtl.TableSampling(np.array([[0.0, 0.7, 0.3], [0.7, 0.0, 0.0], [0.3, 0.0, 0.0]]))
+    >>> law
+    TableSampling(3 models, contexts: none)
+    """
+
+    def __init__(self, table: ArrayLike, *, entries: bool = False) -> None:
+        values = np.array(table, dtype=np.float64)
+        self.entries = entries
+        if entries:
+            self._table = _law(values, "table")
+            return
+        if values.ndim < 2 or values.shape[0] != values.shape[1] or values.shape[0] < 2:
+            raise SamplingError(f"A table of shape {values.shape} is not (d1, d1, d2, ..., dm), d1 >= 2.")
+        diagonal = np.arange(values.shape[0])
+        symmetric = np.allclose(values, values.swapaxes(0, 1), rtol=1e-10, atol=0.0)
+        if not symmetric or np.any(values[diagonal, diagonal] != 0.0):
+            raise SamplingError("The table must be symmetric in the two models and zero where a model meets itself.")
+        self._table = 2.0 * _law(values / 2.0, "table")
+        self._table.setflags(write=False)
+
+    def __repr__(self) -> str:
+        if self.entries:
+            return f"TableSampling({' x '.join(map(str, self._table.shape))} entries)"
+        levels = " x ".join(map(str, self._table.shape[2:])) or "none"
+        return f"TableSampling({self._table.shape[0]} models, contexts: {levels})"
+
+    def weights(self, cells: Atoms, shape: Shape) -> Floats:
+        """Return p(context, {a, b}) of each cell's atom, zero where it is impossible."""
+        if of_entries(cells) != self.entries:
+            kind = "observed entries" if self.entries else "pairs"
+            raise SamplingError(f"the sampling table is one of {kind}; give TableSampling(..., entries=...) that fits.")
+        if self.entries:
+            return np.asarray(self.table(shape).reshape(shape[0], -1)[cells.a, cells.context])
+        flat = self.table(shape).reshape(shape[0], shape[0], -1)
+        return np.asarray(flat[cells.a, cells.b, cells.context])
+
+    def draw(self, n: int, shape: Shape, rng: np.random.Generator) -> tuple[Ints, Ints, Ints]:
+        """Return flat contexts and the two models, in either order, of n independent battles."""
+        atoms = _draw_codes(self.table(shape).ravel(), n, rng)
+        a, b, context = np.unravel_index(atoms, (shape[0], shape[0], n_contexts(shape)))
+        return context.astype(np.int32), a.astype(np.int32), b.astype(np.int32)
+
+    def table(self, shape: Shape) -> Floats:
+        """Return the dense (d1, d1, d2, ..., dm) table, symmetric in the models."""
+        fits = self._table.shape if self.entries else self._table.shape[1:]
+        if fits != tuple(shape):
+            raise SamplingError(f"The sampling table is for shape {fits}, the battles have shape {tuple(shape)}.")
+        return self._table
+
+
+def solve_model_law(frequencies: Floats) -> Floats:
+    """Return m with f_a = m_a (1 - m_a) / (1 - Σ m²) and Σ m = 1, for frequencies 0 < f_a < 1/2 that sum to one.
+
+    With t the m of the most frequent model and k = t (1 - t) / f_max, every other m_a is the small root of
+    m (1 - m) = k f_a; the one unknown t solves (2t / f_max) Σ_others f_a / (1 + s_a) = 1, whose left side increases
+    from 0 to (1 - f_max) / f_max > 1. Two models leave m free: one half each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lrbtl.model.sampling import solve_model_law
+    >>> m = np.array([0.5, 0.3, 0.2])
+    >>> solve_model_law(m * (1 - m) / (1 - m @ m)).round(6)
+    array([0.5, 0.3, 0.2])
+    """
+    if frequencies.size == 2:
+        return np.full(2, 0.5)
+    top = int(np.argmax(frequencies))
+    f_max, f = frequencies[top], np.delete(frequencies, top)
+
+    def one_plus_root(t: float) -> Floats:
+        # s = sqrt(1 - 4 k f), written so that f close to f_max at t = 1/2 loses no digits
+        return np.asarray(1.0 + np.sqrt((1.0 - 2.0 * t) ** 2 + 4.0 * t * (1.0 - t) * (f_max - f) / f_max))
+
+    def excess(t: float) -> float:
+        return float(2.0 * t / f_max * np.sum(f / one_plus_root(t)) - 1.0)
+
+    low, high = 0.0, 1.0
+    for _ in range(64):  # halvings down to the spacing of doubles
+        t = 0.5 * (low + high)
+        low, high = (t, high) if excess(t) < 0.0 else (low, t)
+    others = 2.0 * t * (1.0 - t) / f_max * f / one_plus_root(t)
+    law = np.insert(others, top, t)
+    return np.asarray(law / law.sum())
+
+
+def _check_frequencies(frequencies: Floats, names: Sequence[object], entries: bool) -> None:
+    absent = np.flatnonzero(frequencies == 0.0)
+    if absent.size:
+        shown = ", ".join(repr(names[i]) for i in absent[:5])
+        raise SamplingError(
+            f"{absent.size} model(s) have no battle ({shown}), so their sampling probability cannot be estimated; "
+            "drop them with `battles.select(...)` or give the law yourself."
+        )
+    always = np.flatnonzero(frequencies >= 0.5)
+    if not entries and frequencies.size > 2 and always.size:
+        raise SamplingError(
+            f"Model {names[always[0]]!r} takes part in every battle, so no product law fits best; "
+            "give the law as a TableSampling."
+        )
+
+
+def _law(values: ArrayLike, name: str) -> Floats:
+    law = np.array(values, dtype=np.float64)
+    if not np.all(np.isfinite(law)) or np.any(law < 0.0):
+        raise SamplingError(f"`{name}` contains a negative or non-finite probability.")
+    total = float(law.sum())
+    if not math.isclose(total, 1.0, rel_tol=1e-8):
+        raise SamplingError(f"The probabilities in `{name}` sum to {total:.10g} instead of 1; divide by their sum.")
+    law /= total
+    law.setflags(write=False)
+    return law
+
+
+def _draw_codes(weights: Floats, n: int, rng: np.random.Generator) -> Ints:
+    cdf = np.cumsum(weights)
+    cdf /= cdf[-1]
+    return np.searchsorted(cdf, rng.random(n), side="right").astype(np.int32)
+
+
+def _require_positive(p: Floats, cells: Atoms) -> Floats:
+    impossible = np.flatnonzero(~(p > 0.0))
+    if impossible.size:
+        i = impossible[0]
+        a, b, u = cells.a[i], cells.b[i], cells.context[i]
+        first = f"row {a}, column {u}" if of_entries(cells) else f"models {a} and {b} in context {u}"
+        raise SamplingError(
+            f"The sampling law gives probability zero to {impossible.size} observed cell(s), the first being {first} "
+            "(codes); correct the law or drop them."
+        )
+    return p

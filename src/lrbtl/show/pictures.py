@@ -1,0 +1,333 @@
+"""Pictures of matrices: scores of models in contexts, and who beats whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from lrbtl.boards.board import Leaderboard, Leaderboards
+from lrbtl.errors import PlotError
+from lrbtl.show.style import (
+    UNITS,
+    Theme,
+    ThemeName,
+    add_colorbar,
+    find_theme,
+    label_columns,
+    label_rows,
+    label_width,
+    mark_whole_numbers,
+    open_axes,
+    row_size,
+    write_title,
+)
+from lrbtl.typing import Bools, Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PatchCollection
+
+    from lrbtl.boards.comparison import WinMatrix as WinsLike
+    from lrbtl.fitting.fit import Fit
+
+
+def plot_heatmap(boards: Leaderboards, *, ax: Axes | None = None, theme: ThemeName = "light") -> Axes:
+    """Axes with each model's score in each context, relative to its overall score.
+
+    Colour is the difference, a smaller box a wider interval, and a dot marks a context whose interval
+    excludes the overall score.
+
+    Parameters
+    ----------
+    boards : Leaderboards
+    ax : Axes, optional
+        Drawn into; by default a new figure whose size suits the boards.
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> def board(context, shift):
+    ...     score = np.array([1040.0 + shift, 960.0 - shift])
+    ...     return SimpleNamespace(context=context, models=("b", "a"), score=score, lower=score - 20,
+    ...                            upper=score + 20, level=0.95, scale="elo")
+    >>> class Boards(dict):
+    ...     overall = board(None, 0.0)
+    >>> ax = plot_heatmap(Boards(maths=board("maths", 30.0), coding=board("coding", -10.0)))
+    >>> [tick.get_text() for tick in ax.get_xticklabels()]
+    ['maths', 'coding']
+    """
+    if not hasattr(boards, "overall"):
+        raise PlotError(
+            f"the boards of all contexts are needed, not {type(boards).__name__}: draw "
+            "lrbtl.leaderboard(battles, context='all')"
+        )
+    overall, contexts = boards.overall, [board for _, board in boards.items() if board.context is not None]
+    if not contexts:
+        raise PlotError("there is no context to compare with the overall board; give boards of battles with contexts")
+    style = find_theme(theme)
+    difference, half_width, excluded = relative_scores(overall, contexts)
+    n, n_contexts = difference.shape
+    row, fontsize = row_size(n)
+    ax = open_axes(ax, style, label_width(overall.models, fontsize) + max(0.55 * n_contexts + 0.6, 4.4), 2.3 + row * n)
+    known = np.isfinite(difference)
+    limit = float(np.quantile(np.abs(difference[known]), 0.98)) if known.any() else 1.0
+    limit = limit or 1.0
+    side = np.clip(1 / (1 + half_width / limit), 0.3, 0.92)
+    squares = draw_squares(ax, style, difference, np.where(known, side, 0.0), (-limit, limit))
+    where, column = np.nonzero(excluded)
+    pale = np.abs(difference[where, column]) < 0.6 * limit
+    colors = [style.text if light else style.background for light in pale]
+    ax.scatter(column, where, s=1.1 * fontsize, color=colors, linewidth=0, zorder=3)
+    label_rows(ax, style, overall.models, fontsize)
+    label_columns(ax, style, [str(board.context) for board in contexts], 8.5, 22)
+    unit = UNITS.get(overall.scale, overall.scale)
+    words = f"smaller box: wider {overall.level:.0%} interval; dot: it excludes the overall score"
+    words = f"{unit} minus the model's overall score\n{words}"
+    add_colorbar(ax, style, squares, words, shrink=0.9, aspect=28, pad=0.4 / (2 + row * n), extend="both")
+    return ax
+
+
+def plot_win_matrix(
+    matrix: WinsLike | Leaderboards | npt.ArrayLike,
+    labels: Sequence[str] | None = None,
+    *,
+    lower: npt.ArrayLike | None = None,
+    upper: npt.ArrayLike | None = None,
+    ax: Axes | None = None,
+    theme: ThemeName = "light",
+) -> Axes:
+    """Axes with the chance that the row model beats the column model.
+
+    Up to 20 models the chances are written in per cent. Where intervals are given, a pair whose interval
+    contains 50% is a small square.
+
+    Parameters
+    ----------
+    matrix : WinMatrix, Leaderboards or array_like of shape (n, n)
+        Win probabilities, of several boards those overall; the diagonal is not drawn.
+    labels : sequence of str, length n
+        Needed for an array; the others know their models and intervals.
+    lower, upper : array_like, shape (n, n), optional
+        Ends of the intervals, both or neither.
+    ax : Axes, optional
+        Drawn into; by default a new figure whose size suits the number of models.
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> ax = plot_win_matrix([[0.5, 0.7], [0.3, 0.5]], ["a", "b"])
+    >>> [tick.get_text() for tick in ax.get_yticklabels()]
+    ['a', 'b']
+    """
+    if labels is None:
+        matrix, labels, lower, upper = read_wins(matrix)
+    chance = read_square(cast("npt.ArrayLike", matrix), len(labels), "matrix")
+    n = len(labels)
+    if (lower is None) != (upper is None):
+        raise PlotError("lower and upper come together; give both or neither")
+    decided = np.ones((n, n), dtype=bool)
+    if lower is not None and upper is not None:
+        decided = (read_square(lower, n, "lower") > 0.5) | (read_square(upper, n, "upper") < 0.5)
+    style = find_theme(theme)
+    row, fontsize = row_size(n)
+    cell = max(row, 0.36) if n <= 20 else row
+    space = label_width(labels, fontsize) + cell * n
+    ax = open_axes(ax, style, max(space + 0.5, 4.6), space + 1.2)
+    ax.set_aspect("equal")
+    side = np.where(decided, 0.96 if n <= 60 else 1.0, 0.5)
+    np.fill_diagonal(side, 0.0)
+    squares = draw_squares(ax, style, chance, side, (0.0, 1.0))
+    if n <= 20:
+        for a, b in zip(*np.nonzero(side), strict=True):
+            color = style.background if abs(chance[a, b] - 0.5) > 0.27 else style.text
+            size = 7.5 if decided[a, b] else 6
+            ax.text(b, a, f"{100 * chance[a, b]:.0f}", ha="center", va="center", color=color, fontsize=size, zorder=3)
+    label_rows(ax, style, labels, fontsize)
+    label_columns(ax, style, labels, fontsize)
+    words = "chance that the row model beats the column model"
+    if lower is not None:
+        words += "\nsmall square: the interval contains 50%"
+    add_colorbar(ax, style, squares, words, shrink=0.6, aspect=24, pad=0.02, format="{x:.0%}")
+    return ax
+
+
+def relative_scores(overall: Leaderboard, contexts: Sequence[Leaderboard]) -> tuple[Floats, Floats, Bools]:
+    """Scores minus overall scores, half widths of intervals, and whether an interval excludes the overall score.
+
+    All of shape (n models in overall order, n contexts); NaN where a context lacks the model or an interval has no end.
+    """
+    place = {model: i for i, model in enumerate(overall.models)}
+    difference = np.full((len(place), len(contexts)), np.nan)
+    half_width = np.full_like(difference, np.inf)
+    excluded = np.zeros(difference.shape, dtype=bool)
+    for column, board in enumerate(contexts):
+        rows = [place[model] for model in board.models]
+        base = np.asarray(overall.score)[rows]
+        ends = np.array([overall.lower[rows], overall.upper[rows], board.lower, board.upper])
+        difference[rows, column] = np.where(np.isinf(ends).any(axis=0), np.nan, np.asarray(board.score) - base)
+        half_width[rows, column] = (np.asarray(board.upper) - np.asarray(board.lower)) / 2
+        excluded[rows, column] = (np.asarray(board.lower) > base) | (np.asarray(board.upper) < base)
+    return difference, half_width, excluded
+
+
+def draw_squares(ax: Axes, style: Theme, value: Floats, side: Floats, limits: tuple[float, float]) -> PatchCollection:
+    """Draw a square of that colour and side (in cells, 0: none) for each entry of a matrix."""
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    rows, columns = np.nonzero(side > 0)
+    patches = [
+        Rectangle((b - side[a, b] / 2, a - side[a, b] / 2), side[a, b], side[a, b])
+        for a, b in zip(rows, columns, strict=True)
+    ]
+    squares = PatchCollection(patches, cmap=style.diverging(), linewidth=0, antialiased=False, zorder=2)
+    squares.set_array(value[rows, columns])
+    squares.set_clim(*limits)
+    ax.add_collection(squares)
+    return squares
+
+
+def read_wins(wins: Any) -> tuple[npt.ArrayLike, Sequence[str], npt.ArrayLike, npt.ArrayLike]:
+    """Return win probabilities, models and ends of intervals of a win matrix or of the boards of all contexts."""
+    if hasattr(wins, "overall") and None in wins.win:
+        return wins.win[None], wins.models, wins.win_lower[None], wins.win_upper[None]
+    if hasattr(wins, "win") and not hasattr(wins, "overall"):
+        return wins.win, wins.models, wins.lower, wins.upper
+    if hasattr(wins, "models"):
+        raise PlotError("a board alone holds no win probabilities: draw lrbtl.win_matrix(battles)")
+    raise PlotError("give the labels of the matrix, or draw lrbtl.win_matrix(battles), which knows them")
+
+
+def read_square(values: npt.ArrayLike, n: int, name: str) -> Floats:
+    """Values as an (n, n) float array."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != (n, n):
+        raise PlotError(f"{name} has shape {array.shape}, but there are {n} labels; give shape ({n}, {n})")
+    return array
+
+
+# ------------------------------------------------------------------------------
+# Pictures that check a model: singular values and z-scores of simulations.
+# ------------------------------------------------------------------------------
+
+
+def plot_scree(
+    singular_values: Fit | Leaderboards | npt.ArrayLike,
+    rank: int | None = None,
+    *,
+    ax: Axes | None = None,
+    theme: ThemeName = "light",
+) -> Axes:
+    """Axes with the singular values of one mode and the chosen rank.
+
+    Parameters
+    ----------
+    singular_values : Fit, Leaderboards or array_like of shape (d,)
+        Non-negative, largest first; of a fit, or of the one behind boards, those of the models' mode.
+    rank : int, optional
+        The chosen rank: that many values are drawn as kept. By default all of a fit's.
+    ax : Axes, optional
+        Drawn into; by default a new figure.
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> ax = plot_scree([9.1, 4.0, 0.6, 0.5, 0.4], rank=2)
+    >>> ax.get_xlabel()
+    'component'
+    """
+    values = read_singular_values(singular_values)
+    rank = values.size if rank is None else rank
+    if values.ndim != 1 or not values.size or not np.isfinite(values).all():
+        raise PlotError(f"singular_values must be a non-empty list of finite numbers, not of shape {values.shape}")
+    if not 0 < rank <= values.size:
+        raise PlotError(f"rank is {rank}, but there are {values.size} singular values; give a rank between")
+    style = find_theme(theme)
+    ax = open_axes(ax, style, 5.6, 3.6)
+    component = np.arange(1, values.size + 1)
+    share = float(np.sum(values[:rank] ** 2) / max(np.sum(values**2), np.finfo(float).tiny))
+    ax.axvspan(0.5, rank + 0.5, color=style.band, linewidth=0, zorder=0)
+    ax.plot(component, values, color=style.muted, alpha=0.5, linewidth=1.2, zorder=1)
+    ax.scatter(component[:rank], values[:rank], s=36, color=style.main, zorder=3)
+    ax.scatter(
+        component[rank:],
+        values[rank:],
+        s=32,
+        facecolor=style.background,
+        edgecolor=style.muted,
+        linewidth=1.2,
+        zorder=3,
+    )
+    ax.set_xlim(0.5, values.size + 0.5)
+    ax.set_ylim(0, 1.08 * values.max() or 1.0)
+    mark_whole_numbers(ax)
+    ax.grid(axis="y", color=style.grid, linewidth=0.6)
+    ax.set_xlabel("component", color=style.muted, fontsize=8.5)
+    ax.set_ylabel("singular value", color=style.muted, fontsize=8.5)
+    words = f"the shaded components hold {share:.1%} of the sum of squares"
+    write_title(
+        ax, style, f"Rank {rank} chosen", words if rank < values.size else "singular values of the fit at this rank"
+    )
+    return ax
+
+
+def read_singular_values(source: Any) -> Floats:
+    """Return singular values: given, or those of the models' mode of a fit or of the fit behind boards."""
+    if hasattr(source, "boards") and source.fit is None:
+        raise PlotError("these boards come from separate fits, which have no rank; fit one with lrbtl.fit(battles)")
+    fit = getattr(source, "fit", source)
+    if hasattr(fit, "singular_values"):
+        return np.asarray(fit.singular_values[0])
+    if hasattr(source, "models"):
+        raise PlotError(f"a {type(source).__name__} holds no singular values: draw lrbtl.fit(battles)")
+    return np.asarray(source, dtype=np.float64)
+
+
+def plot_z_histogram(z: npt.ArrayLike, *, ax: Axes | None = None, theme: ThemeName = "light") -> Axes:
+    """Axes with the z-scores of simulations against the standard normal density.
+
+    Parameters
+    ----------
+    z : array_like
+        (estimate - truth) / standard error, any shape; values that are not finite are left out and counted.
+    ax : Axes, optional
+        Drawn into; by default a new figure.
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> ax = plot_z_histogram(np.linspace(-2.5, 2.5, 200))
+    >>> ax.get_xlabel()
+    'z = (estimate − truth) / standard error'
+    """
+    values = np.asarray(z, dtype=np.float64).ravel()
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        raise PlotError("z holds no finite value; give the z-scores of at least one simulation")
+    style = find_theme(theme)
+    ax = open_axes(ax, style, 5.6, 3.6)
+    edge = max(4.0, float(np.ceil(min(np.abs(finite).max(), 8.0))))
+    n_bins = int(2 * edge * np.clip(np.sqrt(finite.size) / 8, 2, 6))
+    counts, edges = np.histogram(np.clip(finite, -edge, edge), bins=n_bins, range=(-edge, edge))
+    width = edges[1] - edges[0]
+    ax.bar(
+        edges[:-1], counts / (finite.size * width), width, align="edge", color=style.main, alpha=0.45,
+        edgecolor=style.background, linewidth=0.6, label="simulations",
+    )  # fmt: skip
+    x = np.linspace(-edge, edge, 401)
+    ax.plot(x, np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi), color=style.accent, linewidth=2, label="N(0, 1)")
+    ax.set_xlim(-edge, edge)
+    ax.set_ylim(bottom=0)
+    ax.set_yticks([])
+    ax.set_xlabel("z = (estimate − truth) / standard error", color=style.muted, fontsize=8.5)
+    ax.legend(frameon=False, labelcolor=style.text, fontsize=8.5, loc="upper right")
+    inside = float(np.mean(np.abs(values) <= 1.959964))
+    mean = round(float(finite.mean()), 2) + 0.0  # never "-0.00"
+    words = f"mean {mean:.2f}, sd {finite.std():.2f}, {inside:.1%} within ±1.96, n = {values.size:,}"
+    lost = values.size - finite.size
+    write_title(ax, style, "z-scores of simulations", words + (f" ({lost} not finite)" if lost else ""))
+    return ax

@@ -1,0 +1,260 @@
+"""Pictures of one board: forest plot and rank spreads; and every public picture by its name.
+
+matplotlib is imported only when a picture is drawn (extra `plot`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lrbtl.boards.board import Leaderboard, Leaderboards
+from lrbtl.data.labels import shown_context
+from lrbtl.errors import PlotError
+from lrbtl.show.files import write_whole
+from lrbtl.show.pictures import plot_heatmap, plot_scree, plot_win_matrix, plot_z_histogram
+from lrbtl.show.style import (
+    UNITS,
+    Theme,
+    ThemeName,
+    axis_range,
+    find_theme,
+    grid_rows,
+    label_rows,
+    label_width,
+    mark_whole_numbers,
+    open_axes,
+    row_size,
+    shade_runs,
+    short_label,
+    write_title,
+)
+from lrbtl.typing import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "plot_heatmap",
+    "plot_leaderboard",
+    "plot_ranks",
+    "plot_scree",
+    "plot_win_matrix",
+    "plot_z_histogram",
+    "save_picture",
+]
+
+
+def plot_leaderboard(
+    board: Leaderboard | Leaderboards, *, top: int | None = None, ax: Axes | None = None, theme: ThemeName = "light"
+) -> Axes:
+    """Axes with the forest plot of a board: scores, intervals, tiers and battles.
+
+    An interval without an end, or much wider than the board, goes to the edge with an arrow; every second tier is
+    shaded.
+
+    Parameters
+    ----------
+    board : Leaderboard or Leaderboards
+        Of several boards, the overall one.
+    top : int, optional
+        Draw only that many models from the top.
+    ax : Axes, optional
+        Drawn into; by default a new figure whose height suits the number of models.
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> board = SimpleNamespace(context=None, models=("b", "a"), score=np.array([1040.0, 960.0]),
+    ...     lower=np.array([1010.0, 930.0]), upper=np.array([np.inf, 990.0]), tier=np.array([1, 2]),
+    ...     battles=np.array([300, 300]), level=0.95, scale="elo")
+    >>> plot_leaderboard(board).get_xlabel()
+    'Elo score'
+    """
+    board, style, n, fontsize, lift, ax = start_rows(board, top, ax, theme, 6.8)
+    score, lower, upper = (np.asarray(x[:n], dtype=np.float64) for x in (board.score, board.lower, board.upper))
+    ends = axis_range(score, lower, upper)
+    if ends is None:
+        raise PlotError("the board holds no finite score or interval end; nothing can be drawn")
+    ax.set_xlim(*ends)
+    draw_intervals(ax, style, lower, upper, fontsize)
+    shown = (score >= ends[0]) & (score <= ends[1])
+    ax.scatter(score[shown], np.flatnonzero(shown), s=2.6 * fontsize, color=style.main, linewidth=0, zorder=3)
+    bounds = np.where(np.isposinf(upper) & np.isfinite(score), "≥ ", "")
+    texts = [bound + format_score(x, board.scale) for bound, x in zip(bounds, score, strict=True)]
+    edge = write_column(ax, style, 14, "score", texts, fontsize)
+    write_column(ax, style, edge + 12, "battles", [f"{count:,}" for count in board.battles[:n]], fontsize)
+    ax.set_xlabel(UNITS.get(board.scale, board.scale), color=style.muted, fontsize=8.5)
+    if board.scale == "probability":
+        ax.xaxis.set_major_formatter("{x:.0%}")
+    write_title(ax, style, board_title(board, n), describe_rows(board.level, lower, upper, ends), max(lift, 6.0))
+    return ax
+
+
+def plot_ranks(
+    board: Leaderboard | Leaderboards, *, top: int | None = None, ax: Axes | None = None, theme: ThemeName = "light"
+) -> Axes:
+    """Axes with rank spreads: thick from the pointwise intervals, thin simultaneous.
+
+    Parameters
+    ----------
+    board, top, ax, theme
+        See `plot_leaderboard`.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> board = SimpleNamespace(context="maths", models=("b", "a"), rank=np.array([1, 2]), best=np.array([1, 2]),
+    ...     worst=np.array([1, 2]), rank_lower=np.array([1, 1]), rank_upper=np.array([2, 2]),
+    ...     tier=np.array([1, 2]), level=0.95)
+    >>> plot_ranks(board).get_xlabel()
+    'rank'
+    """
+    board, style, n, fontsize, lift, ax = start_rows(board, top, ax, theme, 5.8)
+    rows = np.arange(n)
+    for low, high, width, alpha in (
+        (board.rank_lower, board.rank_upper, 1.0, 1.0),
+        (board.best, board.worst, 0.55 * fontsize, 0.55),
+    ):
+        ax.hlines(rows, low[:n] - 0.3, high[:n] + 0.3, color=style.main, zorder=2, linewidth=width, alpha=alpha)
+    ax.scatter(
+        board.rank[:n], rows, s=2.4 * fontsize, color=style.accent, edgecolor=style.background, linewidth=0.5, zorder=3
+    )
+    last = int(max(board.rank_upper[:n].max(), board.worst[:n].max()))
+    ax.set_xlim(0.2, last + 0.8)
+    mark_whole_numbers(ax)
+    ax.set_xlabel("rank", color=style.muted, fontsize=8.5)
+    words = f"rank with {board.level:.0%} spread: pointwise (thick), joint (thin)"
+    write_title(ax, style, board_title(board, n), words, lift)
+    return ax
+
+
+def start_rows(
+    board: Leaderboard | Leaderboards, top: int | None, ax: Axes | None, theme: ThemeName, width: float
+) -> tuple[Leaderboard, Theme, int, float, float, Axes]:
+    """Board, theme, number of rows, font size, lift of the title, and axes with the board's rows named."""
+    board = one_board(board)
+    n = count_rows(board, top)
+    style = find_theme(theme)
+    row, fontsize = row_size(n)
+    ax = open_axes(ax, style, width + label_width(board.models[:n], fontsize), 1.4 + row * n)
+    label_rows(ax, style, board.models[:n], fontsize)
+    shade_runs(ax, style, board.tier[:n].tolist())
+    return board, style, n, fontsize, grid_rows(ax, style, n), ax
+
+
+def one_board(board: Leaderboard | Leaderboards) -> Leaderboard:
+    """Return the board itself, or the overall one of several."""
+    found = board.overall if hasattr(board, "overall") else board
+    if not hasattr(found, "rank_lower") and not hasattr(found, "score"):
+        raise PlotError(
+            f"a leaderboard is needed, not {type(board).__name__}: draw lrbtl.leaderboard(battles), or one context's "
+            "board of lrbtl.leaderboard(battles, context='all')"
+        )
+    return found
+
+
+def describe_rows(level: float, lower: Floats, upper: Floats, ends: tuple[float, float]) -> str:
+    """Return what a forest plot shows, in one line."""
+    if np.isnan([lower, upper]).all():
+        return "scores without intervals"
+    words = f"score with {level:.0%} interval; bands are tiers"
+    cut = (lower < ends[0]) | (upper > ends[1])
+    if not cut.any():
+        return words
+    finite = np.any(cut & (np.isfinite(lower) & np.isfinite(upper)))
+    return words + ("; arrow: goes on beyond the axis" if finite else "; arrow: no end on that side")
+
+
+def count_rows(board: Leaderboard, top: int | None) -> int:
+    """Return the number of rows to draw."""
+    n = len(board.models)
+    if top is not None and top < 1:
+        raise PlotError(f"top is {top}; ask for at least one model")
+    return n if top is None else min(top, n)
+
+
+def board_title(board: Leaderboard, n: int) -> str:
+    """Title of a board of which n models are drawn."""
+    name = "Overall" if board.context is None else short_label(shown_context(board.context), 48)
+    return name if n == len(board.models) else f"{name}: top {n} of {len(board.models)}"
+
+
+def format_score(score: float, scale: str) -> str:
+    """Score with the digits that its scale deserves."""
+    if not np.isfinite(score):
+        return "–"
+    return f"{score:.0f}" if scale == "elo" else f"{score:.2f}" if scale == "logit" else f"{score:.1%}"
+
+
+def draw_intervals(ax: Axes, style: Theme, lower: Floats, upper: Floats, fontsize: float) -> None:
+    """Draw one horizontal interval per row; an end beyond the axis becomes an arrow at its edge."""
+    left, right = ax.get_xlim()
+    rows = np.arange(lower.size)
+    ax.hlines(rows, np.clip(lower, left, right), np.clip(upper, left, right), color=style.main, linewidth=1.6, zorder=2)
+    for beyond, edge, marker in ((lower < left, left, "<"), (upper > right, right, ">")):
+        ax.scatter(
+            np.full(beyond.sum(), edge), rows[beyond], marker=marker, s=3.4 * fontsize, color=style.main,
+            linewidth=0, clip_on=False, zorder=3,
+        )  # fmt: skip
+
+
+def write_column(ax: Axes, style: Theme, start: float, head: str, cells: Sequence[str], fontsize: float) -> float:
+    """Write a right-aligned column of text `start` points to the right of the axes and return its end."""
+    end = start + max(0.62 * fontsize * max(map(len, cells)), 5 * len(head))
+    for i, cell in enumerate(cells):
+        ax.annotate(
+            cell, (1, i), (end, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+            ha="right", va="center_baseline", color=style.text, fontsize=fontsize,
+        )  # fmt: skip
+    ax.annotate(
+        head, (1, 1), (end, 4), xycoords="axes fraction", textcoords="offset points",
+        ha="right", va="bottom", color=style.muted, fontsize=8,
+    )  # fmt: skip
+    return end
+
+
+# ------------------------------------------------------------------------------
+# Pictures as files.
+# ------------------------------------------------------------------------------
+
+# Metadata that would make two files of the same picture differ.
+DATED: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+def save_picture(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 150) -> None:
+    """Write the figure of `ax` to a PNG, SVG or PDF file and close it; the same picture gives the same bytes.
+
+    Parameters
+    ----------
+    ax : Axes
+        What a plot function returned.
+    path : path-like
+        Its ending names the format. The file is written whole or not at all.
+    dpi : float
+        Dots per inch of a PNG.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from lrbtl.show.plots import plot_scree
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_picture(plot_scree([9.1, 4.0, 0.6], rank=2), Path(folder) / "scree.svg")
+    ...     sorted(os.listdir(folder))
+    ['scree.svg']
+    """
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in DATED:
+        raise PlotError(f"cannot tell the format of {path}; let it end in .png, .svg or .pdf")
+    figure = ax.figure.figure  # the root figure, also of a subfigure
+    with mpl.rc_context({"svg.hashsalt": "lrbtl"}):
+        write_whole(path, lambda scratch: figure.savefig(scratch, format=kind, dpi=dpi, metadata=DATED[kind]))
+    plt.close(figure)

@@ -1,0 +1,227 @@
+"""A leaderboard as one self-contained HTML file that needs no network."""
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from lrbtl.boards.board import Leaderboard, Leaderboards, gain_sentence
+from lrbtl.data.labels import shown_context
+from lrbtl.errors import ReportError
+from lrbtl.show.files import write_whole
+from lrbtl.show.style import axis_range
+from lrbtl.typing import Floats
+
+LEVELS = ("ok", "warn")
+DUEL_MODELS = 300  # the file grows with the square of this number
+SCALES = {
+    "elo": "Scores are on the Elo scale: 400 points more mean odds of 10 to 1.",
+    "logit": "Scores are log odds: one point more means odds of e to 1.",
+    "probability": "Scores are probabilities to win against a model drawn from the pool.",
+}
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    boards: Leaderboards,
+    *,
+    diagnostics: Iterable[tuple[str, str]] = (),
+    title: str = "Leaderboard",
+    method_note: str | None = None,
+) -> None:
+    """Write the report of `report_html` to a file, whole or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+        Replaced if it exists; its folder must exist.
+    boards, diagnostics, title, method_note
+        See `report_html`.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3, 2), 1, scale=1, rng=0), 900, rng=1)
+    >>> boards = lrbtl.leaderboard(battles, context="all", rank=1)
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_report(f"{folder}/report.html", boards, title="Spring arena")
+    ...     os.listdir(folder)
+    ['report.html']
+    """
+    text = report_html(boards, diagnostics=diagnostics, title=title, method_note=method_note)
+    write_whole(path, lambda scratch: scratch.write_text(text, encoding="utf-8", newline="\n"))
+
+
+def report_html(
+    boards: Leaderboards,
+    *,
+    diagnostics: Iterable[tuple[str, str]] = (),
+    title: str = "Leaderboard",
+    method_note: str | None = None,
+) -> str:
+    """HTML of a report: sortable boards, intervals, rank spreads, head-to-head picker, diagnostics, method.
+
+    Parameters
+    ----------
+    boards : Leaderboards
+        The overall board first, then one board per context. Head-to-head chances come from `boards.win`,
+        `boards.win_lower` and `boards.win_upper`; without them the picker is left out.
+    diagnostics : iterable of (level, sentence)
+        Level is "ok" or "warn".
+    title : str
+    method_note : str, optional
+        Paragraphs parted by blank lines; by default a note on how to read the scores and intervals.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3, 2), 1, scale=1, rng=0), 900, rng=1)
+    >>> boards = lrbtl.leaderboard(battles, context="all", rank=1)
+    >>> page = report_html(boards, diagnostics=[("ok", "All models are connected.")], title="Spring arena")
+    >>> "<h1>Spring arena</h1>" in page
+    True
+    """
+    script = read_asset("report.js")
+    data = report_data(boards, diagnostics, method_note)
+    parts = {
+        "TITLE": html.escape(title.encode(errors="replace").decode()),
+        "STYLE": read_asset("report.css"),
+        "SCRIPT": script,
+        "SCRIPT_HASH": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "DATA": safe_json(data),
+    }
+    return re.sub(r"\{\{([A-Z_]+)\}\}", lambda match: parts[match[1]], read_asset("template.html"))
+
+
+def report_data(
+    boards: Leaderboards, diagnostics: Iterable[tuple[str, str]], method_note: str | None
+) -> dict[str, Any]:
+    """Return what the report's script reads, as JSON values; models are codes into `models`."""
+    overall = boards.overall
+    every = [overall, *(board for _, board in boards.items() if board.context is not None)]
+    models = overall.models
+    code = {model: i for i, model in enumerate(models)}
+    note = default_note(overall) if method_note is None else method_note
+    duel_models = models[:DUEL_MODELS]
+    return {
+        "level": overall.level,
+        "scale": overall.scale,
+        "summary": summarise(boards, len(every) - 1),
+        "models": [str(model) for model in models],
+        "boards": [board_columns(board, code) for board in every],
+        "duel_models": [code[model] for model in duel_models],
+        "duels": [duel for board in every for duel in duel_columns(boards, board.context, duel_models)],
+        "diagnostics": [read_diagnostic(entry) for entry in diagnostics],
+        "method": [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", note) if paragraph.strip()],
+    }
+
+
+def board_name(context: str | None) -> str:
+    """Name of a board in the report."""
+    return "Overall" if context is None else shown_context(context)
+
+
+def board_columns(board: Leaderboard, code: dict[str, int]) -> dict[str, Any]:
+    """Columns of one board and the ends of its axis; an infinite end of an interval is None."""
+    note = f"Estimated by the {board.method} method."
+    if board.gain is not None:
+        gained = gain_sentence(board.gain)
+        note += f" {gained[0].upper()}{gained[1:]}."
+    return {
+        "context": board_name(board.context),
+        "note": note,
+        "intervals": not np.isnan([board.lower, board.upper]).all(),
+        "axis": axis_range(board.score, board.lower, board.upper),
+        "model": [code[model] for model in board.models],
+        "score": finite_list(board.score),
+        "lower": finite_list(board.lower),
+        "upper": finite_list(board.upper),
+        "rank": board.rank.tolist(),
+        "best": board.best.tolist(),
+        "worst": board.worst.tolist(),
+        "rank_lower": board.rank_lower.tolist(),
+        "rank_upper": board.rank_upper.tolist(),
+        "tier": board.tier.tolist(),
+        "battles": board.battles.tolist(),
+        "win_rate": finite_list(board.win_rate),
+        "note_of": list(board.notes),
+    }
+
+
+def duel_columns(boards: Leaderboards, context: str | None, models: Sequence[str]) -> list[dict[str, Any]]:
+    """Win probabilities of all pairs a < b of `models` in 1/10000 (None: unknown), row by row; or no entry."""
+    if context not in boards.win or len(models) < 2:
+        return []
+    place = {model: i for i, model in enumerate(boards.models)}
+    rows = [place[model] for model in models]
+    pairs = np.triu_indices(len(rows), 1)
+
+    def pick(matrix: Floats) -> list[int | None]:
+        chosen = np.asarray(matrix)[np.ix_(rows, rows)][pairs]
+        return [round(10_000 * x) if np.isfinite(x) else None for x in chosen.tolist()]
+
+    return [
+        {
+            "context": board_name(context),
+            "win": pick(boards.win[context]),
+            "lower": pick(boards.win_lower[context]),
+            "upper": pick(boards.win_upper[context]),
+        }
+    ]
+
+
+def read_diagnostic(entry: tuple[str, str]) -> dict[str, str]:
+    """Level and sentence by name."""
+    if len(entry) != 2 or entry[0] not in LEVELS:
+        raise ReportError(f"diagnostic {entry!r} is not (level, sentence) with a level of {', '.join(LEVELS)}")
+    return {"level": entry[0], "text": str(entry[1])}
+
+
+def summarise(boards: Leaderboards, n_contexts: int) -> str:
+    """One line below the title."""
+    overall = boards.overall
+    n_battles = int(overall.battles.sum()) // 2
+    categories = f", {n_contexts} categories" if n_contexts > 1 else ""
+    return f"{len(overall.models):,} models, {n_battles:,} battles{categories}; intervals at level {overall.level:.0%}"
+
+
+def default_note(board: Leaderboard) -> str:
+    """How to read a board, in words."""
+    return f"""
+        {SCALES.get(board.scale, "")} Each interval holds the model's true score with probability
+        {board.level:.0%}, if votes are independent and the rank is right; an interval without an end means that the
+        battles give no bound on that side.
+
+        The rank spread lists the ranks that are compatible with the intervals of all models taken one at a time.
+        The joint spread comes from intervals for all differences of scores together, so that all joint spreads
+        hold at once with probability {board.level:.0%}. Models of one tier cannot be told apart from
+        the tier's best model at that level.
+
+        Win rate is the plain share of battles won, with a tie as half a win; it depends on who was met.
+    """
+
+
+def finite_list(values: Floats) -> list[float | None]:
+    """Numbers with six significant digits, None where not finite."""
+    return [float(f"{x:.6g}") if np.isfinite(x) else None for x in values.tolist()]
+
+
+def safe_json(data: object) -> str:
+    """ASCII JSON that cannot end the script element which holds it."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def read_asset(name: str) -> str:
+    """Text of a file of the package."""
+    return files("lrbtl.show").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,209 @@
+"""Colours, sizes and label handling shared by all pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from lrbtl.errors import MissingExtraError, PlotError
+from lrbtl.typing import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PatchCollection
+    from matplotlib.colors import Colormap
+
+ThemeName = Literal["light", "dark"]
+MAX_LABEL = 36  # characters
+UNITS = {"elo": "Elo score", "logit": "logit score", "probability": "win probability against the pool"}
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of one theme; `main` and `accent` follow Okabe and Ito's colour-blind-safe palette."""
+
+    background: str
+    text: str
+    muted: str
+    grid: str
+    band: str
+    main: str
+    accent: str
+    low: str
+    middle: str
+    high: str
+
+    def diverging(self) -> Colormap:
+        """Colour map from `low` over `middle` to `high`."""
+        from matplotlib.colors import LinearSegmentedColormap
+
+        return LinearSegmentedColormap.from_list("lrbtl", [self.low, self.middle, self.high])
+
+
+THEMES = {
+    "light": Theme(
+        background="#ffffff", text="#1f2328", muted="#59636e", grid="#dfe3e8", band="#f1f4f8",
+        main="#0072b2", accent="#d55e00", low="#c24e00", middle="#ebebe8", high="#00639c",
+    ),
+    "dark": Theme(
+        background="#0f141a", text="#e6edf3", muted="#9aa4af", grid="#2b333c", band="#181f27",
+        main="#56b4e9", accent="#e69f00", low="#f08a24", middle="#242b33", high="#4cb0ee",
+    ),
+}  # fmt: skip
+
+
+def find_theme(name: str) -> Theme:
+    """Theme of that name."""
+    if name not in THEMES:
+        raise PlotError(f"unknown theme {name!r}; use one of {', '.join(map(repr, THEMES))}")
+    return THEMES[name]
+
+
+def short_label(label: object, length: int = MAX_LABEL) -> str:
+    """Label on one line, with its middle left out where it is longer than `length`.
+
+    Examples
+    --------
+    >>> short_label("a-model-with-a-long-name", 11)
+    'a-mod…-name'
+    """
+    text = " ".join(str(label).split()) or "(no name)"
+    if len(text) <= length:
+        return text
+    tail = (length - 1) // 2
+    return f"{text[: length - 1 - tail]}…{text[-tail:]}"
+
+
+def open_axes(ax: Axes | None, theme: Theme, width: float, height: float) -> Axes:
+    """Axes in the theme's colours: `ax`, or those of a new figure of that size in inches."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise MissingExtraError("pictures need matplotlib; install it with: pip install 'lrbtl[plot]'") from error
+
+    if ax is None:
+        figure, ax = plt.subplots(figsize=(width, height), layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)  # type: ignore[call-arg, union-attr]
+    ax.figure.set_facecolor(theme.background)
+    ax.set_facecolor(theme.background)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.tick_params(colors=theme.muted, length=0, labelsize=8.5)
+    ax.set_axisbelow(True)
+    return ax
+
+
+def mark_whole_numbers(ax: Axes) -> None:
+    """Put the ticks of the horizontal axis at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+
+
+def row_size(n_rows: int) -> tuple[float, float]:
+    """Height of a row in inches and the font size that suits it: long boards are set tighter."""
+    share = min(max((n_rows - 40) / 120, 0.0), 1.0)
+    return 0.25 - 0.10 * share, 8.5 - 1.7 * share
+
+
+def label_width(labels: Sequence[str], fontsize: float) -> float:
+    """Width in inches to keep for labels."""
+    return max((len(short_label(label)) for label in labels), default=0) * 0.62 * fontsize / 72
+
+
+def write_title(ax: Axes, theme: Theme, title: str, subtitle: str, lift: float = 0.0) -> None:
+    """Left-aligned title with a quieter line below it, raised by `lift` points."""
+    for text, height, size, weight, color in (
+        (title, 26, 11, "bold", theme.text),
+        (subtitle, 10, 8.5, "normal", theme.muted),
+    ):
+        ax.annotate(
+            text, (0, 1), (0, height + lift), xycoords="axes fraction", textcoords="offset points",
+            color=color, fontsize=size, fontweight=weight, va="bottom", parse_math=False,
+        )  # fmt: skip
+
+
+def label_rows(ax: Axes, theme: Theme, labels: Sequence[str], fontsize: float) -> None:
+    """Name rows 0, 1, ... from the top down."""
+    ax.set_yticks(range(len(labels)), [short_label(label) for label in labels], parse_math=False)
+    ax.tick_params(axis="y", labelsize=fontsize, labelcolor=theme.text, pad=6)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+
+
+def label_columns(ax: Axes, theme: Theme, labels: Sequence[str], fontsize: float, length: int = MAX_LABEL) -> None:
+    """Name columns 0, 1, ... above the axes, slanted where labels are short."""
+    ax.set_xlim(-0.5, len(labels) - 0.5)
+    slant = {"rotation": 40, "ha": "left", "rotation_mode": "anchor"} if length < MAX_LABEL else {"rotation": 90}
+    ax.set_xticks(range(len(labels)), [short_label(label, length) for label in labels], parse_math=False, **slant)
+    ax.tick_params(axis="x", top=True, labeltop=True, labelbottom=False, labelsize=fontsize, labelcolor=theme.text)
+
+
+def add_colorbar(ax: Axes, theme: Theme, squares: PatchCollection, words: str, **options: Any) -> None:
+    """Put a horizontal colour bar below the axes, with words under it."""
+    bar = ax.figure.colorbar(squares, ax=ax, orientation="horizontal", **options)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=theme.muted, labelsize=8, length=0)
+    bar.set_label(words, color=theme.muted, fontsize=8)
+
+
+def grid_rows(ax: Axes, theme: Theme, n_rows: int) -> float:
+    """Draw the grid of a board and return by how many points the title moves up for a second axis on long ones."""
+    ax.grid(axis="x", color=theme.grid, linewidth=0.7)
+    ax.grid(axis="y", color=theme.grid, linewidth=0.35)
+    twice = n_rows > 50
+    ax.tick_params(axis="x", labeltop=twice)
+    return 14.0 if twice else 0.0
+
+
+def shade_runs(ax: Axes, theme: Theme, groups: Sequence[int]) -> None:
+    """Shade every second run of equal values in `groups`, one value per row."""
+    starts = [i for i in range(len(groups)) if i == 0 or groups[i] != groups[i - 1]]
+    for start, stop in zip(starts[1::2], [*starts[2::2], len(groups)], strict=False):
+        ax.axhspan(start - 0.5, stop - 0.5, color=theme.band, linewidth=0, zorder=0)
+
+
+# ------------------------------------------------------------------------------
+# The axis on which a board's scores and intervals are drawn, the same in pictures and reports.
+# ------------------------------------------------------------------------------
+
+WIDE = 3.0  # times the median width: intervals up to it always fit on the axis
+REACH = 0.5  # of the other scores' range, by which a score without an end of its interval may extend the axis
+MARGIN = 0.04
+
+
+def axis_range(score: Floats, lower: Floats, upper: Floats) -> tuple[float, float] | None:
+    """Return the ends of an axis for a board, or None where nothing on it is finite.
+
+    A few very wide intervals do not stretch it: those wider than the other scores are apart go on beyond its ends.
+
+    Examples
+    --------
+    >>> score, half = np.array([1100.0, 1000.0, 900.0, 1000.0]), np.array([20.0, 20.0, 20.0, 500.0])
+    >>> axis_range(score, score - half, score + half)
+    (870.4, 1129.6)
+    """
+    score, lower, upper = (np.asarray(x, dtype=np.float64) for x in (score, lower, upper))
+    bounded = np.isfinite(score) & np.isfinite(lower) & np.isfinite(upper)
+    width = np.full(score.size, np.inf)
+    width[bounded] = upper[bounded] - lower[bounded]
+    kept = bounded
+    if bounded.any():
+        usual = WIDE * float(np.median(width[bounded]))
+        kept = width <= max(usual, float(np.ptp(score[width <= usual])))
+    elif np.isfinite(score).any():
+        kept = np.isfinite(score)
+    ends = np.concatenate([x[kept] for x in (score, lower, upper)])
+    ends = ends[np.isfinite(ends)]
+    if not ends.size:
+        ends = np.concatenate([x[np.isfinite(x)] for x in (lower, upper)])
+    if not ends.size:
+        return None
+    low, high = float(ends.min()), float(ends.max())
+    reach = REACH * (high - low)
+    near = score[np.isfinite(score) & ~kept & (score > low - reach) & (score < high + reach)]
+    low, high = float(np.min([low, *near])), float(np.max([high, *near]))
+    margin = MARGIN * (high - low) or 1.0
+    return low - margin, high + margin

@@ -1,0 +1,175 @@
+"""Worked case of arena-rank 0.1.1 and FastChat: four models, 65 battles, ties, both sides."""
+
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lrbtl
+from board_checks import in_order, with_extra
+from lrbtl.boards.compat import arena_rank, fastchat_ratings
+from lrbtl.errors import LrbtlError, SeparationError
+
+# a, b, outcome of a, count, with (a, b) and (b, a) kept apart as arena-rank does
+ROWS = np.array(
+    [
+        [0, 1, 1.0, 7],
+        [0, 1, 0.0, 3],
+        [1, 0, 1.0, 2],
+        [1, 0, 0.5, 3],
+        [0, 2, 1.0, 9],
+        [0, 2, 0.0, 2],
+        [2, 0, 0.5, 1],
+        [1, 2, 1.0, 5],
+        [1, 2, 0.0, 4],
+        [2, 1, 0.5, 2],
+        [2, 3, 1.0, 6],
+        [2, 3, 0.0, 5],
+        [3, 0, 0.0, 8],
+        [3, 0, 1.0, 1],
+        [1, 3, 1.0, 4],
+        [3, 1, 1.0, 2],
+        [1, 3, 0.5, 1],
+    ]
+)
+CASES = {
+    "plain": (
+        {},
+        [1136.7169132154227, 1031.0566902048886, 943.9782582039855, 888.2481383757032],
+        [1989.5433426117281, 2096.1962026618335, 2038.040419439222, 2778.720139706202],
+        [1049.2940968421835, 941.3212379431386, 855.4963484925312, 784.9314456735324],
+        [1224.1397295886618, 1120.7921424666388, 1032.4601679154398, 991.564831077874],
+    ),
+    "plain, level 0.90": (
+        {"level": 0.90},
+        [1136.7169132154227, 1031.0566902048886, 943.9782582039854, 888.2481383757032],
+        [1989.543362239726, 2096.1962209645417, 2038.0404324667377, 2778.7201553715186],
+        [1063.3493725700755, 955.7483243739257, 869.7218985353203, 801.5420363578613],
+        [1210.0844538607698, 1106.3650560358517, 1018.2346178726507, 974.9542403935451],
+    ),
+    "reweighted, at least 50": (
+        {"reweighted": True},
+        [1136.7169132154227, 1031.0566902048886, 943.9782582039855, 888.2481383757032],
+        [1989.6114639793882, 2096.263995552141, 2038.1015660595426, 2778.835565403093],
+        [1049.2926001894814, 941.3197868918297, 855.4950211564524, 784.9292998515683],
+        [1224.141226241364, 1120.7935935179476, 1032.4614952515187, 991.5669768998381],
+    ),
+    "reweighted, at least 1": (
+        {"reweighted": True, "min_pair_count": 1},
+        [1145.6818684493785, 1021.742323221745, 944.1533367799306, 888.4224715489461],
+        [2103.023839575259, 2259.1812678493743, 2055.842664797773, 2820.3754760242027],
+        [1055.80039383605, 928.5835780126831, 855.2858233757247, 784.3342577587068],
+        [1235.5633430627067, 1114.9010684308068, 1033.0208501841364, 992.5106853391853],
+    ),
+}
+
+
+def as_arena_rank_sees_them():
+    a, b, y, count = ROWS.T
+    return a.astype(int), b.astype(int), y, count.astype(int)
+
+
+def as_cells():
+    """Oriented a < b and merged."""
+    merged = {}
+    for a, b, y, count in ROWS:
+        key = (a, b, y) if a < b else (b, a, 1 - y)
+        merged[key] = merged.get(key, 0) + count
+    a, b, y = np.array(sorted(merged)).T
+    count = np.array([merged[key] for key in sorted(merged)])
+    assert len(count) < len(ROWS)
+    return a.astype(int), b.astype(int), y, count.astype(int)
+
+
+@pytest.mark.parametrize("rows", [as_arena_rank_sees_them, as_cells])
+@pytest.mark.parametrize("case", CASES)
+def test_arena_rank_numbers(rows, case):
+    options, ratings, variances, lower, upper = CASES[case]
+    board = arena_rank(*rows(), 4, **options)
+    np.testing.assert_allclose(board.ratings, ratings, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(board.variances, variances, rtol=1e-6)
+    np.testing.assert_allclose(board.lower, lower, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(board.upper, upper, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("rows", [as_arena_rank_sees_them, as_cells])
+def test_fastchat_numbers(rows):
+    plain = [1136.7168875418893, 1031.0566565155264, 943.9782812721066, 888.2481746704777]
+    anchored = [1306.7386062697826, 1201.0783752434197, 1114.0, 1058.269893398371]
+    np.testing.assert_allclose(fastchat_ratings(*rows(), 4), plain, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(fastchat_ratings(*rows(), 4, anchor=2), anchored, rtol=0, atol=1e-4)
+
+
+def test_ratings_that_do_not_exist():
+    a, b, y, count = as_cells()
+    with pytest.raises(SeparationError, match=r"\[4\]"):
+        arena_rank(np.append(a, 0), np.append(b, 4), np.append(y, 1.0), np.append(count, 3), 5)
+
+
+# ------------------------------------------------------------------------------
+# Boards with the arithmetic of arena-rank and FastChat, and ours beside them.
+# ------------------------------------------------------------------------------
+
+DATA = Path(os.environ.get("LRBTL_DATA", Path(__file__).parents[3] / "shared" / "data"), "lmarena_140k_dev.csv.gz")
+
+
+def test_compat_arena_rank(arena):
+    cells = arena.pooled().cells
+    found = arena_rank(cells.a, cells.b, cells.y, cells.count, 9)
+    board = lrbtl.leaderboard(arena, compat="arena-rank")
+    rows = in_order(board, arena)
+    np.testing.assert_allclose(board.score[rows], found.ratings)
+    np.testing.assert_allclose(board.lower[rows], found.lower)
+    boards = lrbtl.leaderboard(arena, compat="arena-rank", context="all")
+    assert list(boards) == ["0", "1", "2", "3"]
+    np.testing.assert_allclose(boards["1"].score, lrbtl.leaderboard(arena, compat="arena-rank", context=1).score)
+
+
+def test_compat_fastchat(plain):
+    board = lrbtl.leaderboard(plain, compat="fastchat", anchor=("model_1", 1114.0))
+    assert board.score[board.models.index("model_1")] == pytest.approx(1114.0)
+    assert np.isnan(board.lower).all() and "no intervals" in str(board)
+
+
+def test_compat_names_models_without_ratings(plain):
+    with pytest.raises(SeparationError, match="'champion'"):
+        lrbtl.leaderboard(with_extra(plain, "champion", ["model_0"]), compat="arena-rank")
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the LMArena log is not beside the project")
+def test_lmarena_overall_agrees_with_plain_and_contexts_are_narrower():
+    from lrbtl.data.files import read_battles
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lrbtl.errors.SelfBattleWarning)
+        battles = read_battles(DATA).battles
+    boards = lrbtl.leaderboard(battles, context="all", rank=3)
+    plain = lrbtl.leaderboard(battles.pooled())
+    place = {model: k for k, model in enumerate(plain.models)}
+    rows = [place[model] for model in boards.overall.models]
+    overlap = (boards.overall.rank_lower <= plain.rank_upper[rows]) & (
+        plain.rank_lower[rows] <= boards.overall.rank_upper
+    )
+    assert overlap.all()
+    thick = battles.top_models(52)
+    for name, board in boards.items():
+        try:
+            theirs = lrbtl.leaderboard(thick, compat="arena-rank", context=name)
+        except LrbtlError:
+            continue
+        width = {model: up - low for model, low, up in zip(theirs.models, theirs.lower, theirs.upper, strict=True)}
+        ours = {model: up - low for model, low, up in zip(board.models, board.lower, board.upper, strict=True)}
+        assert np.median([ours[model] / width[model] for model in width]) < 1.0
+
+
+def test_worked_case_of_arena_rank_and_fastchat():
+    a, b, y, count = ROWS.T
+    battles = lrbtl.Battles.from_arrays(a.astype(int), b.astype(int), y, counts=count.astype(int))
+    _, ratings, _, lower, upper = CASES["plain"]
+    board = lrbtl.leaderboard(battles, compat="arena-rank")
+    rows = in_order(board, battles)
+    for mine, theirs in ((board.score, ratings), (board.lower, lower), (board.upper, upper)):
+        np.testing.assert_allclose(mine[rows], theirs, atol=1e-3)
+    np.testing.assert_allclose(lrbtl.leaderboard(battles, compat="fastchat").score[rows], ratings, atol=1e-3)

@@ -1,0 +1,127 @@
+"""Ranks, spreads, simultaneous rank intervals and tiers against loops over the pairs."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lrbtl.boards.ranking import joint_above, rank_interval, rank_models, rank_scores, rank_spread, tiers
+from lrbtl.inference.joint import max_gap_quantile
+
+
+def random_board(seed, d):
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((d, d)) / np.sqrt(d)
+    score = np.round(rng.standard_normal(d) * 3, 1)
+    return score, 0.5 * root @ root.T
+
+
+def board_ranks(score, cov):
+    se = np.sqrt(np.diag(cov))
+    return rank_models(score, joint_above(score, cov), score - 1.96 * se, score + 1.96 * se)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 9))
+def test_everything_equals_loops_over_pairs(seed, d):
+    score, cov = random_board(seed, d)
+    se = np.sqrt(np.diag(cov))
+    lower, upper = score - 1.96 * se, score + 1.96 * se
+    ranks = rank_models(score, joint_above(score, cov), lower, upper)
+    c = max_gap_quantile(cov)
+    for a in range(d):
+        others = [b for b in range(d) if b != a]
+        gap_se = {b: np.sqrt(cov[a, a] + cov[b, b] - 2 * cov[a, b]) for b in others}
+        assert ranks.rank[a] == 1 + sum(score[b] > score[a] for b in others)
+        assert ranks.best[a] == 1 + sum(lower[b] > upper[a] for b in others)
+        assert ranks.worst[a] == d - sum(upper[b] < lower[a] for b in others)
+        assert ranks.lower[a] == 1 + sum(score[b] - score[a] > c * gap_se[b] for b in others)
+        assert ranks.upper[a] == d - sum(score[a] - score[b] > c * gap_se[b] for b in others)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 9))
+def test_order_of_the_models_and_units_do_not_matter(seed, d):
+    score, cov = random_board(seed, d)
+    score += 1e-3 * np.arange(d)
+    order = np.random.default_rng(seed).permutation(d)
+    above = joint_above(score, cov)
+    np.testing.assert_array_equal(joint_above(7 * score - 2, 49 * cov), above)
+    np.testing.assert_array_equal(tiers(score, above)[order], tiers(score[order], above[np.ix_(order, order)]))
+    np.testing.assert_array_equal(rank_scores(score)[order], rank_scores(score[order]))
+    for whole, part in zip(rank_interval(above), rank_interval(above[np.ix_(order, order)]), strict=True):
+        np.testing.assert_array_equal(whole[order], part)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 9))
+def test_ranks_lie_in_their_intervals_and_tiers_go_down_the_board(seed, d):
+    score, cov = random_board(seed, d)
+    ranks = board_ranks(score, cov)
+    assert ((ranks.lower <= ranks.rank) & (ranks.rank <= ranks.upper)).all()
+    assert ((ranks.best <= ranks.rank) & (ranks.rank <= ranks.worst)).all()
+    board = np.argsort(-score, kind="stable")
+    steps = np.diff(ranks.tier[board])
+    assert ranks.tier[board[0]] == 1
+    assert set(steps.tolist()) <= {0, 1}
+    above = joint_above(score, cov)
+    for tier in range(1, ranks.tier.max() + 1):
+        members = board[ranks.tier[board] == tier]
+        top = next((a for a in members if above[a].any() or above[:, a].any()), members[0])
+        assert not above[top, members].any()
+        following = board[ranks.tier[board] == tier + 1]
+        assert following.size == 0 or above[top, following[0]]
+
+
+def test_simultaneous_rank_intervals_cover_together():
+    truth, cov = np.array([1.0, 0.8, 0.8, 0.3, 0.0, -0.5]), 0.04 * (np.eye(6) - 1 / 6)
+    true_rank = rank_scores(truth)
+    rng, covered = np.random.default_rng(0), 0
+    for score in rng.multivariate_normal(truth, cov, size=150):
+        lower, upper = rank_interval(joint_above(score, cov))
+        covered += bool(((lower <= true_rank) & (true_rank <= upper)).all())
+    assert covered / 150 >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 150)
+
+
+def test_one_clear_leader_has_the_first_tier_alone():
+    ranks = board_ranks(np.array([0.0, 5.0, 0.1]), 0.01 * np.eye(3))
+    np.testing.assert_array_equal(ranks.tier, [2, 1, 2])
+    np.testing.assert_array_equal(ranks.upper, [3, 1, 3])
+
+
+def test_models_without_a_finite_score_leave_room_for_themselves():
+    score, cov = np.array([np.inf, 3.0, 0.0, -np.inf, np.nan]), 0.01 * np.eye(5)
+    cov[0, 0] = cov[0, 1] = cov[1, 0] = np.nan
+    above = joint_above(score, cov)
+    lower, upper = rank_interval(above)
+    np.testing.assert_array_equal(lower, [1, 1, 2, 1, 1])
+    np.testing.assert_array_equal(upper, [5, 4, 5, 5, 5])
+    np.testing.assert_array_equal(tiers(score, above), [1, 1, 2, 2, 2])
+    np.testing.assert_array_equal(rank_scores(score), [1, 2, 3, 4, 5])
+
+
+def test_a_leader_without_limits_does_not_make_one_tier_of_all():
+    score, cov = np.array([9.0, 3.0, 2.9, 0.0]), 0.01 * np.eye(4)
+    cov[0, 0] = np.nan
+    above = joint_above(score, cov)
+    assert not above[0].any()
+    np.testing.assert_array_equal(tiers(score, above), [1, 1, 1, 2])
+
+
+def test_evidence_from_elsewhere_can_be_added():
+    score, cov = np.array([np.inf, 3.0, 0.0]), 0.01 * np.eye(3)
+    above = joint_above(score, cov) | np.array([[0, 1, 1], [0, 0, 0], [0, 0, 0]], dtype=bool)
+    np.testing.assert_array_equal(rank_interval(above), [[1, 2, 3], [1, 2, 3]])
+    np.testing.assert_array_equal(tiers(score, above), [1, 2, 3])
+
+
+def test_missing_bounds_are_no_bounds():
+    best, worst = rank_spread(np.array([1.0, np.nan, -1.0]), np.array([np.inf, np.nan, 0.0]))
+    np.testing.assert_array_equal(best, [1, 1, 2])
+    np.testing.assert_array_equal(worst, [2, 3, 3])
+
+
+@pytest.mark.parametrize("d", [0, 1])
+def test_boards_without_pairs(d):
+    ranks = board_ranks(np.zeros(d), np.eye(d))
+    assert ranks.rank.tolist() == ranks.lower.tolist() == ranks.upper.tolist() == ranks.tier.tolist() == [1] * d

@@ -1,0 +1,197 @@
+"""Cells against a plain Python count, and the invariances that any count must have."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lrbtl._kernels._coding import (
+    code_characters,
+    code_halves,
+    code_objects,
+    count_keys,
+    key_battles,
+    mark_codes,
+    sum_counts,
+)
+from lrbtl.data import cells as cells_module
+from lrbtl.data.cells import (
+    Cells,
+    Column,
+    canonical_outcome,
+    count_battles,
+    group_rows,
+    make_cells,
+    merge_cells,
+    recode_cells,
+)
+from lrbtl.errors import TooLargeError
+
+D1, D = 5, 3
+OUTCOMES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+rows = st.lists(
+    st.tuples(
+        st.integers(0, D - 1), st.integers(0, D1 - 1), st.integers(0, D1 - 1), st.integers(0, 4), st.integers(0, 3)
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+def identity(size: int) -> np.ndarray:
+    return np.arange(size, dtype=np.int32)
+
+
+def counted(table: np.ndarray, counts: np.ndarray | None = None) -> tuple[Cells, int]:
+    context, a, b, y = table.T[:4]
+    return count_battles(
+        [Column(context, identity(D))],
+        Column(a, identity(D1)),
+        Column(b, identity(D1)),
+        Column(y, identity(5)),
+        shape=(D1, D),
+        outcomes=OUTCOMES,
+        counts=counts,
+    )
+
+
+def plain_count(table: np.ndarray, counts: np.ndarray) -> dict[tuple[int, int, int, float], int]:
+    total: Counter[tuple[int, int, int, float]] = Counter()
+    for (u, a, b, y), n in zip(table[:, :4].tolist(), counts.tolist(), strict=True):
+        if a != b and n:
+            total[(u, a, b, OUTCOMES[y]) if a < b else (u, b, a, 1.0 - OUTCOMES[y])] += n
+    return dict(total)
+
+
+def as_dict(cells: Cells) -> dict[tuple[int, int, int, float], int]:
+    keys = zip(cells.context.tolist(), cells.a.tolist(), cells.b.tolist(), cells.y.tolist(), strict=True)
+    return dict(zip(keys, cells.count.tolist(), strict=True))
+
+
+def check_form(cells: Cells, n_contexts: int) -> None:
+    keys = list(as_dict(cells))
+    assert keys == sorted(keys) and len(keys) == cells.n_cells
+    assert (cells.a < cells.b).all() and (cells.count > 0).all()
+    assert len(cells.start) == n_contexts + 1 and cells.start[-1] == cells.n_cells
+    for u in range(n_contexts):
+        assert (cells.context[cells.start[u] : cells.start[u + 1]] == u).all()
+    kinds = {"context": np.int32, "a": np.int32, "b": np.int32, "y": np.float64, "count": np.int64, "start": np.int64}
+    assert all(getattr(cells, name).dtype == kind for name, kind in kinds.items())
+
+
+@pytest.mark.parametrize("dense", [True, False])
+@given(rows=rows)
+@settings(max_examples=40)
+def test_counts_equal_a_plain_count(dense: bool, rows: list[tuple[int, ...]]) -> None:
+    table = np.array(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        if not dense:
+            patch.setattr(cells_module, "_SMALL_TABLE", 0)
+        patch.setattr(cells_module, "_CHUNK", 7)
+        for counts in (None, table[:, 4].astype(np.int64)):
+            cells, n_self = counted(table, counts)
+            weights = np.ones(len(table), dtype=np.int64) if counts is None else counts
+            check_form(cells, D)
+            assert as_dict(cells) == plain_count(table, weights)
+            assert n_self == weights[table[:, 1] == table[:, 2]].sum()
+
+
+@given(rows=rows, cut=st.integers(0, 40))
+@settings(max_examples=30)
+def test_merging_parts_equals_counting_all(rows: list[tuple[int, ...]], cut: int) -> None:
+    table = np.array(rows)
+    parts = [counted(part)[0] for part in (table[:cut], table[cut:]) if len(part)]
+    merged = merge_cells(parts[0], parts[-1], n_models=D1, n_contexts=D) if len(parts) > 1 else parts[0]
+    check_form(merged, D)
+    assert as_dict(merged) == as_dict(counted(table)[0])
+
+
+@given(rows=rows, order=st.permutations(range(D1)))
+@settings(max_examples=30)
+def test_recoding_models_equals_recoding_rows(rows: list[tuple[int, ...]], order: list[int]) -> None:
+    table = np.array(rows)
+    recoded = recode_cells(counted(table)[0], np.array(order), np.arange(D), n_models=D1, n_contexts=D)
+    table[:, 1:3] = np.array(order)[table[:, 1:3]]
+    check_form(recoded, D)
+    assert as_dict(recoded) == as_dict(counted(table)[0])
+
+
+def test_recoding_leaves_out_what_maps_nowhere() -> None:
+    cells = counted(np.array([[0, 0, 1, 4, 1], [1, 1, 2, 4, 1], [2, 0, 1, 4, 1]]))[0]
+    kept = recode_cells(cells, np.array([0, 1, -1, -1, -1]), np.array([-1, 0, 1]), n_models=2, n_contexts=2)
+    assert as_dict(kept) == {(1, 0, 1, 1.0): 1}
+
+
+@given(y=st.lists(st.floats(0, 1), min_size=1))
+def test_canonical_outcomes_commute_with_swapping_sides(y: list[float]) -> None:
+    values = np.array(y)
+    once = canonical_outcome(values)
+    np.testing.assert_allclose(once, values, atol=1e-14)
+    np.testing.assert_array_equal(canonical_outcome(once), once)
+    np.testing.assert_array_equal(canonical_outcome(1.0 - once), canonical_outcome(1.0 - values))
+    np.testing.assert_array_equal(canonical_outcome(1.0 - canonical_outcome(1.0 - values)), once)
+
+
+def test_canonical_outcomes_keep_decimals() -> None:
+    decimals = np.arange(101) / 100
+    np.testing.assert_array_equal(canonical_outcome(decimals), decimals)
+    np.testing.assert_array_equal(canonical_outcome(1 - decimals[::-1]), decimals)
+
+
+def test_grouping_survives_key_spaces_beyond_64_bits() -> None:
+    rng = np.random.default_rng(0)
+    columns = [rng.integers(0, 3, 50) * (2**40) for _ in range(3)]
+    order, first = group_rows(columns, [2**42] * 3)
+    stacked = np.stack(columns, axis=1)
+    np.testing.assert_array_equal(stacked[order[first]], np.unique(stacked, axis=0))
+
+
+def test_too_many_contexts_are_refused() -> None:
+    column = Column(np.zeros(1, dtype=np.int64), identity(1))
+    with pytest.raises(TooLargeError, match="too many"):
+        count_battles([column] * 2, column, column, column, shape=(2, 2**20, 2**20), outcomes=OUTCOMES)
+
+
+def test_make_cells_of_nothing() -> None:
+    none = np.empty(0, dtype=np.int64)
+    cells = make_cells(none, none, none, np.empty(0), none, n_models=2, n_contexts=2)
+    assert cells.n_cells == 0 and cells.start.tolist() == [0, 0, 0]
+
+
+def test_coding_kernels_equal_numpy() -> None:
+    rng = np.random.default_rng(1)
+    words = np.array([f"label {k}" for k in range(900)] + ["", "é", "a" * 12])[rng.integers(0, 903, 5000)]
+    codes = np.empty(5000, dtype=np.int32)
+    first = code_characters(words.view(np.uint32).reshape(5000, -1), codes)
+    np.testing.assert_array_equal(words[first][codes], words)
+    assert len(set(words)) == len(first)
+    labels = code_objects(words.tolist(), codes)
+    np.testing.assert_array_equal(np.array(labels)[codes], words)
+
+    keys, weights = rng.integers(0, 20, 300), rng.integers(0, 5, 300)
+    table = np.zeros(20, dtype=np.int64)
+    count_keys(keys, table)
+    np.testing.assert_array_equal(table, np.bincount(keys, minlength=20))
+    sum_counts(keys, weights, table)
+    np.testing.assert_array_equal(table, np.bincount(keys, minlength=20) + np.bincount(keys, weights, 20))
+    present = np.zeros(30, dtype=np.uint8)
+    mark_codes(keys.astype(np.int32), present)
+    np.testing.assert_array_equal(np.flatnonzero(present), np.unique(keys))
+
+    halves = np.empty(3, dtype=np.int8)
+    assert code_halves(np.array([0.5, 0.0, 1.0]), halves) and halves.tolist() == [1, 0, 2]
+    assert not code_halves(np.array([0.5, np.nan, 1.0]), halves)
+
+
+def test_keys_number_oriented_cells() -> None:
+    code = np.array([0, 1, 1, 0], dtype=np.int32)
+    other = np.array([1, 0, 1, 1], dtype=np.int32)
+    y = np.array([1, 1, 0, 2], dtype=np.int32)
+    context = np.array([1, 1, 0, 0], dtype=np.int32)
+    sides = np.array([[0, 1], [1, 0], [-1, -1]], dtype=np.int32)
+    keys = np.empty(4, dtype=np.int64)
+    key_battles(context, code, other, y, identity(2), identity(2), sides, 2, 2, keys)
+    place = np.ravel_multi_index(([1, 1], [0, 0], [1, 1], [1, 0]), (2, 2, 2, 2))
+    assert keys.tolist() == [place[0] + 2, place[1] + 2, 1, 0]

@@ -1,0 +1,226 @@
+"""Columns of every kind give the same codes and labels; bad columns are named."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from lrbtl.data.encode import as_columns, check_lengths, encode, outcome_values, read_counts, read_frame, used_codes
+from lrbtl.errors import (
+    CountError,
+    InputTypeError,
+    LengthMismatchError,
+    MissingColumnError,
+    MissingValueError,
+    OutcomeRangeError,
+    UnknownOutcomeError,
+)
+
+WORDS = ["b", "a", "c", "a", "b", "b"]
+NUMBERS = [7, -3, 7, 100_000, 5, 7]
+
+WORD_COLUMNS = {
+    "list": WORDS,
+    "tuple": tuple(WORDS),
+    "unicode array": np.array(WORDS),
+    "unicode strided": np.array(WORDS)[::-1][::-1],
+    "unicode swapped": np.array(WORDS).astype(">U1"),
+    "object array": np.array(WORDS, dtype=object),
+    "numpy strings": np.array(WORDS, dtype=np.dtypes.StringDType()),
+    "list of numpy str": list(np.array(WORDS)),
+    "pandas object": pd.Series(WORDS, dtype=object),
+    "pandas str": pd.Series(WORDS, dtype="str"),
+    "pandas string python": pd.Series(WORDS, dtype="string[python]"),
+    "pandas string pyarrow": pd.Series(WORDS, dtype="string[pyarrow]"),
+    "pandas arrow": pd.Series(WORDS, dtype=pd.ArrowDtype(pa.string())),
+    "pandas category": pd.Series(pd.Categorical(WORDS, categories=["z", "c", "b", "a"])),
+    "pandas Categorical": pd.Categorical(WORDS),
+    "pandas Index": pd.Index(WORDS),
+    "polars String": pl.Series(WORDS),
+    "polars Categorical": pl.Series(WORDS, dtype=pl.Categorical),
+    "polars Enum": pl.Series(WORDS, dtype=pl.Enum(["z", "c", "b", "a"])),
+    "polars Object": pl.Series(WORDS, dtype=pl.Object),
+    "arrow string": pa.chunked_array([WORDS[:2], WORDS[2:]]),
+    "arrow dictionary": pa.chunked_array(
+        [pa.array(WORDS[:2]).dictionary_encode(), pa.array(WORDS[2:]).dictionary_encode()]
+    ),
+    "arrow array": pa.array(WORDS),
+}
+NUMBER_COLUMNS = {
+    "list": NUMBERS,
+    "array": np.array(NUMBERS),
+    "big endian": np.array(NUMBERS).astype(">i4"),
+    "strided": np.repeat(NUMBERS, 2)[::2],
+    "object array": np.array(NUMBERS, dtype=object),
+    "pandas": pd.Series(NUMBERS),
+    "pandas nullable": pd.Series(NUMBERS, dtype="Int64"),
+    "pandas category": pd.Series(NUMBERS, dtype="category"),
+    "polars": pl.Series(NUMBERS),
+    "arrow": pa.chunked_array([NUMBERS]),
+    "arrow dictionary": pa.chunked_array([pa.array(NUMBERS).dictionary_encode()]),
+}
+
+
+@pytest.mark.parametrize("kind", WORD_COLUMNS)
+def test_words_of_every_kind(kind: str) -> None:
+    coded = encode(WORD_COLUMNS[kind], "model_a")
+    assert [coded.labels[code] for code in coded.codes] == WORDS
+    assert {coded.labels[code] for code in used_codes(coded)} == {"a", "b", "c"}
+    assert all(type(coded.labels[code]) is str for code in used_codes(coded))
+    assert not coded.is_integer
+
+
+@pytest.mark.parametrize("kind", NUMBER_COLUMNS)
+def test_integers_of_every_kind(kind: str) -> None:
+    coded = encode(NUMBER_COLUMNS[kind], "model_a")
+    assert [coded.labels[code] for code in coded.codes] == NUMBERS
+    assert sorted(coded.labels[code] for code in used_codes(coded)) == sorted(set(NUMBERS))
+    assert all(type(coded.labels[code]) is int for code in used_codes(coded))
+    assert coded.is_integer
+
+
+@pytest.mark.parametrize("numbers", [[0, 2**40], [-(2**62), 2**62], [2**63 + 1, 3], [2**63, 2**63 + 5], [5, 6]])
+def test_integers_of_any_range(numbers: list[int]) -> None:
+    coded = encode(np.array(numbers, dtype=np.int64 if min(numbers) < 0 else np.uint64), "model_a")
+    assert [coded.labels[code] for code in coded.codes] == numbers
+
+
+@pytest.mark.parametrize("values", [[0.0, 0.5, 1.0], [0.1, 0.7, 0.1], [2.5, -1.0, 3.0]])
+def test_floats(values: list[float]) -> None:
+    for column in (values, np.array(values), np.repeat(values, 2)[::2], pd.Series(values), pl.Series(values)):
+        coded = encode(column, "outcome")
+        assert [coded.labels[code] for code in coded.codes] == values
+
+
+def test_booleans_and_dates() -> None:
+    for column in ([True, False], np.array([True, False]), pd.Series([True, False]), pl.Series([True, False])):
+        coded = encode(column, "outcome")
+        assert [coded.labels[code] for code in coded.codes] == [True, False]
+    days = [datetime.date(2024, 1, 2), datetime.date(2024, 1, 1)]
+    for dates in (days, pl.Series(days), pa.chunked_array([days])):
+        coded = encode(dates, "day")
+        assert [coded.labels[code] for code in coded.codes] == days
+    stamps = np.array(days, dtype="datetime64[D]")
+    coded = encode(stamps, "day")
+    assert [coded.labels[code] for code in coded.codes] == list(stamps)
+
+
+MISSING = {
+    "list None": ["a", None, "b"],
+    "list nan": ["a", float("nan"), "b"],
+    "object array": np.array(["a", None, "b"], dtype=object),
+    "float array": np.array([1.0, np.nan, 0.3]),
+    "masked": np.ma.masked_array([1, 2, 3], [False, True, False]),
+    "dates": np.array(["2024-01-01", "NaT"], dtype="datetime64[D]"),
+    "pandas object": pd.Series(["a", None, "b"], dtype=object),
+    "pandas NA": pd.Series(["a", pd.NA, "b"], dtype=object),
+    "pandas str": pd.Series(["a", None, "b"], dtype="str"),
+    "pandas string python": pd.Series(["a", None, "b"], dtype="string[python]"),
+    "pandas category": pd.Series(["a", None, "b"], dtype="category"),
+    "pandas nullable": pd.Series([1, None, 2], dtype="Int64"),
+    "pandas float": pd.Series([1, None, 2]),
+    "polars String": pl.Series(["a", None, "b"]),
+    "polars Categorical": pl.Series(["a", None, "b"], dtype=pl.Categorical),
+    "polars integer": pl.Series([1, None, 2]),
+    "polars nan": pl.Series([1.0, float("nan"), 0.2]),
+    "polars boolean": pl.Series([True, None]),
+    "arrow": pa.chunked_array([["a", None, "b"]]),
+    "arrow dictionary": pa.chunked_array([pa.array(["a", None, "b"]).dictionary_encode()]),
+    "null inside a dictionary": pa.chunked_array([pa.DictionaryArray.from_arrays([0, 1, 0], ["a", None])]),
+}
+
+
+@pytest.mark.parametrize("kind", MISSING)
+def test_missing_values_are_named(kind: str) -> None:
+    with pytest.raises(MissingValueError, match="model_b has 1 missing value, the first in row 1"):
+        encode(MISSING[kind], "model_b")
+
+
+@pytest.mark.parametrize("column", ["words", 3, {"a": 1}, np.zeros((2, 2)), np.zeros(2, dtype=complex), [["x"], ["y"]]])
+def test_what_is_no_column_is_refused(column: object) -> None:
+    with pytest.raises(InputTypeError, match="model_a"):
+        encode(column, "model_a")
+
+
+def test_outcome_words_numbers_and_mappings() -> None:
+    def values(column: object, mapping: dict[object, float | None] | None = None) -> list[float]:
+        coded = encode(column, "winner")
+        return outcome_values(coded, used_codes(coded), mapping, "winner")[coded.codes].tolist()
+
+    words = ["model_a", "model_b", "tie", "both_bad", "tie (bothbad)", "tie (inconsistent)"]
+    assert values(words) == [1.0, 0.0, 0.5, 0.5, 0.5, 0.5]
+    assert values([True, False]) == [1.0, 0.0]
+    assert values([0.3, 1, 0]) == [0.3, 1.0, 0.0]
+    assert values(["L", "model_a"], {"L": 0.25, "model_a": 0}) == [0.25, 0.0]
+    assert values([1, 2], {1: 1.0, 2: 0.0}) == [1.0, 0.0]
+    dropped = values(["model_a", "skip"], {"skip": None})
+    assert dropped[0] == 1.0 and np.isnan(dropped[1])
+    with pytest.raises(UnknownOutcomeError, match=r"'draw' \(2\), 'Model_A' \(1\)"):
+        values(["draw", "draw", "Model_A", "tie"])
+    with pytest.raises(OutcomeRangeError, match=r"outcome 1\.2 \(2 rows\)"):
+        values([1.2, 0.5, 1.2])
+    with pytest.raises(OutcomeRangeError, match="meaning -1"):
+        values(["lost"], {"lost": -1})
+    with pytest.raises(OutcomeRangeError):
+        values([float("inf"), 1.0])
+
+
+def test_unused_categories_of_the_outcome_do_not_matter() -> None:
+    coded = encode(pd.Series(pd.Categorical(["tie"], categories=["tie", "unheard of"])), "winner")
+    assert outcome_values(coded, used_codes(coded), None, "winner")[0] == 0.5
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series])
+def test_counts(kind: type) -> None:
+    np.testing.assert_array_equal(read_counts(kind([2, 0, 3]), "n"), [2, 0, 3])
+    np.testing.assert_array_equal(read_counts(kind([2.0, 0.0]), "n"), [2, 0])
+    with pytest.raises(CountError, match=r"row 1 is negative \(-1\)"):
+        read_counts(kind([2, -1]), "n")
+    with pytest.raises(CountError, match=r"row 0 is not a whole number \(1.5\)"):
+        read_counts(kind([1.5, 1.0]), "n")
+    with pytest.raises(CountError):
+        read_counts(kind(["x"]), "n")
+    with pytest.raises(CountError, match="2\\*\\*53"):
+        read_counts(kind([2**53, 1]), "n")
+    with pytest.raises(CountError):
+        read_counts(kind([float("inf")]), "n")
+
+
+def test_missing_counts() -> None:
+    for column in ([1, None], np.array([1.0, np.nan]), pl.Series([1, None]), pd.Series([1, None], dtype="Int64")):
+        with pytest.raises(MissingValueError, match="row 1"):
+            read_counts(column, "n")
+
+
+def test_missing_columns_suggest_near_names() -> None:
+    frame = {"Model_A": ["x"], "winner": ["tie"]}
+    for kind in (dict, pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table):
+        with pytest.raises(MissingColumnError, match="no column 'model_a'; did you mean 'Model_A'"):
+            read_frame(kind(frame), ["model_a"])
+    with pytest.raises(InputTypeError, match="int"):
+        read_frame(3, ["model_a"])
+
+
+def test_lengths_must_agree() -> None:
+    assert check_lengths({"a": [1, 2], "b": [3, 4]}) == 2
+    with pytest.raises(LengthMismatchError, match="a: 2, b: 1"):
+        check_lengths({"a": [1, 2], "b": [3]})
+
+
+@pytest.mark.parametrize(
+    ("columns", "n"),
+    [
+        ((), 0),
+        ([], 0),
+        (["x", "y"], 1),
+        ([0, 1], 1),
+        (np.array([0, 1]), 1),
+        (pd.Series([1]), 1),
+        ([[0, 1], ["x", "y"]], 2),
+    ],
+)
+def test_one_column_may_be_given_bare(columns: object, n: int) -> None:
+    assert len(as_columns(columns)) == n

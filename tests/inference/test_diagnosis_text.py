@@ -1,0 +1,75 @@
+"""The verdict of a diagnosis and its reason."""
+
+import pytest
+
+import lrbtl
+from lrbtl.errors import WeakSignalWarning
+from lrbtl.inference.diagnosis_text import BERNSTEIN_CEILING, SIGNAL_FLOOR, verdict
+
+SAFE = (1, 2 * SIGNAL_FLOOR, 1.4)
+WEAK = (1, 0.9 * SIGNAL_FLOOR, 1.4)
+KEPT = {"advice": "kept; nothing needs doing", "chosen": True}
+
+
+@pytest.mark.parametrize(
+    "numbers, options, conclusion, because",
+    [
+        (SAFE, {}, "efficient is safe", "no battle dominates"),
+        (SAFE, {"unit": "observations"}, "efficient is safe", "no observation dominates"),
+        ((1, 2 * SIGNAL_FLOOR, BERNSTEIN_CEILING), {}, "efficient is safe", "no battle dominates"),
+        ((1, 2 * SIGNAL_FLOOR, 4.2), {}, "prefer whitened", "4.2 times the normal one, more than 3"),
+        (WEAK, {"advice": "use a smaller rank"}, "too few battles", "smaller rank"),
+        (WEAK, {"advice": "use a smaller rank", "unit": "observations"}, "too few observations", "smaller rank"),
+        (WEAK, KEPT, "efficient, with care", "below 1.5; kept; nothing needs doing."),
+        ((1, 0.9 * SIGNAL_FLOOR, 4.2), KEPT, "prefer whitened", "4.2 times"),
+        (WEAK, {"advice": None}, "efficient is safe", "no battle dominates"),
+        ((2, 2 * SIGNAL_FLOOR, 1.4), {}, "too few battles", "one board per group"),
+    ],
+)
+def test_verdict_and_reason(numbers, options, conclusion, because):
+    found, reason = verdict(*numbers, **options)
+    assert found == conclusion and because in reason and "Thin" not in reason
+
+
+def test_thin_contexts_are_part_of_the_reason():
+    conclusion, reason = verdict(*SAFE, ("maths", "poems", "law", "chess"))
+    assert conclusion == "efficient is safe"
+    assert reason.endswith("Thin contexts: 4 (maths, poems, law, ...) have wide intervals; do not use mle.")
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    """Battles whose second component hardly exceeds the noise, but predicts."""
+    truth = lrbtl.simulate_scores((12, 6), 2, scale=1.2, rng=4)
+    return lrbtl.simulate_battles(truth, 3_000, rng=5)
+
+
+def test_a_chosen_rank_and_its_advice_agree(noisy, monkeypatch):
+    monkeypatch.setattr("lrbtl.inference.diagnose.candidate_ranks", lambda *_, **__: [3])
+    monkeypatch.setattr("lrbtl.boards.components.candidate_ranks", lambda *_, **__: [3])
+    diagnosis = lrbtl.diagnose(noisy)
+    assert diagnosis.signal < SIGNAL_FLOOR and diagnosis.verdict == "efficient, with care"
+    assert "rank='auto' kept it because it predicts held-out battles better" in diagnosis.reason
+    assert "smaller rank" not in str(diagnosis)
+    with pytest.warns(WeakSignalWarning, match="rank='auto' kept it.*Nothing needs doing") as said:
+        lrbtl.leaderboard(noisy, context="all")
+    assert len(said) == 1 and said[0].filename == __file__
+    explicit = lrbtl.diagnose(noisy, lrbtl.fit(noisy, 3))
+    assert explicit.verdict == "too few battles" and "use a smaller rank" in explicit.reason
+
+
+def test_without_a_fit_the_models_left_out_are_said():
+    truth = lrbtl.simulate_scores((8, 3), 2, scale=2.0, rng=0)
+    champion = lrbtl.Battles.from_arrays(["champion"] * 2, ["model_0", "model_1"], [1, 1], [0, 1], n_levels=3)
+    diagnosis = lrbtl.diagnose(lrbtl.simulate_battles(truth, 9_000, rng=1) + champion)
+    assert diagnosis.left_out == ("champion",) and "Left out: 1 (champion)" in str(diagnosis)
+    assert diagnosis.verdict == "efficient is safe"
+
+
+def test_observations_are_not_called_battles():
+    truth = lrbtl.simulate_scores((9, 7), 2, scale=2.0, rng=0)
+    data = lrbtl.simulate_observations(truth, 3_000, link="identity", rng=1)
+    diagnosis = lrbtl.diagnose(data)
+    texts = str(diagnosis), str(lrbtl.select_rank(data, [1, 2, 3])), str(lrbtl.infer(data, lrbtl.entry(0, 0), rank=2))
+    assert all("observation" in text for text in texts)
+    assert not any(word in text.lower() for text in texts for word in ("battle", "model", "context"))

@@ -1,0 +1,228 @@
+"""Cross-fitted and penalised moments against the dense oracle, given the same fits and folds."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import lrbtl
+import oracle
+from inference_cases import FOLDS, LAWS, all_cases, assert_close, both_targets, cases, problem, sampling_of
+from lrbtl.boards.board_scores import linear_targets
+from lrbtl.data.folds import fold_counts
+from lrbtl.fitting.design import Design
+from lrbtl.fitting.fit import fit, refit
+from lrbtl.inference.infer import resolve_targets
+from lrbtl.methods.cross_fit import RIDGE_SHARE, CrossFit, _weights_and_law, cross_fit
+from lrbtl.methods.one_step import eta_variances, evaluate_targets, fold_step
+from lrbtl.model.links import LOGISTIC, mean_over_spread
+from problems import SMALL_CASES, law_dict, oracle_rows
+
+pytestmark = [  # formulas are checked on battles few enough for dense matrices
+    pytest.mark.filterwarnings("ignore::lrbtl.errors.WeakSignalWarning"),
+    pytest.mark.filterwarnings("ignore::lrbtl.errors.ThinContextWarning"),
+]
+
+
+def oracle_options(method, sampling, battles, rows):
+    """Weights and law as the oracle takes them."""
+    if method == "efficient":
+        return {"method": method, "law": None if sampling is None else law_dict(sampling, battles.shape)}
+    used = lrbtl.ProductSampling.estimate(battles) if sampling is None else sampling
+    return {"method": method, "weights": oracle.ipw_weights(rows, law_dict(used, battles.shape))}
+
+
+def plain_run(whole, method, sampling, *, seed=4, se="crossfit"):
+    """Steps with the plain score y - sigmoid(eta), as the paper has them."""
+    battles = whole.battles
+    design = Design.of(battles)
+    weights, law = _weights_and_law(battles, design, method, sampling)
+    options = {"method": method, "weights": weights, "law": law}
+    folds = fold_counts(battles.cells, FOLDS, seed).astype(float)
+    steps = [fold_step(design, refit(whole, design.count - held_out).point, held_out, **options) for held_out in folds]
+    return CrossFit(
+        whole, method, steps, fold_step(design, whole.point, design.count, **options) if se == "full" else None
+    )
+
+
+def fits_of(run):
+    shape = run.fit.battles.shape
+    return [step.space.point.dense().reshape(shape) for step in run.steps]
+
+
+@pytest.mark.parametrize("name", LAWS)
+@all_cases
+def test_cross_fitted_moments_are_the_oracles(case, name):
+    shape, rank = case
+    _, battles, whole = problem(case)
+    method, law = LAWS[name]
+    sampling = sampling_of(law, shape)
+    mine, theirs = both_targets(shape)
+    folds = fold_counts(battles.cells, FOLDS, 4).astype(float)
+    rows = oracle_rows(battles)
+    run = plain_run(whole, method, sampling)
+    moments = run.moments(resolve_targets(battles, mine))
+    options = oracle_options(method, sampling, battles, rows)
+    expected = oracle.one_step(fits_of(run), folds, rows, theirs, rank, **options)
+    assert_close(moments.values, expected.estimate)
+    assert_close(moments.cov, expected.cov)
+    options.pop("weights", None)
+    assert_close(moments.variance_noise, oracle.variance_noise(fits_of(run), folds, rows, theirs, rank, **options))
+
+
+@pytest.mark.parametrize("name", LAWS)
+@cases
+def test_full_sample_errors_are_the_oracles(case, name):
+    shape, rank = case
+    _, battles, whole = problem(case)
+    method, law = LAWS[name]
+    sampling = sampling_of(law, shape)
+    mine, theirs = both_targets(shape)
+    resolved = resolve_targets(battles, mine)
+    full, crossed = (plain_run(whole, method, sampling, se=se).moments(resolved) for se in ("full", "crossfit"))
+    rows = oracle_rows(battles)
+    options = oracle_options(method, sampling, battles, rows)
+    expected = oracle.full_sample_covariance(whole.scores, rows, theirs, rank, **options)
+    assert_close(full.cov, expected)
+    np.testing.assert_array_equal(full.variance_noise, 0.0)
+    np.testing.assert_array_equal(full.values, crossed.values)
+
+
+def dense_spread(T, rows, rank, ridge):
+    """x^T (N K + R)^-1 x of each row at a matrix (or vector) T, from the oracle's leverages."""
+    matrix = T.reshape(len(T), -1)
+    _, leverage = oracle.mle_hc3(T, rows, [], rank, oracle.factor_ridge(matrix, rank[0], ridge))
+    return np.array(
+        [h / oracle.LOGISTIC.fisher(oracle.eta_of(T, *row[:3])) for h, row in zip(leverage, rows, strict=True)]
+    )
+
+
+def vote_dispersion(T, rows):
+    """Variance of the votes over that of wins and losses."""
+    p = np.array([expit(oracle.eta_of(T, *row[:3])) for row in rows])
+    y, n = (np.array([row[k] for row in rows]) for k in (3, 4))
+    return 1 - n @ (y * (1 - y)) / (n @ (p * (1 - p)))
+
+
+def one_step_with_spread(fits, folds, rows, targets, rank, spread, method):
+    """The oracle's one step with the spread of eta allowed for: score y - E[p], whitened by E[p (1 - p)]."""
+    N = folds.sum()
+    estimate, cov = np.zeros(len(targets)), np.zeros((len(targets), len(targets)))
+    for T, held_out in zip(fits, folds, strict=True):
+        training = oracle.without_fold(rows, held_out)
+        H = oracle.directions(T, training, targets, rank, method)
+        eta = np.array([oracle.eta_of(T, *row[:3]) for row in rows])
+        left = spread * N / (N - held_out.sum())
+        mean, information = mean_over_spread(LOGISTIC.mean, eta, left), LOGISTIC.mean_fisher(eta, left)
+        score = np.array([row[3] for row in rows]) - mean
+        if method == "whitened":
+            score = (np.array([row[3] for row in rows]) - expit(eta)) / information
+        estimate += held_out.sum() / N * np.array([value(T) for value, _ in targets])
+        for (u, a, b, *_), s, n in zip(rows, score, held_out, strict=True):
+            phi = s * np.array([oracle.eta_of(h, u, a, b) for h in H])
+            estimate += n / N * phi
+            cov += n / N**2 * np.outer(phi, phi)
+    return estimate, cov
+
+
+@pytest.mark.parametrize("method", ["efficient", "whitened"])
+@cases
+def test_scores_allow_for_the_spread_of_eta(case, method):
+    shape, rank = case
+    _, battles, whole = problem(case)
+    options = {"method": method, "sampling": lrbtl.UniformSampling() if method == "whitened" else None}
+    run = cross_fit(whole, n_folds=FOLDS, rng=4, se="full", **options)
+    ridge = RIDGE_SHARE[method] * whole.ridge
+    rows = oracle_rows(battles)
+    spread = eta_variances(Design.of(battles), run.full.space, ridge)
+    if len(shape) < 3:
+        start = run.full.space.point.dense().reshape(shape)
+        np.testing.assert_allclose(spread, dense_spread(start, rows, rank, ridge[0]), rtol=1e-8)
+    spread = spread * vote_dispersion(run.full.space.point.dense().reshape(shape), rows)
+    mine, theirs = both_targets(shape)
+    folds = fold_counts(battles.cells, FOLDS, 4).astype(float)
+    estimate, cov = one_step_with_spread(fits_of(run), folds, rows, theirs, rank, spread, method)
+    moments = cross_fit(whole, n_folds=FOLDS, rng=4, **options).moments(resolve_targets(battles, mine))
+    assert_close(moments.values, estimate)
+    assert_close(moments.cov, cov)
+
+
+@cases
+def test_steps_turn_into_all_linear_targets_at_once(case):
+    """T_k + J delta_k is the one-step estimate of every linear target."""
+    shape, _ = case
+    _, battles, whole = problem(case)
+    run = cross_fit(whole, n_folds=FOLDS)
+    resolved = resolve_targets(battles, both_targets(shape)[0][2:3])
+    gamma = np.random.default_rng(3).normal(size=shape)
+    values, _ = run.all_scores()
+    np.testing.assert_allclose(run.moments(resolved).values[0], np.sum(gamma * values.reshape(shape)), rtol=1e-9)
+    step = run.steps[0]
+    _, gradients = evaluate_targets(step.space, resolved, shape)
+    centred = oracle.centring(gamma).reshape(shape[0], -1)
+    np.testing.assert_allclose(gradients[:, 0] @ step.delta, np.sum(centred * step.space.dense(step.delta)), rtol=1e-9)
+
+
+@all_cases
+def test_mle_moments_are_the_oracles(case):
+    shape, rank = case
+    _, battles, _ = problem(case)
+    run = cross_fit(fit(battles, rank, ridge=0.0), method="mle")
+    mine, theirs = both_targets(shape)
+    moments = run.moments(resolve_targets(battles, mine))
+    T = run.steps[0].space.point.dense().reshape(shape)
+    expected, leverage = oracle.mle_hc3(T, oracle_rows(battles), theirs, rank)
+    assert_close(moments.values, [value(T) for value, _ in theirs])
+    assert_close(moments.cov, expected)
+    assert leverage @ battles.cells.count == pytest.approx(oracle.tangent_dimension(shape, rank))
+
+
+def test_mle_leverages_count_the_ridge_of_the_fit():
+    shape, rank = SMALL_CASES[1]
+    _, battles, _ = problem(SMALL_CASES[1])
+    whole = fit(battles, rank, ridge=5.0)
+    run = cross_fit(whole, method="mle")
+    mine, theirs = both_targets(shape)
+    T = run.steps[0].space.point.dense()
+    ridge = oracle.factor_ridge(T, rank[0], RIDGE_SHARE["mle"] * 5.0)
+    expected, _ = oracle.mle_hc3(T, oracle_rows(battles), theirs, rank, ridge)
+    assert_close(run.moments(resolve_targets(battles, mine)).cov, expected)
+
+
+def test_mle_is_the_fit_with_a_smaller_ridge():
+    _, rank = SMALL_CASES[1]
+    _, battles, _ = problem(SMALL_CASES[1])
+    est = lrbtl.infer(battles, lrbtl.all_scores(), rank=rank, ridge=4.0, method="mle")
+    less = lrbtl.fit(battles, rank, ridge=RIDGE_SHARE["mle"] * 4.0)
+    np.testing.assert_allclose(est.estimate, less.scores.ravel(), atol=1e-3)
+
+
+def test_model_based_errors_are_the_inverse_information():
+    case = SMALL_CASES[1]
+    _, battles, whole = problem(case)
+    mine, theirs = both_targets(case[0])
+    rows = oracle_rows(battles)
+
+    def expected(scores):
+        G = battles.n_battles * oracle.gram_empirical(scores, rows)
+        inverse = oracle.invert_on_tangent(G, oracle.tangent_projector(scores, case[1]))
+        return [np.sqrt(g @ inverse @ g) for g in (gradient(scores).ravel() for _, gradient in theirs)]
+
+    full = plain_run(whole, "efficient", None, se="full").moments(resolve_targets(battles, mine))
+    np.testing.assert_allclose(full.bound, expected(whole.scores), rtol=1e-8)
+    whitened = cross_fit(whole, method="whitened", sampling=lrbtl.UniformSampling(), n_folds=FOLDS)
+    at = whitened.reference.space.point.dense()
+    np.testing.assert_allclose(whitened.moments(resolve_targets(battles, mine)).bound, expected(at), rtol=1e-8)
+
+
+@all_cases
+@pytest.mark.parametrize("method", ["efficient", "whitened", "mle"])
+def test_mean_scores_of_many_boards_are_those_of_listed_targets(case, method):
+    _, battles, whole = problem(case)
+    run = cross_fit(whole, method=method, n_folds=FOLDS)
+    weights = np.vstack([np.random.default_rng(0).dirichlet(np.ones(battles.n_contexts)), np.eye(battles.n_contexts)])
+    for row, found in zip(weights, run.mean_moments(weights), strict=True):
+        listed = run.moments(linear_targets(range(battles.shape[0]), row))
+        np.testing.assert_allclose(found.values, listed.values, atol=1e-9)
+        np.testing.assert_allclose(found.cov, listed.cov, rtol=1e-8, atol=1e-9 * np.abs(listed.cov).max())
+        np.testing.assert_allclose(found.bound, listed.bound, rtol=1e-8)
+        np.testing.assert_allclose(found.variance_noise, listed.variance_noise, rtol=1e-6, atol=1e-9)

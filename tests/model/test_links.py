@@ -1,0 +1,211 @@
+"""Links: the logistic one against high precision, all by exact summation, far into both tails."""
+
+from decimal import Decimal, localcontext
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.special import expit
+from scipy.stats import norm
+
+import lrbtl
+from lrbtl.errors import LinkError, MethodError
+from lrbtl.model.links import LOGISTIC, CustomLink, Identity, Logistic, Probit, logistic_terms, mean_over_spread
+
+
+def exact_terms(eta, y):
+    """Loss, score and information with 400 digits: the exponential of 700 and its inverse are both exact."""
+    with localcontext() as context:
+        context.prec = 400
+        t, v, one = Decimal(eta), Decimal(y), Decimal(1)
+        p = one / (one + (-t).exp())
+        q = one / (one + t.exp())
+        loss = -v * p.ln() - (one - v) * q.ln()
+        return float(loss), float(v * q - (one - v) * p), float(p * q)
+
+
+@pytest.mark.parametrize("eta", [0.0, 1e-12, 0.3, 2.0, 17.0, 40.0, 300.0, 700.0])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("y", [0.0, 0.25, 0.5, 1.0])
+def test_terms_keep_full_precision(eta, sign, y):
+    terms = logistic_terms(np.array([sign * eta]), np.array([y]))
+    expected = exact_terms(sign * eta, y)
+    rounding = 1e-300 if y in (0.0, 1.0) else 1e-16  # the score of a tie is a difference
+    for found, exact in zip(terms, expected, strict=True):
+        assert found[0] == pytest.approx(exact, rel=1e-14, abs=rounding)
+
+
+def test_extremes_neither_overflow_nor_vanish():
+    eta = np.array([-1e300, -800.0, 800.0, 1e300])
+    loss, score, fisher = logistic_terms(eta, np.ones(4))
+    np.testing.assert_array_equal(loss, [1e300, 800.0, 0.0, 0.0])
+    np.testing.assert_array_equal(score, [1.0, 1.0, 0.0, 0.0])
+    assert np.all(fisher >= 0) and np.all(np.isfinite(fisher))
+    assert logistic_terms(np.array([700.0]), np.ones(1))[2][0] > 0  # where sigmoid(eta) rounds to one
+
+
+@given(st.floats(-30, 30), st.floats(0, 1))
+def test_derivatives_and_symmetry(eta, y):
+    step = 1e-5
+    points = np.array([eta - step, eta, eta + step])
+    loss, score, fisher = logistic_terms(points, np.full(3, y))
+    assert -(loss[2] - loss[0]) / (2 * step) == pytest.approx(score[1], abs=1e-8)
+    assert -(score[2] - score[0]) / (2 * step) == pytest.approx(fisher[1], abs=1e-8)
+    mirrored = logistic_terms(-points, np.full(3, 1 - y))
+    np.testing.assert_allclose(mirrored[0], loss, rtol=1e-13, atol=1e-13)  # 1 - y is rounded
+    np.testing.assert_allclose(mirrored[1], -score, rtol=1e-9, atol=1e-13)
+    np.testing.assert_array_equal(mirrored[2], fisher)
+
+
+@pytest.mark.parametrize("eta", [-6.0, -1.0, 0.0, 0.4, 3.0])
+@pytest.mark.parametrize("variance", [0.0, 0.01, 0.3, 1.0])
+def test_mean_over_a_normal_eta(eta, variance):
+    sd = variance**0.5
+    exact = quad(lambda z: expit(eta + sd * z) * norm.pdf(z), -10, 10, epsabs=1e-13)[0]
+    at, spread = np.array([eta, -eta]), np.full(2, variance)
+    found, information = mean_over_spread(expit, at, spread), LOGISTIC.mean_fisher(at, spread)
+    variances = quad(lambda z: expit(eta + sd * z) * expit(-eta - sd * z) * norm.pdf(z), -10, 10, epsabs=1e-13)[0]
+    np.testing.assert_allclose(information, variances, atol=2e-5)
+    assert found[0] == pytest.approx(exact, abs=2e-6)
+    assert found.sum() == pytest.approx(1.0, abs=1e-14)
+    assert abs(found[0] - 0.5) <= abs(expit(eta) - 0.5) + 1e-15
+
+
+CAUCHIT = CustomLink(lambda x: 0.5 + np.arctan(x) / np.pi, lambda x: 1 / (np.pi * (1 + x**2)), name="cauchit")
+BINARY = [Logistic(), Probit(), CAUCHIT]
+
+
+@pytest.mark.parametrize("link", BINARY, ids=str)
+@given(eta=st.floats(-8, 8))
+@settings(max_examples=60)
+def test_binary_links_by_exact_summation(link, eta):
+    at = np.full(2, eta)
+    y = np.array([0.0, 1.0])
+    p = np.array([link.mean(-at)[0], link.mean(at)[0]])
+    terms = link.terms(at, y)
+    assert p @ terms.score == pytest.approx(0.0, abs=1e-12)
+    assert p @ terms.score**2 == pytest.approx(terms.fisher[0], rel=1e-8)
+    h = 1e-4 / (1 + abs(eta))
+    above, below = link.terms(at + h, y), link.terms(at - h, y)
+    whitened = (above.score / above.fisher - below.score / below.fisher) / (2 * h)
+    assert p @ whitened == pytest.approx(-1.0, abs=1e-5)
+    np.testing.assert_allclose(terms.score, (below.loss - above.loss) / (2 * h), atol=1e-6)
+    odds, slope, _ = link.log_odds(at)
+    np.testing.assert_allclose(np.exp(odds), p[1] / p[0], rtol=1e-8)
+    np.testing.assert_allclose(slope, (link.log_odds(at + h)[0] - link.log_odds(at - h)[0]) / (2 * h), rtol=1e-5)
+
+
+def normal_tail(x):
+    """-log P(Z > x) by the continued fraction of Mills' ratio."""
+    ratio = 0.0
+    for k in range(400, 0, -1):
+        ratio = k / (x + ratio)
+    return 0.5 * x**2 + 0.5 * np.log(2 * np.pi) + np.log(x + ratio), x + ratio
+
+
+@pytest.mark.parametrize("eta", [5.0, 12.0, 30.0, 40.0])
+def test_probit_tails(eta):
+    terms = Probit().terms(np.array([-eta, eta, eta]), np.array([1.0, 0.0, 1.0]))
+    loss, hazard = normal_tail(eta)
+    np.testing.assert_allclose(terms.loss[:2], loss, rtol=1e-13)
+    np.testing.assert_allclose(terms.score[:2], [hazard, -hazard], rtol=1e-9)
+    assert 0 <= terms.loss[2] < 1e-5 and 0 <= terms.score[2] < 1e-4
+    assert np.all(terms.fisher > 0) and np.all(np.isfinite(terms.score / terms.fisher))
+
+
+@pytest.mark.parametrize("link", BINARY, ids=str)
+def test_spread_uses_the_mean_response(link):
+    eta, y, variance = np.array([-2.0, 0.5, 3.0]), np.array([0.0, 1.0, 0.5]), np.full(3, 0.4)
+    terms = link.terms(eta, y)
+    same = link.spread(terms, eta, y, np.zeros(3))
+    np.testing.assert_allclose(same.score, terms.score, atol=1e-12)
+    found = link.spread(terms, eta, y, variance).score
+    sd = 0.4**0.5
+    mean = [quad(lambda z, e=e: link.mean(np.array([e + sd * z]))[0] * norm.pdf(z), -9, 9)[0] for e in eta]
+    p = link.mean(eta)
+    slope = np.sqrt(terms.fisher / (p * (1 - p)))
+    np.testing.assert_allclose(found, (y - mean) * slope, atol=1e-4)
+
+
+def test_identity():
+    eta, y, variance = np.array([0.0, 1.0]), np.array([2.0, 0.5]), np.array([4.0, 0.25])
+    terms = Identity().terms(eta, y, variance)
+    np.testing.assert_allclose(terms.loss, -norm.logpdf(y, eta, np.sqrt(variance)))
+    np.testing.assert_allclose(terms.score, (y - eta) / variance)
+    np.testing.assert_allclose(terms.fisher, 1 / variance)
+    np.testing.assert_allclose(Identity(9.0).terms(eta, y).fisher, 1 / 9)
+    assert Identity().spread(terms, eta, y, variance) is terms
+    with pytest.raises(LinkError, match="binary"):
+        Identity().log_odds(eta)
+
+
+def test_links_that_are_none():
+    with pytest.raises(LinkError, match="derivative"):
+        CustomLink(expit, lambda x: expit(x), name="wrong")
+    with pytest.raises(LinkError, match="survival"):
+        CustomLink(lambda x: 1 - np.exp(-np.exp(x)), lambda x: np.exp(x - np.exp(x)))
+    cloglog = CustomLink(
+        lambda x: 1 - np.exp(-np.exp(x)), lambda x: np.exp(x - np.exp(x)), lambda x: np.exp(-np.exp(x))
+    )
+    battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0])
+    with pytest.raises(LinkError, match="battles need"):
+        lrbtl.fit(battles, 1, link=cloglog)
+    with pytest.raises(LinkError, match="observed entries"):
+        lrbtl.fit(battles, 1, link="identity")
+    with pytest.raises(LinkError, match=r"\[0, 1\]"):
+        lrbtl.fit(lrbtl.Observations.from_arrays([(0, 0), (1, 1)], [2.0, 1.0], shape=(2, 2)), 1, link="probit")
+
+
+def test_a_custom_logistic_link_is_the_compiled_one():
+    truth = lrbtl.simulate_scores((8, 4), 2, scale=2, rng=0)
+    battles = lrbtl.simulate_battles(truth, 4000, rng=1)
+    mine = CustomLink(expit, lambda x: expit(x) * expit(-x), name="mine")
+    targets = [lrbtl.score(0, 1), lrbtl.win_probability(0, 1, 2), lrbtl.win_rate(2)]
+    one, two = (lrbtl.infer(battles, targets, rank=2, n_folds=3, link=link) for link in (mine, None))
+    np.testing.assert_allclose(one.estimate, two.estimate, atol=1e-8)
+    np.testing.assert_allclose(one.se, two.se, rtol=1e-6)
+
+
+def test_probit_recovers_probit_battles():
+    truth = lrbtl.simulate_scores((10, 5), 2, scale=1, rng=0)
+    rng = np.random.default_rng(1)
+    a, u = rng.integers(0, 10, 20_000), rng.integers(0, 5, 20_000)
+    b = (a + 1 + rng.integers(0, 9, 20_000)) % 10
+    y = (rng.random(20_000) < norm.cdf(truth[a, u] - truth[b, u])).astype(float)
+    battles = lrbtl.Battles.from_arrays(a, b, y, [u])
+    est = lrbtl.infer(battles, lrbtl.all_scores(), rank=2, link="probit", n_folds=5)
+    z = (est.estimate - truth.ravel()) / est.se
+    assert np.mean(np.abs(z) < 1.96) > 0.85 and np.abs(z).max() < 4.5
+    assert lrbtl.fit(battles, 2, link="probit").predict_proba(0, 1, 0) == pytest.approx(
+        norm.cdf(truth[0, 0] - truth[1, 0]), abs=0.05
+    )
+    assert lrbtl.diagnose(battles, lrbtl.fit(battles, 2, link="probit")).verdict == "efficient is safe"
+
+
+@pytest.mark.parametrize("link", ["probit", "davidson"])
+def test_boards_of_other_links_agree_near_even_battles(link):
+    truth = lrbtl.simulate_scores((8, 3), 1, scale=0.6, rng=0)
+    rng = np.random.default_rng(1)
+    n = 30_000
+    a, u = rng.integers(0, 8, n), rng.integers(0, 3, n)
+    b = (a + 1 + rng.integers(0, 7, n)) % 8
+    y = (rng.random(n) < expit(truth[a, u] - truth[b, u])).astype(float)
+    y[rng.random(n) < 0.2] = 0.5
+    battles = lrbtl.Battles.from_arrays(a, b, y, [u])
+    for data in (battles, battles.pooled()):
+        one, two = (lrbtl.leaderboard(data, rank=1, link=name, n_folds=4) for name in ("logistic", link))
+        order = [two.models.index(model) for model in one.models]
+        np.testing.assert_allclose(two.score[order], one.score, atol=0.25 * one.se.max() + 1)
+        np.testing.assert_allclose(two.se[order], one.se, rtol=0.15)
+    gaps = [lrbtl.compare(battles, 0, 1, rank=1, link=name, n_folds=4) for name in ("logistic", link)]
+    np.testing.assert_allclose(gaps[1].gap, gaps[0].gap, atol=0.3 * (gaps[0].upper - gaps[0].gap).max())
+    duels = [lrbtl.win_matrix(battles, rank=1, link=name, n_folds=4).win for name in ("logistic", link)]
+    np.testing.assert_allclose(np.sort(duels[1].ravel()), np.sort(duels[0].ravel()), atol=0.02)
+    rates = [
+        lrbtl.leaderboard(battles, rank=1, link=name, scale="probability", n_folds=4) for name in ("logistic", link)
+    ]
+    np.testing.assert_allclose(np.sort(rates[0].score), np.sort(rates[1].score), atol=0.01)
+    with pytest.raises(MethodError, match="naive"):
+        lrbtl.leaderboard(battles, link=link, method="naive")

@@ -1,0 +1,321 @@
+import re
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+import lrbtl
+from board_factory import CONTEXTS, LONG, NEWCOMER, SCRIPT, UNBEATEN, make_boards
+from lrbtl.errors import MissingExtraError, PlotError
+from lrbtl.show import plots as plotting
+from lrbtl.show.pictures import relative_scores
+from lrbtl.show.style import THEMES, short_label
+
+SIZES = [10, 40, 200]
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def sized_boards():
+    return {n: make_boards(n) for n in SIZES}
+
+
+def draw_all(boards, theme="light"):
+    ordered = [boards.models.index(model) for model in boards.overall.models]
+    square = np.ix_(ordered, ordered)
+    yield plotting.plot_leaderboard(boards.overall, theme=theme)
+    yield plotting.plot_ranks(boards.overall, theme=theme)
+    yield plotting.plot_heatmap(boards, theme=theme)
+    yield plotting.plot_win_matrix(
+        boards.win[None][square],
+        boards.overall.models,
+        lower=boards.win_lower[None][square],
+        upper=boards.win_upper[None][square],
+        theme=theme,
+    )
+    yield plotting.plot_scree([9.0, 4.0, 0.5, 0.2], 2, theme=theme)
+    yield plotting.plot_z_histogram(np.random.default_rng(0).normal(size=500), theme=theme)
+
+
+def fits(ax):
+    """Whether everything drawn lies on the figure."""
+    figure = ax.figure
+    figure.draw_without_rendering()
+    box = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    return min(box.x0, box.y0, width - box.x1, height - box.y1) > 0
+
+
+def row_labels(ax):
+    return [tick.get_text() for tick in ax.get_yticklabels()]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("n", [10, 40])
+def test_nothing_is_cut_off(sized_boards, theme, n):
+    for ax in draw_all(sized_boards[n], theme):
+        assert fits(ax)
+        assert mpl.colors.to_hex(ax.figure.get_facecolor()) == THEMES[theme].background
+
+
+@pytest.mark.parametrize("draw", [plotting.plot_leaderboard, plotting.plot_ranks])
+def test_two_hundred_rows_do_not_overlap(sized_boards, draw):
+    ax = draw(sized_boards[200].overall)
+    assert fits(ax)
+    boxes = [tick.get_window_extent() for tick in ax.get_yticklabels()]
+    centres = np.array([(box.y0 + box.y1) / 2 for box in boxes])
+    size = ax.get_yticklabels()[0].get_fontsize() * ax.figure.dpi / 72
+    assert (-np.diff(centres)).min() > 1.2 * size
+
+
+def test_height_follows_the_number_of_models(sized_boards):
+    heights = [plotting.plot_leaderboard(sized_boards[n].overall).figure.get_figheight() for n in SIZES]
+    assert heights == sorted(heights)
+    assert heights[0] > 2.5
+    assert heights[-1] < 40
+
+
+def test_forest_plot_shows_the_board(sized_boards):
+    board = sized_boards[10].overall
+    ax = plotting.plot_leaderboard(board)
+    assert row_labels(ax) == [short_label(model) for model in board.models]
+    segments = ax.collections[0].get_segments()
+    left, right = ax.get_xlim()
+    for row, segment in enumerate(segments):
+        np.testing.assert_allclose(segment[:, 0], [max(board.lower[row], left), min(board.upper[row], right)])
+    written = {text.get_text() for text in ax.texts}
+    assert {f"{count:,}" for count in board.battles} <= written
+    assert board.models[0] == UNBEATEN
+    arrows = [c for c in ax.collections[1:] if len(c.get_offsets()) == 1 and c.get_offsets()[0][0] == right]
+    assert len(arrows) == 1
+
+
+def test_forest_plot_of_the_top(sized_boards):
+    ax = plotting.plot_leaderboard(sized_boards[40].overall, top=5)
+    assert len(row_labels(ax)) == 5
+    assert "top 5 of 40" in ax.texts[-2].get_text()
+    with pytest.raises(PlotError, match="at least one"):
+        plotting.plot_leaderboard(sized_boards[40].overall, top=0)
+
+
+def test_infinite_scores_are_drawn_without_a_dot():
+    board = make_boards(10).overall
+    board.score = board.score.copy()
+    board.score[0], board.lower[1], board.upper[1] = np.inf, -np.inf, np.inf
+    ax = plotting.plot_leaderboard(board)
+    ax.figure.canvas.draw()
+    assert np.isfinite(ax.get_xlim()).all()
+    board.score, board.lower, board.upper = (np.full(10, np.inf) for _ in range(3))
+    with pytest.raises(PlotError, match="no finite"):
+        plotting.plot_leaderboard(board)
+
+
+def test_one_very_wide_interval_does_not_stretch_the_axis():
+    board = make_boards(40).overall
+    plain = plotting.plot_leaderboard(board).get_xlim()
+    k = board.models.index(NEWCOMER)
+    board.lower[k], board.upper[k] = board.score[k] - 5000, board.score[k] + 5000
+    ax = plotting.plot_leaderboard(board)
+    left, right = ax.get_xlim()
+    assert plain[0] - 100 < left and right < plain[1] + 100
+    segments = np.array(ax.collections[0].get_segments())
+    np.testing.assert_allclose(segments[k, :, 0], (left, right))
+    assert "goes on beyond the axis" in ax.texts[-1].get_text()
+    arrows = [c.get_offsets() for c in ax.collections[1:3]]
+    assert [k in offsets[:, 1] for offsets in arrows] == [True, True]
+
+
+def test_scores_without_intervals_have_no_arrows():
+    board = make_boards(10).overall
+    board.lower, board.upper = np.full(10, np.nan), np.full(10, np.nan)
+    ax = plotting.plot_leaderboard(board)
+    assert [len(c.get_offsets()) for c in ax.collections[1:4]] == [0, 0, 10]
+    assert ax.texts[-1].get_text() == "scores without intervals"
+
+
+def test_pictures_take_the_natural_objects():
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3), 2, scale=2, rng=0), 9000, rng=1)
+    boards, wins = lrbtl.leaderboard(battles, context="all", rank=2), lrbtl.win_matrix(battles, 1, rank=2)
+    assert row_labels(plotting.plot_leaderboard(boards)) == list(boards.models)
+    assert row_labels(plotting.plot_ranks(boards)) == list(boards.models)
+    assert row_labels(plotting.plot_win_matrix(boards)) == list(boards.models)
+    assert row_labels(plotting.plot_win_matrix(wins)) == list(wins.models)
+    for source in (boards, boards.fit):
+        dots = plotting.plot_scree(source).collections[0].get_offsets()
+        np.testing.assert_allclose(dots[:, 1], boards.fit.singular_values[0])
+
+
+@pytest.mark.parametrize(
+    ("draw", "thing", "call"),
+    [
+        (plotting.plot_leaderboard, [1, 2], "lrbtl.leaderboard(battles)"),
+        (plotting.plot_heatmap, "board", "lrbtl.leaderboard(battles, context='all')"),
+        (plotting.plot_win_matrix, "board", "lrbtl.win_matrix(battles)"),
+        (plotting.plot_win_matrix, [[0.5]], "lrbtl.win_matrix(battles)"),
+        (plotting.plot_scree, "board", "lrbtl.fit(battles)"),
+        (plotting.plot_scree, "naive", "lrbtl.fit(battles)"),
+    ],
+)
+def test_other_objects_are_told_the_right_call(draw, thing, call):
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores((4, 2), 1, scale=1, rng=0), 900, rng=1)
+    things = {
+        "board": lambda: lrbtl.leaderboard(battles, rank=1),
+        "naive": lambda: lrbtl.leaderboard(battles, context="all", method="naive"),
+    }
+    with pytest.raises(PlotError, match=re.escape(call)):
+        draw(things[thing]() if isinstance(thing, str) else thing)
+
+
+def test_a_score_that_is_a_lower_limit_says_so():
+    board = make_boards(10).overall
+    k = board.models.index(UNBEATEN)
+    board.lower[k] = board.score[k]
+    texts = [text.get_text() for text in plotting.plot_leaderboard(board).texts]
+    assert f"≥ {board.score[k]:.0f}" in texts and sum(text.startswith("≥") for text in texts) == 1
+
+
+def test_rank_plot_spans_both_spreads(sized_boards):
+    board = sized_boards[10]["maths"]
+    ax = plotting.plot_ranks(board)
+    thin, thick = (np.array(c.get_segments())[:, :, 0] for c in ax.collections[:2])
+    np.testing.assert_allclose(thin, np.c_[board.rank_lower - 0.3, board.rank_upper + 0.3])
+    np.testing.assert_allclose(thick, np.c_[board.best - 0.3, board.worst + 0.3])
+    np.testing.assert_allclose(ax.collections[2].get_offsets()[:, 0], board.rank)
+
+
+def test_heatmap_against_loops(sized_boards):
+    boards = sized_boards[10]
+    overall = boards.overall
+    difference, half_width, excluded = relative_scores(overall, list(boards.values()))
+    for i, model in enumerate(overall.models):
+        for j, context in enumerate(CONTEXTS):
+            board = boards[context]
+            row = board.models.index(model)
+            if model == UNBEATEN:
+                assert np.isnan(difference[i, j])
+                continue
+            assert difference[i, j] == board.score[row] - overall.score[i]
+            assert half_width[i, j] == (board.upper[row] - board.lower[row]) / 2
+            assert excluded[i, j] == (not board.lower[row] <= overall.score[i] <= board.upper[row])
+    ax = plotting.plot_heatmap(boards)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == list(CONTEXTS)
+    drawn = [path.get_extents().width for path in ax.collections[0].get_paths()]
+    sides = np.full(difference.shape, np.nan)
+    sides[np.isfinite(difference)] = drawn
+    newcomer = overall.models.index(NEWCOMER)
+    assert (sides[newcomer] <= np.nanmin(sides[:newcomer], axis=0)).all()
+
+
+def test_heatmap_leaves_out_a_model_that_a_context_lacks():
+    boards = make_boards(10, contexts=("maths", "coding"))
+    board = boards["maths"]
+    for name in ("models", "score", "lower", "upper"):
+        setattr(board, name, getattr(board, name)[:-1])
+    assert len(plotting.plot_heatmap(boards).collections[0].get_paths()) == 17  # nor the unbeaten model
+
+
+def test_heatmap_needs_contexts():
+    with pytest.raises(PlotError, match="no context"):
+        plotting.plot_heatmap(make_boards(10, contexts=()))
+
+
+def test_win_matrix_marks_undecided_pairs():
+    chance = np.array([[0.5, 0.8, 0.55], [0.2, 0.5, 0.4], [0.45, 0.6, 0.5]])
+    ax = plotting.plot_win_matrix(chance, "abc", lower=chance - 0.15, upper=chance + 0.15)
+    sides = [path.get_extents().width for path in ax.collections[0].get_paths()]
+    np.testing.assert_allclose(sides, [0.96, 0.5, 0.96, 0.5, 0.5, 0.5])
+    assert [text.get_text() for text in ax.texts] == ["80", "55", "20", "40", "45", "60"]
+
+
+def test_win_matrix_says_what_does_not_fit():
+    half = np.full((2, 2), 0.5)
+    with pytest.raises(PlotError, match=r"matrix has shape \(2, 2\), but there are 3 labels"):
+        plotting.plot_win_matrix(half, "abc")
+    with pytest.raises(PlotError, match="both or neither"):
+        plotting.plot_win_matrix(half, "ab", lower=half)
+
+
+def test_scree_and_z_histogram_say_what_is_wrong():
+    with pytest.raises(PlotError, match="rank is 3"):
+        plotting.plot_scree([1.0, 0.5], 3)
+    with pytest.raises(PlotError, match="singular_values"):
+        plotting.plot_scree([], 1)
+    with pytest.raises(PlotError, match="no finite"):
+        plotting.plot_z_histogram([np.nan])
+
+
+def test_z_histogram_has_unit_area_and_counts_the_lost():
+    z = np.r_[np.random.default_rng(1).normal(size=999), np.nan]
+    ax = plotting.plot_z_histogram(z)
+    assert sum(bar.get_width() * bar.get_height() for bar in ax.patches) == pytest.approx(1)
+    words = ax.texts[-1].get_text()
+    assert "n = 1,000" in words
+    assert "1 not finite" in words
+    assert f"{np.mean(np.abs(z) <= 1.96):.1%}" in words
+
+
+def test_draws_into_given_axes():
+    figure, axes = plt.subplots(1, 2)
+    boards = make_boards(10)
+    assert plotting.plot_leaderboard(boards.overall, ax=axes[0]) is axes[0]
+    assert plotting.plot_scree([2.0, 1.0], 1, ax=axes[1]).figure is figure
+    assert plt.get_fignums() == [figure.number]
+
+
+def test_labels_are_shown_as_they_are():
+    labels = row_labels(plotting.plot_leaderboard(make_boards(10).overall))
+    assert SCRIPT in labels
+    assert "costs-$5-or-$6_each" in labels
+    assert short_label(LONG) in labels
+    assert len(short_label(LONG)) == 36
+    assert short_label("two\nlines") == "two lines"
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_the_same_board_gives_the_same_file(tmp_path, kind):
+    paths = [tmp_path / f"{name}.{kind}" for name in "ab"]
+    for path in paths:
+        plotting.save_picture(plotting.plot_leaderboard(make_boards(10).overall), path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert sorted(tmp_path.iterdir()) == paths
+    assert plt.get_fignums() == []
+
+
+def test_unknown_picture_format_is_named(tmp_path):
+    with pytest.raises(PlotError, match=r"board\.docx; let it end in \.png"):
+        plotting.save_picture(plotting.plot_scree([1.0], 1), tmp_path / "board.docx")
+
+
+def test_unknown_theme_is_named():
+    with pytest.raises(PlotError, match="'sepia'; use one of 'light', 'dark'"):
+        plotting.plot_scree([1.0], 1, theme="sepia")
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_text_has_contrast(name):
+    theme = THEMES[name]
+
+    def luminance(color):
+        rgb = np.array(mpl.colors.to_rgb(color))
+        return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    for color in (theme.text, theme.muted, theme.main):
+        for ground in (theme.background, theme.band):
+            low, high = sorted([luminance(color), luminance(ground)])
+            assert (high + 0.05) / (low + 0.05) > 4.5
+
+
+def test_missing_matplotlib_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'lrbtl\[plot\]'"):
+        plotting.plot_scree([1.0], 1)

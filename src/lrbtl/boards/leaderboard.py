@@ -11,7 +11,7 @@ import numpy as np
 from lrbtl.boards.board import Leaderboard, Leaderboards, Scale
 from lrbtl.boards.board_assembly import Duels, Options, build_board, collect_boards
 from lrbtl.boards.board_scores import LowRankEngine
-from lrbtl.boards.compat_boards import compat_boards
+from lrbtl.boards.compat import compat_boards
 from lrbtl.boards.components import Island, Weights, analyse_islands, with_context
 from lrbtl.data.battles import Battles
 from lrbtl.data.labels import context_name

@@ -171,9 +171,7 @@ def _count_sorted(keys: Longs, counts: Longs | None) -> tuple[Longs, Longs]:
     return keys[first][total > 0], total[total > 0]
 
 
-def _decode_cells(
-    key: Longs, count: Longs, n_models: int, n_contexts: int, outcomes: Floats
-) -> Cells:
+def _decode_cells(key: Longs, count: Longs, n_models: int, n_contexts: int, outcomes: Floats) -> Cells:
     key, y = np.divmod(key, len(outcomes))
     key, b = np.divmod(key, n_models)
     key, a = np.divmod(key, n_models)

@@ -308,9 +308,7 @@ def _check_names(names: Sequence[str], known: list[str]) -> None:
             raise MissingColumnError(f"the frame has no column {name!r}; {suggest_labels(name, known)}")
 
 
-def outcome_values(
-    coded: Coded, used: Longs, mapping: Mapping[Hashable, float | None] | None, name: str
-) -> Floats:
+def outcome_values(coded: Coded, used: Longs, mapping: Mapping[Hashable, float | None] | None, name: str) -> Floats:
     """Outcome for the first model per label of an outcome column; NaN for labels to drop and for unused ones.
 
     Parameters

@@ -188,9 +188,7 @@ def _held_out(full_fit: Fit, folds: Floats) -> tuple[Floats, bool]:
     return np.array(losses), all(determined)
 
 
-def _select(
-    ranks: list[tuple[int, ...]], losses: Sequence[Floats], determined: Bools, folds: Floats
-) -> RankSelection:
+def _select(ranks: list[tuple[int, ...]], losses: Sequence[Floats], determined: Bools, folds: Floats) -> RankSelection:
     eligible = determined if determined.any() else np.arange(len(ranks)) == 0
     held_out, deficit, deficit_se = compare_losses(losses, folds, eligible)
     chosen = int(np.argmax(eligible & (deficit <= deficit_se)))

@@ -212,9 +212,7 @@ def diagnose(
     )
 
 
-def fit_chosen(
-    data: Data, rank: Rank = "auto", *, progress: Progress | None = None, **options: Any
-) -> Fit:
+def fit_chosen(data: Data, rank: Rank = "auto", *, progress: Progress | None = None, **options: Any) -> Fit:
     """Return the fit that boards would use: to the models that its rank, given or chosen, can place."""
     if isinstance(data, Observations):
         return fit_scores(data, rank, **options)

@@ -326,9 +326,7 @@ class Estimate:
         self._known_cov()
         return self._combined(labels, value, self._to_root(matrix * self._slope), mixed)
 
-    def _combined(
-        self, labels: Sequence[str], value: Floats, root_weights: Floats, mixed: Bools
-    ) -> Estimate:
+    def _combined(self, labels: Sequence[str], value: Floats, root_weights: Floats, mixed: Bools) -> Estimate:
         used = np.flatnonzero(root_weights.any(axis=0))
         loading = root_weights[:, used]
         with np.errstate(invalid="ignore"):

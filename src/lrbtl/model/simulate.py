@@ -22,9 +22,7 @@ from lrbtl.typing import AnyInts, Floats, Seed, Shape
 Drawn = tuple[AnyInts, AnyInts, AnyInts, Floats, AnyInts | None]
 
 
-def simulate_scores(
-    shape: Shape, rank: int | tuple[int, ...], *, scale: float, rng: Seed = None
-) -> Floats:
+def simulate_scores(shape: Shape, rank: int | tuple[int, ...], *, scale: float, rng: Seed = None) -> Floats:
     """Return scores (d1, ..., dm) of the given Tucker rank, zero-sum along mode 1, with max|scores| = scale.
 
     Order 2 is Θ Aᵀ with standard normal Θ, A [Li26, sec:simulations]; order 3 and more multiplies a standard normal
@@ -63,9 +61,7 @@ def simulate_scores(
     return np.asarray(scores * (scale / np.abs(scores).max()))
 
 
-def simulate_battles(
-    scores: ArrayLike, n: int, *, sampling: Sampling | None = None, rng: Seed = None
-) -> Battles:
+def simulate_battles(scores: ArrayLike, n: int, *, sampling: Sampling | None = None, rng: Seed = None) -> Battles:
     """Return n independent battles with P(a beats b at u) = σ(scores[a, u] - scores[b, u]).
 
     With at least as many battles as atoms (context, {a, b}) the counts of the atoms are drawn directly, so the time

@@ -310,6 +310,8 @@ def solve_model_law(frequencies: Floats) -> Floats:
     >>> solve_model_law(m * (1 - m) / (1 - m @ m)).round(6)
     array([0.5, 0.3, 0.2])
     """
+    from scipy.optimize import brentq  # a slow import that few need
+
     if frequencies.size == 2:
         return np.full(2, 0.5)
     top = int(np.argmax(frequencies))
@@ -322,10 +324,7 @@ def solve_model_law(frequencies: Floats) -> Floats:
     def excess(t: float) -> float:
         return float(2.0 * t / f_max * np.sum(f / one_plus_root(t)) - 1.0)
 
-    low, high = 0.0, 1.0
-    for _ in range(64):  # halvings down to the spacing of doubles
-        t = 0.5 * (low + high)
-        low, high = (t, high) if excess(t) < 0.0 else (low, t)
+    t = float(brentq(excess, 0.0, 1.0, xtol=1e-15))
     others = 2.0 * t * (1.0 - t) / f_max * f / one_plus_root(t)
     law = np.insert(others, top, t)
     return np.asarray(law / law.sum())

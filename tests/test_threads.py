@@ -4,27 +4,24 @@ import threading
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401  # brings a BLAS of its own
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import lrbtl
-from lrbtl import threads
-from lrbtl.threads import lazy, one_blas_thread, ordered_map
+from lrbtl.threads import one_blas_thread, ordered_map
 from problems import simulated
 
 
 def numbers():
-    """Threads of each OpenBLAS at hand."""
-    return [get() for get, _ in threads._openblas()]
+    """Threads of each BLAS at hand."""
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
 
 @pytest.fixture
 def own():
-    """Two threads for every OpenBLAS, as a user may have it."""
-    before = numbers()
-    for _, put in threads._openblas():
-        put(2)
-    yield numbers()
-    for (_, put), number in zip(threads._openblas(), before, strict=True):
-        put(number)
+    """Two threads for every BLAS, as a user may have it."""
+    with threadpool_limits(2, user_api="blas"):
+        yield numbers()
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 5])
@@ -44,20 +41,6 @@ def test_few_results_wait():
     next(found)
     assert len(started) <= 4
     assert len(list(found)) == 49
-
-
-def test_lazy_properties_are_computed_once():
-    class Thing:
-        count = 0
-
-        @lazy
-        def value(self):
-            """What it is."""
-            self.count += 1
-            return self.count
-
-    thing = Thing()
-    assert thing.value == thing.value == 1 and Thing.value.__doc__ == "What it is."
 
 
 @pytest.mark.parametrize("rng", [np.random.default_rng, lambda seed: np.random.PCG64(seed)])

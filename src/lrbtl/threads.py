@@ -3,21 +3,18 @@
 Matrices here are of the size at which OpenBLAS, with threads of its own, spends most of its time on waiting for them.
 """
 
-import ctypes
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, wraps
-from importlib.util import find_spec
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 P = ParamSpec("P")
 In = TypeVar("In")
 Out = TypeVar("Out")
-
-LINKED = ("numpy.linalg._umath_linalg", "scipy.linalg._fblas")  # modules that bring their own linear algebra
-NAMES = [f"{prefix}_%s_num_threads{suffix}" for prefix in ("scipy_openblas", "openblas") for suffix in ("64_", "")]
 
 _lock = Lock()
 _users = 0
@@ -45,35 +42,11 @@ def ordered_map(function: Callable[[In], Out], items: Iterable[In], n_threads: i
             yield waiting.popleft().result()
 
 
-if TYPE_CHECKING:
-    from functools import cached_property
-
-    lazy = cached_property
-else:
-
-    class lazy:
-        """A property computed once, like `functools.cached_property`, whose lock before Python 3.12 serves all objects.
-
-        Threads that ask for it at the same time may both compute it: it must not depend on which one is kept.
-        """
-
-        def __init__(self, function):
-            self.function, self.__doc__ = function, function.__doc__
-
-        def __set_name__(self, owner, name):
-            self.name = name
-
-        def __get__(self, instance, owner=None):
-            if instance is None:
-                return self
-            value = instance.__dict__[self.name] = self.function(instance)
-            return value
-
-
 def one_blas_thread(function: Callable[P, Out]) -> Callable[P, Out]:
     """Return the function with OpenBLAS kept to one thread, in the whole process, while it or another such one runs.
 
-    Its own number of threads comes back with the end of the last one. Other libraries of linear algebra are left alone.
+    Its own number of threads comes back with the end of the last one. Libraries whose limits belong to one thread
+    (MKL, OpenBLAS on OpenMP) are left alone.
 
     Examples
     --------
@@ -96,9 +69,8 @@ def _enter() -> None:
     global _users, _before
     with _lock:
         if _users == 0:
-            _before = [get() for get, _ in _openblas()]
-            for _, put in _openblas():
-                put(1)
+            _before = [library.get_num_threads() for library in _openblas()]
+            _set_threads([1] * len(_before))
         _users += 1
 
 
@@ -107,24 +79,22 @@ def _leave() -> None:
     with _lock:
         _users -= 1
         if _users == 0:
-            for (_, put), number in zip(_openblas(), _before, strict=True):
-                put(number)
+            _set_threads(_before)
+
+
+def _set_threads(numbers: list[int]) -> None:
+    """Set the number of threads of each OpenBLAS, whichever thread asks: the last to leave may not be the first."""
+    for library, number in zip(_openblas(), numbers, strict=True):
+        release = getattr(library, "clear_controlling_thread", lambda force: None)  # since threadpoolctl 3.8
+        release(force=True)
+        library.set_num_threads(number)
+        release(force=True)
 
 
 @cache
-def _openblas() -> list[tuple[Callable[[], int], Callable[[int], Any]]]:
-    """Return how to ask and to set the number of threads of each OpenBLAS that NumPy and SciPy were linked with."""
-    found: list[tuple[Callable[[], int], Callable[[int], Any]]] = []
-    for module in LINKED:
-        spec = find_spec(module)
-        if spec is None or spec.origin is None:
-            continue
-        try:
-            library = ctypes.CDLL(spec.origin)
-        except OSError:
-            continue
-        for name in NAMES:
-            if hasattr(library, name % "set"):
-                found.append((getattr(library, name % "get"), getattr(library, name % "set")))
-                break
-    return found
+def _openblas() -> list[Any]:
+    """Return the controllers of each OpenBLAS that NumPy and SciPy brought; finding them takes milliseconds."""
+    import scipy.linalg  # noqa: F401  # its library must be loaded to be found
+
+    found = ThreadpoolController().select(internal_api="openblas").lib_controllers
+    return [library for library in found if library.threading_layer != "openmp"]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lrbtl.fitting.design import CompleteDesign, Design
-from lrbtl.fitting.local import accumulate
-from lrbtl.fitting.newton import _DirectModel, _evaluate
+from lrbtl.fitting.newton import _DirectModel
+from lrbtl.fitting.normal_equations import accumulate
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.model.links import Probit
 from lrbtl.model.tie_links import Davidson
@@ -64,9 +64,9 @@ def test_a_fit_sees_means_only(shape, rank, link):
     fewer = design.averaged()
     assert len(fewer.a) < len(design.a) and fewer.count.sum() == design.count.sum()
     point, ridge = random_point(shape, rank), np.full(max(len(shape), 2), 1.0)
-    states = [_evaluate(each, point, ridge) for each in (design, fewer)]
-    assert states[1].objective == pytest.approx(states[0].objective, rel=1e-12)
-    models = [_DirectModel.at(state, ridge) for state in states]
+    locals_ = [each.at(point) for each in (design, fewer)]
+    assert locals_[1].loss == pytest.approx(locals_[0].loss, rel=1e-12)
+    models = [_DirectModel.at(local, ridge) for local in locals_]
     np.testing.assert_allclose(models[1].gradient, models[0].gradient, atol=1e-9)
     np.testing.assert_allclose(models[1].hessian.dense(), models[0].hessian.dense(), atol=1e-9)
 

@@ -8,9 +8,9 @@ from scipy import sparse
 
 from lrbtl.errors import SingularInformationError, SolverError
 from lrbtl.fitting import design as design_module
-from lrbtl.fitting import local as information
+from lrbtl.fitting import normal_equations as information
 from lrbtl.fitting.design import CompleteDesign
-from lrbtl.fitting.local import accumulate, fix_gauge
+from lrbtl.fitting.normal_equations import accumulate, fix_gauge
 from lrbtl.fitting.solvers import (
     IsotropicSolver,
     conjugate_gradients,

@@ -10,7 +10,8 @@ from scipy.special import expit
 from lrbtl.fitting import newton
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import spectral_start
-from lrbtl.fitting.newton import _DirectModel, _KrylovModel, _moved, minimise, penalty, penalty_terms
+from lrbtl.fitting.newton import _DirectModel, _KrylovModel, _moved, minimise
+from lrbtl.fitting.penalty import penalty, penalty_terms
 from lrbtl.fitting.solvers import conjugate_gradients
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, mode_product, unfold
@@ -103,9 +104,9 @@ def test_model_gradient_is_the_slope_of_the_objective(shape, rank):
     space, design = TangentSpace(random_point(shape, rank)), random_design(shape, 80, seed=2)
     ridge = ridges(space)
     slope = differences(lambda x: dense_objective(design, _moved(space, x).dense(), ridge), np.zeros(space.size))
-    state = newton._evaluate(design, space.point, ridge)
+    local = design.at(space.point)
     for model in (_DirectModel, _KrylovModel):
-        np.testing.assert_allclose(model.at(state, ridge).gradient, slope, atol=2e-4)
+        np.testing.assert_allclose(model.at(local, ridge).gradient, slope, atol=2e-4)
 
 
 def test_both_models_take_the_same_step(matrix_design, monkeypatch):
@@ -114,8 +115,8 @@ def test_both_models_take_the_same_step(matrix_design, monkeypatch):
     monkeypatch.setattr(newton, "conjugate_gradients", lambda *args, **options: tight(*args))
     ridge = np.full(2, 2.0)
     near = minimise(matrix_design, spectral_start(matrix_design, (1, 1)), ridge, tol=1.0).point
-    state = newton._evaluate(matrix_design, near, ridge)
-    models = (_DirectModel.at(state, ridge), _KrylovModel.at(state, ridge))
+    local = matrix_design.at(near)
+    models = (_DirectModel.at(local, ridge), _KrylovModel.at(local, ridge))
     (step, gain, _), (other, other_gain, _) = (model.step(0.0) for model in models)
     np.testing.assert_allclose(other, step, atol=1e-8 * np.abs(step).max())
     assert other_gain == pytest.approx(gain, rel=1e-8)
@@ -142,7 +143,7 @@ def lifted_lbfgs(design, rank, ridge, starts):
 @pytest.mark.parametrize("model", [_DirectModel, _KrylovModel])
 @pytest.mark.parametrize("ridge", [0.5, 4.0])
 def test_matrix_optimum_is_scipys(matrix_design, ridge, model, monkeypatch):
-    monkeypatch.setattr(newton, "_model_class", lambda design, space: model)
+    monkeypatch.setattr(newton, "_model_class", lambda local: model)
     design = matrix_design
     found = minimise(design, spectral_start(design, (2, 2)), np.full(2, ridge), tol=1e-12)
     assert found.converged and found.reason == "Newton decrement below tolerance"
@@ -197,7 +198,7 @@ def test_a_kept_hessian_is_turned_to_other_coordinates(shape, rank):
     for k, turn in enumerate(turns):
         core = mode_product(core, turn.T, k)
     turned = TangentSpace(Tucker(core, tuple(factor @ turn for factor, turn in zip(space.factors, turns, strict=True))))
-    model = _DirectModel.at(newton._evaluate(design, space.point, ridge), ridge)
+    model = _DirectModel.at(design.at(space.point), ridge)
     curvature = model.curvature(100.0)
     change = rng.normal(size=space.size)
     here, decrease = curvature.step(curvature.space, change)
@@ -232,8 +233,7 @@ def test_a_hessian_that_does_not_serve_is_replaced(matrix_design):
 def test_a_damped_hessian_does_not_end_a_fit(matrix_design):
     """Its decrements are far too small; a fit that was handed one must not take that for the end."""
     ridge, start = np.full(2, 1.0), random_point((8, 6), (2, 2), 3, scale=2.0)
-    state = newton._evaluate(matrix_design, start, ridge)
-    damped = _DirectModel.at(state, ridge).curvature(1e8)
+    damped = _DirectModel.at(matrix_design.at(start), ridge).curvature(1e8)
     assert not damped.serves
     for warm in (True, False):
         found = minimise(matrix_design, start, ridge, warm=warm, curvature=damped)

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
-from lrbtl._kernels._gaps import scan_gaps
 from lrbtl.errors import CovarianceError, LevelError
 from lrbtl.inference import joint
 from lrbtl.inference.joint import (
@@ -117,28 +116,6 @@ def test_the_seed_fixes_the_result():
     correlation = to_correlation(random_cov(1, 5, 5))
     assert max_t_quantile(correlation, rng=3) == max_t_quantile(correlation, rng=3)
     assert max_t_quantile(correlation, rng=np.random.default_rng(3)) == max_t_quantile(correlation, rng=3)
-
-
-def test_kernel_equals_numpy():
-    rng = np.random.default_rng(0)
-    draws, cov = rng.standard_normal((11, 6)), random_cov(0, 6, 6)
-    variance = gap_variances(cov)
-    precision = np.divide(1.0, variance, out=np.zeros((6, 6)), where=variance > 0)
-    first, second = rng.integers(0, 3, (11, 4)), rng.integers(3, 6, (11, 4))
-    beyond, bar = 2.0 + rng.random((11, 4)), 3.0
-    own = np.diag(cov)
-    floor = 0.5 * bar * own / ((own[:, None] + own) * precision).max(axis=1)
-    a, b = np.triu_indices(6, 1)
-    for skip in (floor, np.full(6, -1.0)):
-        largest, count = np.empty((11, 4)), np.empty((11, 4))
-        scan_gaps(draws, first, second, beyond, cov, precision, skip, bar, np.empty(6), largest, count)
-        for i, j in np.ndindex(11, 4):
-            f, s = first[i, j], second[i, j]
-            loading = (cov[f] - cov[s]) * np.sqrt(precision[f, s])
-            moved = draws[i] + loading * (beyond[i, j] - (draws[i, f] - draws[i, s]) * np.sqrt(precision[f, s]))
-            values = (moved[a] - moved[b]) ** 2 * precision[a, b]
-            assert largest[i, j] == pytest.approx(values.max(), rel=1e-12)
-            assert count[i, j] == (values > bar).sum()
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95, -0.1, np.nan])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from lrbtl.lowrank.arrowhead import PANEL, Arrowhead, NotPositiveDefinite, _mirrored
-from lrbtl.methods.standard_errors import inverse_blocks
+from lrbtl.lowrank.covariance import inverse_blocks
 
 FLOOR = 1e-11
 

@@ -13,7 +13,7 @@ from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import fit, refit
 from lrbtl.inference.infer import resolve_targets
 from lrbtl.methods.cross_fit import RIDGE_SHARE, CrossFit, _weights_and_law, cross_fit
-from lrbtl.methods.one_step import eta_variances, evaluate_targets, fold_step
+from lrbtl.methods.one_step import evaluate_targets, fold_step
 from lrbtl.model.links import LOGISTIC, mean_over_spread
 from problems import SMALL_CASES, law_dict, oracle_rows
 
@@ -133,7 +133,7 @@ def test_scores_allow_for_the_spread_of_eta(case, method):
     run = cross_fit(whole, n_folds=FOLDS, rng=4, se="full", **options)
     ridge = RIDGE_SHARE[method] * whole.ridge
     rows = oracle_rows(battles)
-    spread = eta_variances(Design.of(battles), run.full.space, ridge)
+    spread = Design.of(battles).at(run.full.space).eta_variances(ridge)
     if len(shape) < 3:
         start = run.full.space.point.dense().reshape(shape)
         np.testing.assert_allclose(spread, dense_spread(start, rows, rank, ridge[0]), rtol=1e-8)

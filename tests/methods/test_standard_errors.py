@@ -5,18 +5,17 @@ import pytest
 from scipy.stats import norm, t
 
 import lrbtl
-from lrbtl.fitting.local import accumulate, fix_gauge
+from lrbtl.fitting.local import tangent_variances
+from lrbtl.fitting.normal_equations import accumulate, fix_gauge
 from lrbtl.fitting.solvers import IsotropicSolver
 from lrbtl.inference.estimate import Estimate
+from lrbtl.lowrank.covariance import context_blocks, inverse_blocks
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.methods.standard_errors import (
     MOST,
     SHARE,
     VarianceNoise,
-    context_blocks,
     context_covariance,
-    inverse_blocks,
-    leverages,
     pair_widening,
     sandwich_blocks,
     score_variances,
@@ -81,7 +80,7 @@ def test_sandwich_of_the_isotropic_information(shape, rank):
 @cases
 def test_leverages(shape, rank, pairs):
     space, design, fisher, K, _ = problem(shape, rank, pairs=pairs)
-    h = leverages(design, space, fisher, K.factor().inverse())
+    h = fisher * tangent_variances(design, space, K.factor().inverse())
     j = battle_matrix(design) @ jacobian(space)
     np.testing.assert_allclose(h, fisher * np.einsum("ci,ij,cj->c", j, np.linalg.inv(K.dense()), j), rtol=1e-7)
     assert design.count @ h == pytest.approx(space.dimension, rel=1e-8)

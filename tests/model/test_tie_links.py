@@ -9,7 +9,6 @@ from scipy.optimize import minimize
 import lrbtl
 from lrbtl.errors import LinkError, MethodError, SolverError, TargetError
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.local import accumulate
 from lrbtl.model.tie_links import LINKS, Davidson, RaoKupper, as_link
 
 KINDS = [Davidson, RaoKupper]
@@ -34,9 +33,10 @@ def test_scores_and_information_by_exact_summation(kind, eta, tie):
     p = link.probabilities(at[:1])[:, 0]
     assert p.sum() == pytest.approx(1.0, abs=1e-13) and np.all(p >= 0)
     terms = link.terms(at, OUTCOMES)
-    scores = np.stack([terms.score, terms.tie.score])
+    scores = np.stack([terms.score, terms.effects.score[:, 0]])
     np.testing.assert_allclose(scores @ p, 0.0, atol=1e-12)
-    information = np.array([[terms.fisher[0], terms.tie.cross[0]], [terms.tie.cross[0], terms.tie.own[0]]])
+    cross = terms.effects.cross[0, 0]
+    information = np.array([[terms.fisher[0], cross], [cross, terms.effects.own[0, 0, 0]]])
     np.testing.assert_allclose((scores * p) @ scores.T, information, atol=1e-12)
     assert link.mean(at[:1])[0] + link.mean(-at[:1])[0] == pytest.approx(1.0, abs=1e-13)
     assert np.all(np.isfinite(terms.loss))
@@ -51,7 +51,7 @@ def test_derivatives(kind, eta, tie):
     by_eta = (link.terms(at - h, OUTCOMES).loss - link.terms(at + h, OUTCOMES).loss) / (2 * h)
     by_tie = (kind(tie - h).terms(at, OUTCOMES).loss - kind(tie + h).terms(at, OUTCOMES).loss) / (2 * h)
     np.testing.assert_allclose(terms.score, by_eta, atol=1e-6)
-    np.testing.assert_allclose(terms.tie.score, by_tie, atol=1e-6)
+    np.testing.assert_allclose(terms.effects.score[:, 0], by_tie, atol=1e-6)
     odds, slope, tie_slope = link.log_odds(at[:1])
     mean = link.mean(at[:1])
     assert odds[0] == pytest.approx(np.log(mean / link.mean(-at[:1]))[0], abs=1e-9)
@@ -68,7 +68,7 @@ def test_spread_vanishes_with_its_variance(kind):
     terms = link.terms(eta, y)
     same = link.spread(terms, eta, y, np.zeros(9))
     np.testing.assert_allclose(same.score, terms.score, atol=1e-14)
-    np.testing.assert_allclose(same.tie.score, terms.tie.score, atol=1e-14)
+    np.testing.assert_allclose(same.effects.score, terms.effects.score, atol=1e-14)
     wide = link.spread(terms, eta, y, np.full(9, 0.5))
     assert np.all(np.sign(wide.score - terms.score)[eta > 0.5] > 0)  # the mean response is nearer to one half
 
@@ -93,20 +93,18 @@ def test_the_border_of_the_tie_parameter(shape):
     fit = lrbtl.fit(battles, 1, link="davidson", ridge=1.0)
     design: Design = fit.design
     space = design.space(fit.point)
-    terms = design.terms(design.eta(space))
+    here = design.at(space)
+    terms = here.terms
     rows = np.array([design.eta_change(space, column) for column in np.eye(space.size)]).T
     extra = np.zeros(space.size)
     extra[space.extra] = 1.0
-    for (weight, tie), scores in [(terms.information(design.count), None), (terms.meat(design.count), terms)]:
-        found = accumulate(design, space, weight, tie).dense()
-        if scores is None:
-            cross, own = design.count * terms.tie.cross, design.count @ terms.tie.own
-            dense = (rows * weight[:, None]).T @ rows
-            dense += np.outer(rows.T @ cross, extra) + np.outer(extra, rows.T @ cross) + own * np.outer(extra, extra)
-        else:
-            whole = rows * terms.score[:, None] + np.outer(terms.tie.score, extra)
-            dense = (whole * design.count[:, None]).T @ whole
-        np.testing.assert_allclose(found, dense, atol=1e-10 * np.abs(dense).max())
+    cross, own = design.count * terms.effects.cross[:, 0], design.count @ terms.effects.own[:, 0, 0]
+    dense = (rows * (design.count * terms.fisher)[:, None]).T @ rows
+    dense += np.outer(rows.T @ cross, extra) + np.outer(extra, rows.T @ cross) + own * np.outer(extra, extra)
+    np.testing.assert_allclose(here.information.dense(), dense, atol=1e-10 * np.abs(dense).max())
+    whole = rows * terms.score[:, None] + np.outer(terms.effects.score[:, 0], extra)
+    dense = (whole * design.count[:, None]).T @ whole
+    np.testing.assert_allclose(here.meat.dense(), dense, atol=1e-10 * np.abs(dense).max())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -127,12 +125,12 @@ def test_order_one_without_ridge_is_the_plain_fit(kind):
     theta = np.append(best.x[:5], -best.x[:5].sum())
     jacobian = np.vstack([np.eye(5), -np.ones(5)])
     terms = kind(best.x[5]).terms(theta[cells.a] - theta[cells.b], cells.y)
-    x = np.column_stack([(jacobian[cells.a] - jacobian[cells.b]) * terms.score[:, None], terms.tie.score])
+    x = np.column_stack([(jacobian[cells.a] - jacobian[cells.b]) * terms.score[:, None], terms.effects.score])
     bread = np.zeros((6, 6))
     difference = jacobian[cells.a] - jacobian[cells.b]
     bread[:5, :5] = (difference * (cells.count * terms.fisher)[:, None]).T @ difference
-    bread[:5, 5] = bread[5, :5] = difference.T @ (cells.count * terms.tie.cross)
-    bread[5, 5] = cells.count @ terms.tie.own
+    bread[:5, 5] = bread[5, :5] = difference.T @ (cells.count * terms.effects.cross[:, 0])
+    bread[5, 5] = cells.count @ terms.effects.own[:, 0, 0]
     inverse = np.linalg.inv(bread)
     sandwich = inverse @ ((x * cells.count[:, None]).T @ x) @ inverse
     expected = np.sqrt([sandwich[0, 0], sandwich[5, 5]])

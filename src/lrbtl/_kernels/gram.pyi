@@ -5,12 +5,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 
-def fill_eta(start: Longs, a: Ints, b: Ints, U: Floats, V: Floats, eta_out: Floats, n_threads: int) -> None: ...
-def fill_eta_change(
-    start: Longs, a: Ints, b: Ints, U: Floats, V: Floats, dU: Floats, dV: Floats, change_out: Floats, n_threads: int
+def apply_gram(
+    start: Longs, slot_a: Longs, slot_b: Longs, value: Floats, weight: Floats, sum_out: Floats, n_threads: int
 ) -> None: ...
-def fill_differences(slot_a: Longs, slot_b: Longs, value: Floats, out: Floats, n_threads: int) -> None: ...
-def sum_slots(start: Longs, slot_a: Longs, slot_b: Longs, value: Floats, sum_out: Floats, n_threads: int) -> None: ...
 def sum_runs(number: Longs, value: Floats, sum_out: Floats) -> None: ...
 def sum_slot_rows(
     start: Longs,
@@ -28,18 +25,6 @@ def sum_slot_rows(
 ) -> None: ...
 def sum_model_blocks(
     start: Longs, a: Ints, b: Ints, V: Floats, weight: Floats, blocks_out: Floats, d1: int, n_threads: int
-) -> None: ...
-def fill_leverages(
-    start: Longs,
-    a: Ints,
-    b: Ints,
-    U: Floats,
-    V: Floats,
-    models: Floats,
-    cross: Floats,
-    own: Floats,
-    out: Floats,
-    n_threads: int,
 ) -> None: ...
 def sum_cross_blocks(
     slot_start: Longs, target: Longs, E: Floats, V: Floats, rows: Floats, score: Floats, blocks_out: Floats

@@ -1,80 +1,35 @@
-"""Loops over cells at a point T[:, u] = U @ V[u], whatever the order of the tensor.
+"""The Gram operator x -> sum of weight <x, X> X of pairs, and its normal equations at T[:, u] = U @ V[u].
 
-Cells of context u are start[u]:start[u + 1]; a cell sees only the design row x = U[a] - U[b] and v = V[u].
-A slot is one (context, model) pair that occurs, slot_a and slot_b those of a cell's two sides.
-Threads own output rows (contexts or models), so that results do not depend on their number.
+Cells of context u are start[u]:start[u + 1]. A slot is one (context, model) pair that occurs; slot_a and slot_b are
+those of a cell's two sides, slot_b negative where the cell is one entry. Slots of context u are
+slot_start[u]:slot_start[u + 1].
+A cell sees only the design row x = U[a] - U[b] and v = V[u]. Threads own output rows (contexts or models), so that
+results do not depend on their number.
 """
 from cython.parallel cimport prange
 
-from lrbtl._kernels._cells cimport row_entry
+from lrbtl._kernels.rows cimport row_entry
 
 
-def fill_eta(
-    const long long[::1] start,  # in
-    const int[::1] a,            # in
-    const int[::1] b,            # in
-    const double[:, ::1] U,      # in
-    const double[:, ::1] V,      # in
-    double[::1] eta_out,         # out: (U[a] - U[b]) @ V[u]
-    int n_threads,
-):
-    cdef Py_ssize_t u, i, k, r = U.shape[1]
-    cdef double eta
-    for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
-        for i in range(start[u], start[u + 1]):
-            eta = 0.0
-            for k in range(r):
-                eta = eta + row_entry(U, a[i], b[i], k) * V[u, k]
-            eta_out[i] = eta
-
-
-def fill_eta_change(
-    const long long[::1] start,  # in
-    const int[::1] a,            # in
-    const int[::1] b,            # in
-    const double[:, ::1] U,      # in
-    const double[:, ::1] V,      # in
-    const double[:, ::1] dU,     # in
-    const double[:, ::1] dV,     # in
-    double[::1] change_out,      # out: (dU[a] - dU[b]) @ V[u] + (U[a] - U[b]) @ dV[u]
-    int n_threads,
-):
-    cdef Py_ssize_t u, i, k, r = U.shape[1]
-    cdef double change
-    for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
-        for i in range(start[u], start[u + 1]):
-            change = 0.0
-            for k in range(r):
-                change = change + row_entry(dU, a[i], b[i], k) * V[u, k] + row_entry(U, a[i], b[i], k) * dV[u, k]
-            change_out[i] = change
-
-
-def fill_differences(
-    const long long[::1] slot_a,  # in
-    const long long[::1] slot_b,  # in: negative where the cell is one entry
-    const double[::1] value,      # in
-    double[::1] out,              # out: value[slot_a] - value[slot_b]
-    int n_threads,
-):
-    cdef Py_ssize_t i
-    for i in prange(slot_a.shape[0], nogil=True, num_threads=n_threads, schedule="static"):
-        out[i] = value[slot_a[i]] - value[slot_b[i]] if slot_b[i] >= 0 else value[slot_a[i]]
-
-
-def sum_slots(
+def apply_gram(
     const long long[::1] start,   # in
     const long long[::1] slot_a,  # in
-    const long long[::1] slot_b,  # in: negative where the cell is one entry
-    const double[::1] value,      # in
-    double[::1] sum_out,          # out, zeroed: sum_out[slot_a] += value; sum_out[slot_b] -= value
+    const long long[::1] slot_b,  # in
+    const double[::1] value,      # in: of each slot
+    const double[::1] weight,     # in: of each cell
+    double[::1] sum_out,          # out, zeroed: sum over cells of weight <value, X> X, by slot
     int n_threads,
 ):
     cdef Py_ssize_t u, i
+    cdef double pull
     for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
         for i in range(start[u], start[u + 1]):
-            sum_out[slot_a[i]] += value[i]
             if slot_b[i] >= 0:
-                sum_out[slot_b[i]] -= value[i]
+                pull = weight[i] * (value[slot_a[i]] - value[slot_b[i]])
+                sum_out[slot_b[i]] -= pull
+            else:
+                pull = weight[i] * value[slot_a[i]]
+            sum_out[slot_a[i]] += pull
 
 
 def sum_runs(
@@ -167,36 +122,6 @@ def sum_model_blocks(
                         block = block + stride
     with nogil:
         close_laplacian(blocks_out, d1, r)
-
-
-def fill_leverages(
-    const long long[::1] start,  # in
-    const int[::1] a,            # in
-    const int[::1] b,            # in
-    const double[:, ::1] U,      # in
-    const double[:, ::1] V,      # in
-    const double[:, ::1] models,  # in: covariance of the model factor, (d1 r, d1 r)
-    const double[:, :, ::1] cross,  # in: covariance of v_u with U @ v_u, (D, d1, r)
-    const double[:, :, ::1] own,  # in: covariance of v_u, (D, r, r)
-    double[::1] out,             # out: variance of (U[a] - U[b]) @ V[u]
-    int n_threads,
-):
-    cdef Py_ssize_t u, i, k, h, r = U.shape[1], row, column
-    cdef double total, block, x
-    for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
-        for i in range(start[u], start[u + 1]):
-            row = a[i] * r
-            column = b[i] * r
-            total = 0.0
-            for k in range(r):
-                x = row_entry(U, a[i], b[i], k)
-                total = total + 2.0 * x * (cross[u, a[i], k] - cross[u, b[i], k] if b[i] >= 0 else cross[u, a[i], k])
-                for h in range(r):
-                    block = models[row + k, row + h]
-                    if b[i] >= 0:
-                        block = block + models[column + k, column + h] - 2.0 * models[row + k, column + h]
-                    total = total + V[u, k] * V[u, h] * block + x * row_entry(U, a[i], b[i], h) * own[u, k, h]
-            out[i] = total
 
 
 def sum_cross_blocks(

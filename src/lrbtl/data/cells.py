@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lrbtl._kernels._coding import count_keys, key_battles, sum_counts
+from lrbtl._kernels.coding import count_keys, key_battles, sum_counts
 from lrbtl.errors import TooLargeError
 from lrbtl.typing import AnyInts, Floats, Ints, Longs
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl._kernels._coding import code_characters, code_halves, code_objects, mark_codes
+from lrbtl._kernels.coding import code_characters, code_halves, code_objects, mark_codes
 from lrbtl.data.labels import suggest_labels
 from lrbtl.errors import (
     CountError,

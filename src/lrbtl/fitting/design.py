@@ -2,18 +2,23 @@
 
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
-from lrbtl._kernels import _cells
+from lrbtl._kernels import gram, tangent
 from lrbtl.data.observations import Data, Observations
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
+from lrbtl.model.effects import Effects
 from lrbtl.model.links import LOGISTIC, CellTerms, Link
-from lrbtl.threads import lazy
 from lrbtl.typing import Floats, Ints, Longs
+
+if TYPE_CHECKING:
+    from lrbtl.fitting.local import Local
 
 WORTHWHILE = 0.9  # share of the cells that atoms may have at most to take their place in a fit
 FULL = 4  # slots per cell up to which arrays over all slots are cheaper than lists of those touched
@@ -61,6 +66,8 @@ class Design:
         Law of the responses given their eta.
     variance : array (n_cells,) or None
         Known variance of the noise.
+    effects : Effects or None
+        Parameters that all cells share and that move eta; those of the law are in the link.
     """
 
     shape: tuple[int, ...]
@@ -73,6 +80,7 @@ class Design:
     n_threads: int = field(default=1, compare=False)
     link: Link = LOGISTIC
     variance: Floats | None = None
+    effects: Effects | None = None
 
     @classmethod
     def of(cls, data: Data, n_threads: int = 1, link: Link | None = None) -> "Design":
@@ -102,18 +110,31 @@ class Design:
         object.__setattr__(other, name, value)
         return other
 
+    def moved(self, step: Floats) -> "Design":
+        """Return the same cells with the parameters that they share moved."""
+        k = self.n_effects - self.link.n_extra
+        other = self.with_link(self.link.moved(step[k:]))
+        return other if self.effects is None else other._with("effects", self.effects.moved(step[:k]))
+
+    @property
+    def n_effects(self) -> int:
+        """Number of parameters that all cells share: linear effects, then those of the law."""
+        return self.link.n_extra + (0 if self.effects is None else len(self.effects.values))
+
     def space(self, point: Tucker) -> TangentSpace:
-        """Return the tangent space at a point, with the link's own parameters in its border."""
-        return TangentSpace(point, centred=self.centred, n_extra=self.link.n_extra)
+        """Return the tangent space at a point, with the effects in its border."""
+        return TangentSpace(point, centred=self.centred, n_extra=self.n_effects)
 
-    def terms(self, eta: Floats) -> CellTerms:
-        """Return loss, score and information of one response in each cell, given its eta."""
-        return self.link.terms(eta, self.y, self.variance)
+    def at(self, point: Tucker | TangentSpace) -> "Local":
+        """Return all that the cells say at a point, or at one whose tangent space is at hand."""
+        from lrbtl.fitting.local import Local
 
-    @lazy
+        return Local(self, point if isinstance(point, TangentSpace) else self.space(point))
+
+    @cached_property
     def at_zero(self) -> CellTerms:
         """Terms at eta = 0, before any fit."""
-        return self.terms(np.zeros(len(self.a)))
+        return self.link.terms(np.zeros(len(self.a)), self.y, self.variance)
 
     @property
     def information_at_zero(self) -> float:
@@ -129,9 +150,9 @@ class Design:
         """Return the design of some of the cells, given by their positions in order."""
         start = np.searchsorted(kept, self.start)
         variance = None if self.variance is None else self.variance[kept]
-        return replace(
-            self, start=start, a=self.a[kept], b=self.b[kept], y=self.y[kept], count=self.count[kept], variance=variance
-        )
+        effects = None if self.effects is None else self.effects.restricted(kept)
+        cells = {name: getattr(self, name)[kept] for name in ("a", "b", "y", "count")}
+        return replace(self, start=start, **cells, variance=variance, effects=effects)
 
     @property
     def d_eff(self) -> float:
@@ -143,17 +164,22 @@ class Design:
         """Number D of contexts."""
         return len(self.start) - 1
 
-    @lazy
+    @cached_property
     def context(self) -> Longs:
         """Context of each cell."""
         return np.repeat(np.arange(self.n_contexts), np.diff(self.start))
 
-    @lazy
+    @cached_property
     def full(self) -> bool:
         """Whether cells touch so many of the D d1 slots that arrays over all of them are cheaper than lists."""
         return self.n_contexts * self.shape[0] <= FULL * len(self.a)
 
-    @lazy
+    @property
+    def slots(self) -> tuple[Longs, Longs]:
+        """Slots of the two sides of each cell, negative for the second where it is one entry."""
+        return self._slots[0], self._slots[1]
+
+    @cached_property
     def _slots(self) -> tuple[Longs, Longs, Longs, Longs]:
         d1 = self.shape[0]
         key_a = self.context * d1 + self.a
@@ -173,36 +199,44 @@ class Design:
 
     def eta(self, space: TangentSpace) -> Floats:
         """Return <T, X> of every cell."""
-        if self.full:
-            return self._differences(space.V @ space.U.T)
-        out = np.empty(len(self.a))
-        _cells.fill_eta(self.start, self.a, self.b, space.U, space.V, out, self.n_threads)
-        return out
+        return self._differences(self.slot_values(space.U, space.V))
 
     def eta_change(self, space: TangentSpace, coordinates: Floats) -> Floats:
         """Return <J x, X> of every cell."""
-        return self.eta_change_of(space, *space.push(coordinates))
+        return self._differences(self.slot_changes(space, *space.push(coordinates)))
 
-    def eta_change_of(self, space: TangentSpace, dU: Floats, dV: Floats) -> Floats:
-        """Return <dU V^T + U dV^T, X> of every cell."""
+    def slot_values(self, U: Floats, V: Floats) -> Floats:
+        """Return the entry of U V^T at every slot."""
         if self.full:
-            return self._differences(space.V @ dU.T + dV @ space.U.T)
-        out = np.empty(len(self.a))
-        _cells.fill_eta_change(self.start, self.a, self.b, space.U, space.V, dU, dV, out, self.n_threads)
+            return (V @ U.T).reshape(-1)
+        *_, slot_start, model = self._slots
+        out = np.zeros(slot_start[-1])
+        tangent.push_slots(slot_start, model, U, V, out, self.n_threads)
         return out
 
-    def _differences(self, scores: Floats) -> Floats:
-        """Return scores[u, a] - scores[u, b] of every cell from an array (D, d1)."""
-        slot_a, slot_b, _, _ = self._slots
+    def slot_changes(self, space: TangentSpace, dU: Floats, dV: Floats) -> Floats:
+        """Return the entry of dU V^T + U dV^T at every slot."""
+        return self.slot_values(dU, space.V) + self.slot_values(space.U, dV)
+
+    def _differences(self, value: Floats) -> Floats:
+        """Return <value, X> of every cell from one value per slot."""
+        slot_a, slot_b, *_ = self._slots
         out = np.empty(len(self.a))
-        _cells.fill_differences(slot_a, slot_b, scores.reshape(-1), out, self.n_threads)
+        tangent.fill_differences(slot_a, slot_b, value, out, self.n_threads)
+        return out
+
+    def gram_sums(self, weight: Floats, value: Floats) -> Floats:
+        """Return sum of weight <value, X> X over cells, from and to one value per slot [Li26, eq. Ghat_def]."""
+        slot_a, slot_b, *_ = self._slots
+        out = np.zeros(len(value))
+        gram.apply_gram(self.start, slot_a, slot_b, value, weight, out, self.n_threads)
         return out
 
     def slot_sums(self, value: Floats) -> Floats:
         """Return for each slot the sum of a cell value, signed by side."""
         slot_a, slot_b, slot_start, _ = self._slots
         out = np.zeros(slot_start[-1])
-        _cells.sum_slots(self.start, slot_a, slot_b, value, out, self.n_threads)
+        tangent.sum_slots(self.start, slot_a, slot_b, value, out, self.n_threads)
         return out
 
     def slot_matrix(self, value: Floats) -> Floats | sparse.csr_array:
@@ -224,16 +258,9 @@ class Design:
         sums = self.slot_matrix(value)
         return space.pull(sums.T @ space.V, sums @ space.U)
 
-    def score_sum(self, space: TangentSpace, terms: CellTerms, count: Floats) -> Floats:
-        """Return the sum of the scores of all coordinates, with multiplicities."""
-        out = self.gradient(space, count * terms.score)
-        if terms.tie is not None:
-            out[space.extra] = count @ terms.tie.score
-        return out
-
     def gram_apply(self, space: TangentSpace, weight: Floats, coordinates: Floats) -> Floats:
-        """Return J^T (sum of weight X X^T) J x without forming a matrix [Li26, eq. Ghat_def]."""
-        return self.gradient(space, weight * self.eta_change(space, coordinates))
+        """Return J^T (sum of weight X X^T) J x without forming a matrix."""
+        return self.pull_sums(space, self.gram_sums(weight, self.slot_changes(space, *space.push(coordinates))))
 
     def unsigned_sums(self, value: Floats) -> Floats | sparse.csr_array:
         """Return the sum of a cell value over the cells that touch each (context, model), (D, d1)."""
@@ -242,7 +269,7 @@ class Design:
         sums = np.bincount(slot_a, value, slot_start[-1]) + np.bincount(slot_b[pair], value[pair], slot_start[-1])
         return self.slot_matrix(np.asarray(sums, dtype=np.float64))
 
-    @lazy
+    @cached_property
     def _atoms(self) -> _Atoms:
         """The cells with the outcomes of a pair, or the values of an entry, put together."""
         slot_a, slot_b, *_ = self._slots
@@ -259,7 +286,7 @@ class Design:
         if len(atoms.a) == len(weight):
             return weight
         out = np.zeros(len(atoms.a))
-        _cells.sum_runs(atoms.number, weight, out)
+        gram.sum_runs(atoms.number, weight, out)
         return out
 
     def averaged(self) -> "Design":
@@ -267,7 +294,7 @@ class Design:
 
         Under links whose loss is not linear in the response, or where hardly a cell is saved, the design itself.
         """
-        if not self.link.linear or len(self._atoms.a) > WORTHWHILE * len(self.a):
+        if not self.link.linear or self.effects is not None or len(self._atoms.a) > WORTHWHILE * len(self.a):
             return self
         atoms = self._atoms
         count, total = self.atom_weights(self.count), self.atom_weights(self.count * self.y)
@@ -283,15 +310,15 @@ class Design:
         """Add the block of J^T (sum of weight X X^T) J for the model factor to a border of zeros; weights of atoms."""
         atoms = self._atoms
         cells = atoms.start, atoms.a, atoms.b
-        _cells.sum_model_blocks(*cells, space.V, weight, border, len(space.U), self.n_threads)
+        gram.sum_model_blocks(*cells, space.V, weight, border, len(space.U), self.n_threads)
 
     def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:
         """Return design rows per slot (n_slots, r1), weighted by atoms, and their Gram matrices (D, r1, r1)."""
         atoms, (_, _, slot_start, model), r1 = self._atoms, self._slots, space.U.shape[1]
-        rows, gram = np.zeros((slot_start[-1], r1)), np.zeros((self.n_contexts, r1, r1))
+        rows, outer = np.zeros((slot_start[-1], r1)), np.zeros((self.n_contexts, r1, r1))
         cells = atoms.start, atoms.a, atoms.b, atoms.slot_a, atoms.slot_b, slot_start, model
-        _cells.sum_slot_rows(*cells, space.U, weight, rows, gram, self.n_threads)
-        return rows, gram
+        gram.sum_slot_rows(*cells, space.U, weight, rows, outer, self.n_threads)
+        return rows, outer
 
     def cross_blocks(self, space: TangentSpace, rows: Floats, score: Floats) -> Floats | sparse.bsr_array:
         """Return the block of J^T G J between the eliminated factor and the model factor, (dl rl, d1 r1)."""
@@ -306,7 +333,7 @@ class Design:
         else:
             present, target = key, np.arange(len(key))
         blocks = np.zeros((len(present), rl, r1))
-        _cells.sum_cross_blocks(slot_start, target, space.E, space.V, rows, score, blocks)
+        gram.sum_cross_blocks(slot_start, target, space.E, space.V, rows, score, blocks)
         if self.full:
             return blocks.reshape(dl, d1, rl, r1).transpose(0, 2, 1, 3).reshape(dl * rl, d1 * r1)
         indptr = np.searchsorted(present, np.arange(dl + 1) * d1)
@@ -335,7 +362,7 @@ class CompleteDesign(Design):
         zeros = np.zeros(len(left))
         return cls(shape, start, left, right, zeros, np.ones(len(zeros)), n_threads=n_threads)
 
-    @lazy
+    @cached_property
     def _atoms(self) -> _Atoms:
         """The cells themselves, without copies: no pair occurs twice."""
         slot_a, slot_b, *_ = self._slots

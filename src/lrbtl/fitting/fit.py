@@ -117,8 +117,7 @@ class Fit:
         """Return the mean log-likelihood per battle, in nats, of battles with the labels of those fitted."""
         check_same_labels(battles, self.battles)
         design = Design.of(battles, self.n_threads, self.link)
-        loss = design.terms(design.eta(design.space(self.point))).loss
-        return -float(design.count @ loss) / battles.n_battles
+        return -design.at(self.point).loss / battles.n_battles
 
     def __repr__(self) -> str:
         """Return shape, rank and how the fit ended."""
@@ -257,7 +256,7 @@ def spectral_start(design: Design, rank: tuple[int, ...], near: Tucker | None = 
     1 / sqrt(p_a p_u), so that the estimate is truncated with rows and columns scaled by the roots. The models' factor
     comes from a (d1, d1) Gram matrix: at zero no (d1, D) array is formed.
     """
-    terms = design.at_zero if near is None else design.terms(design.eta(design.space(near)))
+    terms = design.at_zero if near is None else design.at(near).terms
     information = design.count * terms.fisher
     touched = design.unsigned_sums(information)
     models, contexts = (_noise_scale(np.asarray(touched.sum(axis=axis), dtype=float)) for axis in (0, 1))

@@ -11,22 +11,26 @@ it for as long as they converge fast, and fits of nearly the same data start wit
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.local import accumulate, fix_gauge
+from lrbtl.fitting.local import Local
+from lrbtl.fitting.normal_equations import fix_gauge
+from lrbtl.fitting.penalty import add_penalty, penalty, penalty_terms
 from lrbtl.fitting.solvers import conjugate_gradients, diagonal_blocks, invert_blocks
 from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite
 from lrbtl.lowrank.tangent import TangentSpace
-from lrbtl.lowrank.tucker import Tucker, mode_product, unfold
-from lrbtl.model.links import CellTerms, Link
-from lrbtl.threads import lazy, one_blas_thread
+from lrbtl.lowrank.tucker import Tucker, mode_product
+from lrbtl.model.links import Link
+from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats
 
 MAX_DAMPING = 1e8
 MARGIN = 5.0  # how much less a decrement may fall than the one before
+DENSE_SPEED = 10.0  # how much faster dense linear algebra runs than loops over cells
 KRYLOV_PASSES = 15  # conjugate-gradient steps that a Newton step takes on well-conditioned battles
 LITTLE_DAMPING = 0.1  # below it a factor stands for the Hessian itself
 KEPT_SHARE = 0.1  # of the tolerance, for steps with a Hessian from elsewhere, which leave more behind them
@@ -65,63 +69,12 @@ class Newton:
     curvature: "Curvature | None" = field(default=None, repr=False)
 
 
-def penalty(point: Tucker, ridge: Floats) -> float:
-    """Return 1/2 sum_k ridge_k ||T_(k)||_* at a point in HOSVD form."""
-    return 0.5 * float(sum(lam * s.sum() for lam, s in zip(ridge, point.singular_values, strict=True)))
-
-
-def penalty_terms(space: TangentSpace, ridge: Floats) -> tuple[Floats, dict[int, Floats], Floats]:
-    """Return the gradient of the smooth penalty, its Hessian per row of each factor, and the diagonal for the core.
-
-    Terms of the Hessian that couple different parts are left out: they vanish for a matrix, and nearly so in a fixed
-    gauge.
-    """
-    core = space.core
-    sigma = [np.maximum(s, 1e-12 * max(s[0], 1e-30)) for s in space.point.singular_values]
-    order = core.ndim
-    gradient = np.zeros(space.size)
-    hessians = {}
-    for k in range(order):
-        hessian = 0.5 * ridge[k] * np.diag(sigma[k])
-        for j in range(order):
-            if j != k:
-                scaled = unfold(mode_product(core, np.diag(sigma[j] ** -0.5), j), k)
-                hessian += 0.5 * ridge[j] * scaled @ scaled.T
-        hessians[k] = hessian
-        gradient[space.slices[k]] = (space.factors[k] @ hessian).reshape(-1)
-    weights = np.zeros(core.shape)
-    for k in range(order):
-        weights += np.reshape(0.5 * ridge[k] / sigma[k], [-1 if j == k else 1 for j in range(order)])
-    if space.has_core:
-        gradient[space.core_slice] = (weights * core).reshape(-1)
-    return gradient, hessians, weights.reshape(-1)
-
-
-def add_penalty(
-    matrix: Arrowhead, space: TangentSpace, hessians: dict[int, Floats], core_diagonal: Floats
-) -> Arrowhead:
-    """Return the matrix plus the penalty's Hessian."""
-    parts = [(space.slices[k], hessians[k]) for k in [0, *space.others]]
-    if space.has_core:
-        parts.append((space.core_slice, np.diag(core_diagonal)))
-    return matrix.plus_border(parts).plus_blocks(hessians[space.mode])
-
-
-def penalised(matrix: Arrowhead, space: TangentSpace, ridge: Floats) -> Arrowhead:
-    """Return an information matrix plus the penalty's Hessian; a matrix's ridge leaves no gauge to fix."""
-    _, hessians, core_diagonal = penalty_terms(space, ridge)
-    out = add_penalty(matrix, space, hessians, core_diagonal)
-    return out if len(space.factors) == 2 and np.all(ridge > 0) else fix_gauge(out, space)
-
-
 @dataclass(frozen=True)
 class _State:
-    """A point with the objective there and the terms of each cell."""
+    """A point with the objective there."""
 
-    design: Design
-    space: TangentSpace
+    local: Local
     objective: float
-    terms: CellTerms
 
 
 @dataclass(frozen=True)
@@ -174,48 +127,40 @@ def _turn(space: TangentSpace, coordinates: Floats, turns: list[Floats]) -> Floa
 class _DirectModel:
     """Second-order model of the objective at a point, solved by elimination and Cholesky."""
 
-    state: _State
+    local: Local
     gradient: Floats
-    slot_score: Floats
     hessians: dict[int, Floats]
     core_diagonal: Floats
 
     @classmethod
-    def at(cls, state: _State, ridge: Floats) -> "_DirectModel":
-        design, space, terms = state.design, state.space, state.terms
-        gradient, hessians, core_diagonal = penalty_terms(space, ridge)
-        sums = design.slot_sums(design.count * terms.score)
-        gradient -= design.pull_sums(space, sums)
-        if terms.tie is not None:
-            gradient[space.extra] -= design.count @ terms.tie.score
-        return cls(state, gradient, sums, hessians, core_diagonal)
+    def at(cls, local: Local, ridge: Floats) -> "_DirectModel":
+        gradient, hessians, core_diagonal = penalty_terms(local.space, ridge)
+        return cls(local, gradient - local.gradient, hessians, core_diagonal)
 
-    @lazy
+    @cached_property
     def hessian(self) -> Arrowhead:
         """Second derivatives of the objective."""
-        design, space = self.state.design, self.state.space
-        matrix = accumulate(design, space, *self.state.terms.information(design.count), slot_score=self.slot_score)
-        matrix = add_penalty(matrix, space, self.hessians, self.core_diagonal)
+        space = self.local.space
+        matrix = add_penalty(self.local.hessian(), space, self.hessians, self.core_diagonal)
         return fix_gauge(matrix, space) if len(space.factors) > 2 else matrix
 
     def curvature(self, damping: float) -> Curvature:
         """Return the factor of the damped Hessian."""
         diagonal = self.hessian.diagonal()
         damped = self.hessian.plus_diagonal(damping * np.maximum(diagonal, 1e-8 * diagonal.max()))
-        return Curvature(self.state.space, damped.factor(), damping)
+        return Curvature(self.local.space, damped.factor(), damping)
 
     def step(self, damping: float, kept: Curvature | None = None) -> tuple[Floats, float, Curvature | None]:
         """Return the damped Newton step, or that of a kept Hessian, the decrease it predicts, and its Hessian."""
         curvature = self.curvature(damping) if kept is None else kept
-        return *curvature.step(self.state.space, self.gradient), curvature
+        return *curvature.step(self.local.space, self.gradient), curvature
 
 
 @dataclass(frozen=True)
 class _KrylovModel:
     """The same model, solved by preconditioned conjugate gradients without forming a matrix."""
 
-    design: Design
-    space: TangentSpace
+    local: Local
     gradient: Floats
     weight: Floats
     scores: Floats | sparse.csr_array
@@ -224,32 +169,31 @@ class _KrylovModel:
     blocks: tuple[dict[int, Floats], Floats | None]
 
     @classmethod
-    def at(cls, state: _State, ridge: Floats) -> "_KrylovModel":
-        design, space = state.design, state.space
-        weight = design.count * state.terms.fisher
-        gradient, hessians, core_diagonal = penalty_terms(space, ridge)
-        scores = design.tensor_sums(design.count * state.terms.score)
-        gradient -= space.pull(scores.T @ space.V, scores @ space.U)
-        rows, core = diagonal_blocks(design, space, weight)
+    def at(cls, local: Local, ridge: Floats) -> "_KrylovModel":
+        design, weight = local.design, local.design.count * local.terms.fisher
+        gradient, hessians, core_diagonal = penalty_terms(local.space, ridge)
+        rows, core = diagonal_blocks(design, local.space, weight)
         rows = {k: block + hessians[k] for k, block in rows.items()}
         core = None if core is None else core + np.diag(core_diagonal)
-        return cls(design, space, gradient, weight, scores, hessians, core_diagonal, (rows, core))
+        scores = design.slot_matrix(local.slot_scores)
+        return cls(local, gradient - local.gradient, weight, scores, hessians, core_diagonal, (rows, core))
 
     def step(self, damping: float, kept: Curvature | None = None) -> tuple[Floats, float, None]:
         """Return the damped Newton step and the decrease that the model predicts; there is no Hessian to keep."""
         rows, core = self.blocks
+        design, space = self.local.design, self.local.space
         damped = {k: damping * block for k, block in rows.items()}
-        precondition = invert_blocks(self.space, {k: block + damped[k] for k, block in rows.items()}, core)
+        precondition = invert_blocks(space, {k: block + damped[k] for k, block in rows.items()}, core)
 
         def apply(x: Floats) -> Floats:
-            dU, dV = self.space.push(x)
-            sums = self.design.tensor_sums(self.weight * self.design.eta_change_of(self.space, dU, dV))
-            out = self.space.pull(sums.T @ self.space.V - self.scores.T @ dV, sums @ self.space.U - self.scores @ dU)
-            for k, part in self.space.slices.items():
-                row = x[part].reshape(self.space.factors[k].shape)
+            dU, dV = space.push(x)
+            sums = design.slot_matrix(design.gram_sums(self.weight, design.slot_changes(space, dU, dV)))
+            out = space.pull(sums.T @ space.V - self.scores.T @ dV, sums @ space.U - self.scores @ dU)
+            for k, part in space.slices.items():
+                row = x[part].reshape(space.factors[k].shape)
                 out[part] += (row @ self.hessians[k] + np.einsum("aij,aj->ai", damped[k], row)).reshape(-1)
             if core is not None:
-                out[self.space.core_slice] += self.core_diagonal * x[self.space.core_slice]
+                out[space.core_slice] += self.core_diagonal * x[space.core_slice]
             return out
 
         found = conjugate_gradients(apply, precondition, -self.gradient, tol=0.03, max_iter=200)
@@ -258,13 +202,12 @@ class _KrylovModel:
         return found.x, -float(self.gradient @ found.x) - 0.5 * float(found.x @ found.product), None
 
 
-def _model_class(design: Design, space: TangentSpace) -> type[_DirectModel] | type[_KrylovModel]:
+def _model_class(local: Local) -> type[_DirectModel] | type[_KrylovModel]:
     """Return the cheaper model: one factorisation, or some tens of passes over the cells."""
-    direct = (
-        space.q**2 * (space.q / 3 + space.size - space.q) / 10.0
-    )  # dense linear algebra runs about ten times faster
+    design, space = local.design, local.space
+    direct = space.q**2 * (space.q / 3 + space.size - space.q) / DENSE_SPEED
     krylov = 2 * KRYLOV_PASSES * len(design.a) * space.U.shape[1] * 4
-    forced = len(space.factors) > 2 or design.link.n_extra > 0
+    forced = len(space.factors) > 2 or design.n_effects > 0
     return _DirectModel if forced or direct <= krylov else _KrylovModel
 
 
@@ -285,22 +228,22 @@ def minimise(
     From a warm start two decrements bound the next one, with a margin, which saves the last step. `curvature` is that
     of nearly the same objective near the start.
     """
-    design = design.averaged()
-    state = _evaluate(design, point, ridge)
-    make_model = _model_class(design, state.space)
+    state = _evaluate(design.averaged(), point, ridge)
+    make_model = _model_class(state.local)
     decrement, left = 0.0, np.inf
     kept = latest = curvature if make_model is _DirectModel else None  # to go on with; last used
-    sizes = [values[0] for values in state.space.point.singular_values]
+    sizes = [values[0] for values in state.local.space.point.singular_values]
 
     def stop(n_iter: int, converged: bool, reason: str) -> Newton:
-        point = _unpad(state.space, design)
+        here = state.local
+        point = _unpad(here.space, here.design)
         handed_on = latest if converged and latest is not None and latest.serves else None
-        return Newton(point, state.objective, left, n_iter, converged, reason, state.design.link, handed_on)
+        return Newton(point, state.objective, left, n_iter, converged, reason, here.design.link, handed_on)
 
     for n_iter in range(1, max_iter + 1):
-        if kept is not None and _vanishes(state.space.point, sizes):
+        if kept is not None and _vanishes(state.local.space.point, sizes):
             kept = None
-        model, last, fresh = make_model.at(state, ridge), decrement, kept is None
+        model, last, fresh = make_model.at(state.local, ridge), decrement, kept is None
         while True:
             try:
                 step, decrement, latest = model.step(damping, kept)
@@ -309,8 +252,8 @@ def minimise(
                 if damping > MAX_DAMPING:
                     return stop(n_iter, False, "the fit is zero: the data favour nothing")
                 continue
-            moved = state.design.with_link(state.design.link.moved(step[state.space.extra]))
-            trial = _evaluate(moved, _moved(state.space, step), ridge)
+            space = state.local.space
+            trial = _evaluate(state.local.design.moved(step[space.extra]), _moved(space, step), ridge)
             fall = state.objective - trial.objective
             if fall >= 1e-3 * decrement or decrement < 1e-13 * abs(state.objective) or damping > MAX_DAMPING:
                 break
@@ -342,9 +285,8 @@ def _vanishes(point: Tucker, sizes: list[float]) -> bool:
 
 
 def _evaluate(design: Design, point: Tucker, ridge: Floats) -> _State:
-    space = design.space(point)
-    terms = design.terms(design.eta(space))
-    return _State(design, space, float(design.count @ terms.loss) + penalty(space.point, ridge), terms)
+    local = design.at(point)
+    return _State(local, local.loss + penalty(local.space.point, ridge))
 
 
 def _moved(space: TangentSpace, step: Floats) -> Tucker:

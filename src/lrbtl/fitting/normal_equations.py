@@ -7,6 +7,7 @@ from lrbtl.fitting.design import Design
 from lrbtl.lowrank.arrowhead import Arrowhead
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import contract
+from lrbtl.model.effects import Border
 from lrbtl.typing import Floats
 
 SPARSE_BELOW = 0.15  # share of occupied (row, model) blocks below which the cross part stays sparse
@@ -16,15 +17,15 @@ def accumulate(
     design: Design,
     space: TangentSpace,
     weight: Floats,
-    tie: tuple[Floats, float] | None = None,
+    effects: Border | None = None,
     *,
     slot_score: Floats | None = None,
 ) -> Arrowhead:
     """Return J^T (sum of weight X X^T) J over cells as an arrowhead matrix [Li26, eq. Ghat_def].
 
-    `tie` gives the border of a tie parameter: the weight of each cell in its cross part, and the corner. With
-    `slot_score`, the sums of a score over slots, the second-order part - sum of score * (second derivative of eta) is
-    added, which makes it the Hessian of a loss whose derivative in eta is -score.
+    `effects` is the border of the parameters that all cells share. With `slot_score`, the sums of a score over slots,
+    the second-order part - sum of score * (second derivative of eta) is added, which makes it the Hessian of a loss
+    whose derivative in eta is -score.
     """
     merged = design.atom_weights(weight)
     rows, gram = design.slot_rows(space, merged)
@@ -36,12 +37,8 @@ def accumulate(
     blocks = space.sum_over(space.E.transpose(0, 2, 1) @ gram @ space.E, space.mode)
     models = design.cross_blocks(space, rows, sums_of_score)
     others = np.zeros((dl, rl, space.q - q1))
-    if tie is not None:
-        column = design.gradient(space, tie[0])
-        column[space.extra] = tie[1]
-        border[space.extra] = column[: space.q]
-        border[:, space.extra] = column[: space.q, None]
-        others[:, :, -1] = column[space.q :].reshape(dl, rl)
+    if effects is not None:
+        _add_effects(design, space, effects, border, others)
     if space.has_others:
         sums = [design.slot_matrix(column) for column in (*rows.T, sums_of_score)]
         for group in range(len(space.groups)):
@@ -56,6 +53,15 @@ def fix_gauge(matrix: Arrowhead, space: TangentSpace) -> Arrowhead:
         scale = np.diag(matrix.border)[part].sum() / np.trace(block)
         parts.append((part, block * scale))
     return matrix.plus_border(parts)
+
+
+def _add_effects(design: Design, space: TangentSpace, effects: Border, border: Floats, others: Floats) -> None:
+    """Add what effects share with one another, with the border and with the eliminated rows."""
+    for i, weight in enumerate(effects.weight.T, start=space.extra.start):
+        column = design.gradient(space, np.ascontiguousarray(weight))
+        border[i] = border[:, i] = column[: space.q]
+        others[:, :, i - space.U.size] = column[space.q :].reshape(others.shape[:2])
+    border[space.extra, space.extra] = effects.corner
 
 
 def _join(models: Floats | sparse.bsr_array, others: Floats) -> Floats | sparse.csr_array:

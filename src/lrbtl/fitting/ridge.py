@@ -6,8 +6,8 @@ from math import prod
 import numpy as np
 
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.local import accumulate
-from lrbtl.fitting.newton import Newton, minimise, penalised
+from lrbtl.fitting.newton import Newton, minimise
+from lrbtl.fitting.penalty import penalised
 from lrbtl.lowrank.arrowhead import NotPositiveDefinite
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.model.links import Identity
@@ -47,21 +47,18 @@ class Complexity:
 
 def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
     """Return loss, effective parameters and optimism of a penalised fit; traces by a fixed set of random signs."""
-    space = design.space(point)
-    terms = design.terms(design.eta(space))
-    information = accumulate(design, space, *terms.information(design.count))
-    meat = accumulate(design, space, *terms.meat(design.count))
-    matrix = penalised(information, space, ridge)
+    local = design.at(point)
+    matrix, size = penalised(local.information, local.space, ridge), local.space.size
     factor = matrix.plus_diagonal(1e-10 * matrix.diagonal()).factor()
-    if space.size <= EXACT_TRACE:
-        probes = np.eye(space.size)
+    if size <= EXACT_TRACE:
+        probes = np.eye(size)
     else:
-        probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(space.size, PROBES)) / np.sqrt(PROBES)
+        probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(size, PROBES)) / np.sqrt(PROBES)
     solved = factor.solve(probes)
-    parameters = float(np.sum(solved * (information @ probes)))
+    parameters = float(np.sum(solved * (local.information @ probes)))
     n = float(design.count.sum())
     shrink = 1.0 - min(parameters / n, 0.9)
-    return Complexity(float(design.count @ terms.loss), parameters, float(np.sum(solved * (meat @ probes))) / shrink**2)
+    return Complexity(local.loss, parameters, float(np.sum(solved * (local.meat @ probes))) / shrink**2)
 
 
 @one_blas_thread
@@ -137,7 +134,7 @@ def residual_variance(design: Design, start: Tucker) -> float:
         scaled = design.with_link(Identity(variance))
         ridge = noise_ridge(scaled, start.rank)
         start = minimise(scaled, start, ridge, tol=SEARCH_TOL).point
-        residual = float(design.count @ (design.y - design.eta(design.space(start))) ** 2)
+        residual = float(design.count @ (design.y - design.at(start).eta) ** 2)
         freedom = max(n - complexity(scaled, start, ridge).parameters, 0.1 * n)
         last, variance = variance, max(residual / freedom, 1e-12 * whole)
         if abs(variance - last) < 0.01 * last:

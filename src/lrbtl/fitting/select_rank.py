@@ -13,7 +13,6 @@ from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import RankCollapseWarning, RankError
 from lrbtl.fitting.fit import Fit, check_informed, fit, fit_with_chosen_ridge, refit
 from lrbtl.fitting.options import check_whole
-from lrbtl.fitting.solvers import information_solver
 from lrbtl.lowrank.tucker import check_rank, rank_caps
 from lrbtl.model.links import Link, logistic_terms
 from lrbtl.model.tie_links import Davidson
@@ -179,10 +178,8 @@ def _held_out(full_fit: Fit, folds: Floats) -> tuple[Floats, bool]:
     def loss_of(held_out: Floats) -> tuple[Floats, bool]:
         train = design.count - held_out
         fold = refit(serial_fit, train, start=start, tol=HELD_OUT_TOL)
-        here, space = design.with_link(fold.link), design.space(fold.point)
-        terms = here.terms(design.eta(space))
-        weight, tie = terms.information(train)
-        return terms.loss, information_solver(here, space, weight, tie=tie).null is None
+        here = design.with_link(fold.link).with_count(train).at(fold.point)
+        return here.terms.loss, here.solver().null is None
 
     losses, determined = zip(*ordered_map(loss_of, folds, full_fit.n_threads), strict=True)
     return np.array(losses), all(determined)
@@ -309,11 +306,12 @@ def _three_way_loss(full_fit: Fit, held_out: Floats) -> Floats:
     design = full_fit.design
     train = design.count - held_out
     fold = refit(full_fit, train)
-    eta = design.eta(design.space(fold.point))
+    here = design.with_link(fold.link).at(fold.point)
     if fold.link.n_extra:
-        return fold.link.terms(eta, design.y).loss
+        return here.terms.loss
     tied = design.y == 0.5
     share = float(train @ tied / train.sum())
     decisive = np.where(tied, 0.0, train)
-    factor = minimize_scalar(lambda c: float(decisive @ logistic_terms(c * eta, design.y)[0]), bounds=(0.1, 10)).x
-    return np.asarray(np.where(tied, -np.log(share), -np.log1p(-share) + logistic_terms(factor * eta, design.y)[0]))
+    eta, y = here.eta, design.y
+    factor = minimize_scalar(lambda c: float(decisive @ logistic_terms(c * eta, y)[0]), bounds=(0.1, 10)).x
+    return np.asarray(np.where(tied, -np.log(share), -np.log1p(-share) + logistic_terms(factor * eta, y)[0]))

@@ -9,9 +9,10 @@ from scipy import linalg, sparse
 
 from lrbtl.errors import SingularInformationError, SolverError
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.local import accumulate, fix_gauge
+from lrbtl.fitting.normal_equations import accumulate, fix_gauge
 from lrbtl.lowrank.arrowhead import PIVOT_FLOOR, Arrowhead, Factor, Inverse, NotPositiveDefinite
 from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.model.effects import Border
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats
 
@@ -239,15 +240,15 @@ def information_solver(
     weight: Floats,
     solver: SolverName = "auto",
     *,
-    tie: tuple[Floats, float] | None = None,
+    effects: Border | None = None,
 ) -> Solver:
-    """Return a solver for K = J^T (sum of weight X X^T) J on tangent vectors; see `accumulate` for `tie`."""
+    """Return a solver for K = J^T (sum of weight X X^T) J on tangent vectors; see `accumulate` for `effects`."""
     if needs_krylov(space, solver):
-        if tie is not None:
-            raise SolverError("links with a tie parameter need solver='direct'.")
+        if effects is not None and len(effects.corner):
+            raise SolverError("parameters that all battles share, such as that of ties, need solver='direct'.")
         rows, core = diagonal_blocks(design, space, weight)
         return KrylovSolver(design, space, weight, invert_blocks(space, rows, core))
-    return DirectSolver(*robust_factor(fix_gauge(accumulate(design, space, weight, tie), space)))
+    return DirectSolver(*robust_factor(fix_gauge(accumulate(design, space, weight, effects), space)))
 
 
 def robust_factor(matrix: Arrowhead) -> tuple[Factor, Floats | None]:

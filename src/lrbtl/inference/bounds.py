@@ -10,7 +10,6 @@ from scipy.special import expit
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import MethodError, RankError, SamplingError, SingularInformationError, TargetError
-from lrbtl.fitting.local import accumulate
 from lrbtl.fitting.solvers import IsotropicSolver, SolverName, touched
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, centre, check_rank, truncate
@@ -86,7 +85,7 @@ def efficiency_bound(
         raise TargetError("no targets were given: pass at least one.")
     values, gradients = evaluate_targets(space, resolved, truth.shape, law_of_response)
     if method == "efficient":
-        information = law.solver(space, solver, law_of_response)
+        information = law.at(space, law_of_response).solver(solver)
         if (hit := np.flatnonzero(touched(information, gradients))).size:
             raise SingularInformationError(
                 f"no battles inform {resolved[hit[0]].label} under the sampling law, so its variance has no bound. "
@@ -101,8 +100,8 @@ def efficiency_bound(
             raise SamplingError("the whitened estimator needs a law under which every pair can meet in every context.")
         directions = IsotropicSolver(space, law.atoms.d_eff).solve(gradients)
         weights = reference_probability(truth.shape, entries=entries) / law.probability
-        fisher = law.terms(space, law_of_response).fisher
-        meat = accumulate(law.atoms, space, law.probability * weights**2 / fisher)
+        here = law.at(space, law_of_response)
+        meat = here.with_score(weights / np.sqrt(here.terms.fisher)).meat
         bound = np.einsum("im,im->m", directions, meat @ directions)
     else:
         raise MethodError(f"method={method!r} is not known: choose 'efficient' or 'whitened'.")

@@ -16,8 +16,9 @@ from lrbtl.fitting.core import candidate_ranks, fit_core, pooled_core, select_mo
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import Fit
 from lrbtl.fitting.fit import fit as fit_scores
+from lrbtl.fitting.local import Local
 from lrbtl.fitting.signal import SIGNAL_FLOOR, restricts, signal_ratio, thin_contexts, weak_advice
-from lrbtl.fitting.solvers import Solver, information_solver
+from lrbtl.fitting.solvers import Solver
 from lrbtl.inference.diagnosis_text import Level, sentences, verdict
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
@@ -160,14 +161,12 @@ def diagnose(
         targets = [score(i) for i in range(battles.shape[0])]
     targets = [targets] if isinstance(targets, Target) else list(targets)
     design = Design.of(battles, fit.n_threads, fit.link)
-    space = design.space(fit.point)
-    terms = design.terms(design.eta(space))
-    weight, tie = terms.information(design.count / battles.n_battles)
-    solver = information_solver(design, space, weight, tie=tie)
+    here = design.with_count(design.count / battles.n_battles).at(fit.point)
+    space, solver = here.space, here.solver()
     resolved = [target.resolve(battles) for target in targets]
     _, gradients = evaluate_targets(space, resolved, battles.shape, fit.link)
-    low, high = _information_range(design, space, weight, solver)
-    variance, largest, bernstein = _influence(design, space, solver, gradients, terms.score)
+    low, high = _information_range(here, solver)
+    variance, largest, bernstein = _influence(here, solver, gradients, battles.n_battles)
     overlap = _overlap(battles, sampling)
     singular = np.concatenate(space.point.singular_values)
     contexts, groups = battles.context_counts, _groups(battles)
@@ -237,12 +236,13 @@ def _tensor_operator(space: TangentSpace, apply: Callable[[Floats], Floats]) -> 
     return LinearOperator((d1 * D, d1 * D), matvec=matvec, rmatvec=matvec, dtype=np.float64)
 
 
-def _information_range(design: Design, space: TangentSpace, weight: Floats, solver: Solver) -> tuple[float, float]:
+def _information_range(here: Local, solver: Solver) -> tuple[float, float]:
     """Return the extreme eigenvalues of A = P_T G P_T on the tangent space."""
+    space, weight = here.space, here.design.count * here.terms.fisher
 
     def restricted(x: Floats) -> Floats:
         inside = space.solve_isotropic(x)
-        return space.solve_isotropic(design.gram_apply(space, weight, inside))
+        return space.solve_isotropic(here.design.gram_apply(space, weight, inside))
 
     start = np.random.default_rng(0).normal(size=space.U.shape[0] * len(space.V))
     options = {"k": 1, "which": "LA", "return_eigenvectors": False, "v0": start, "tol": 1e-3}
@@ -266,16 +266,11 @@ def _inverse_norm(space: TangentSpace, solver: Solver) -> float:
     return float(onenormest(operator))
 
 
-def _influence(
-    design: Design, space: TangentSpace, solver: Solver, gradients: Floats, score: Floats
-) -> tuple[float, float, float]:
+def _influence(here: Local, solver: Solver, gradients: Floats, n: int) -> tuple[float, float, float]:
     """Return variance, largest influence and Bernstein over normal bound of the worst target."""
-    n = float(design.count.sum())
     worst = (0.0, 0.0, 0.0)
     for direction in solver.solve(gradients).T:
-        influence = score * design.eta_change(space, np.ascontiguousarray(direction))
-        variance = float(design.count @ influence**2) / n
-        largest = float(np.abs(influence).max())
+        variance, largest = here.influence(np.ascontiguousarray(direction))
         log = np.log(2 / CERTAINTY)
         bound = np.sqrt(2 * variance * log / n) + largest * log / (3 * n)
         ratio = bound / (1.959964 * np.sqrt(variance / n)) if variance > 0 else np.inf

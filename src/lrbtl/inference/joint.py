@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg.lapack import dpstrf
 from scipy.special import erfc, ndtr, ndtri
 
-from lrbtl._kernels._gaps import scan_gaps
+from lrbtl._kernels.gaps import scan_gaps
 from lrbtl.errors import CovarianceError, LevelError
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg, sparse
 
-from lrbtl._kernels import _cells
+from lrbtl._kernels import gram
 from lrbtl.typing import Floats
 
 PANEL = 64  # rows that are mirrored at a time
@@ -105,7 +105,7 @@ class Arrowhead:
         schur *= top[:, None]
         if sparse.issparse(cross):
             indptr, indices = cross.indptr.astype(np.int32), cross.indices.astype(np.int32)
-            _cells.subtract_sparse_gram(indptr, indices, cross.data, schur, self.n_threads)
+            gram.subtract_sparse_gram(indptr, indices, cross.data, schur, self.n_threads)
         else:
             schur -= cross.T @ cross
         diagonal = np.diag(schur).copy()

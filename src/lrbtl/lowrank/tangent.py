@@ -13,13 +13,12 @@ Coordinates are redundant (gauge): T does not change under U_k -> U_k R, core ->
 dU_1 -> dU_1 + 1 c^T. The gauge is fixed by U_k^T dU_k = 0 for k != l, 1^T dU_1 = 0 and dcore_(l) core_(l)^T = 0.
 """
 
-from functools import reduce
+from functools import cached_property, reduce
 from math import prod
 
 import numpy as np
 
 from lrbtl.lowrank.tucker import Tucker, centre, contract, mode_product, unfold
-from lrbtl.threads import lazy
 from lrbtl.typing import Floats, Longs
 
 
@@ -70,12 +69,12 @@ class TangentSpace:
         r, d = self.point.rank, self.point.shape
         return prod(r) + sum(rk * (dk - rk) for rk, dk in zip(r, d, strict=True)) - (r[0] if self.centred else 0)
 
-    @lazy
+    @cached_property
     def rows(self) -> Longs:
         """Row of the eliminated factor that each context uses, shape (D,)."""
         return np.asarray(np.indices(self.context_shape)[self.mode - 1].reshape(-1))
 
-    @lazy
+    @cached_property
     def E(self) -> Floats:
         """Derivative d v_u / d U_l[row of u], shape (D, r1, rl)."""
         return self.context_jacobian(self.mode)
@@ -96,7 +95,7 @@ class TangentSpace:
         axes = tuple(k - 1 for k in range(1, len(self.factors)) if k != mode)
         return np.asarray(values.reshape(*self.context_shape, *values.shape[1:]).sum(axis=axes))
 
-    @lazy
+    @cached_property
     def core_rows(self) -> Floats:
         """Products of the context factors' rows, (D, r2 ... rm): v_u = core_(1) core_rows[u]."""
         rows = np.ones((1, 1))
@@ -104,7 +103,7 @@ class TangentSpace:
             rows = np.einsum("up,kr->ukpr", rows, factor).reshape(len(rows) * len(factor), -1)
         return rows
 
-    @lazy
+    @cached_property
     def groups(self) -> list[tuple[Longs, tuple[int, ...]]]:
         """Contexts that differ in the eliminated mode only, in its order, with their levels in other modes."""
         shape = self.context_shape
@@ -117,7 +116,7 @@ class TangentSpace:
         rank = self.core.shape[k]
         return np.asarray(np.arange(rank) + (self.slices[k].start + np.asarray(levels)[..., None] * rank))
 
-    @lazy
+    @cached_property
     def group_jacobians(self) -> tuple[Longs, Floats]:
         """Border columns that each group touches, (groups, columns), and d^2 v / d(column) d(row of U_l) with them.
 

@@ -6,6 +6,7 @@ models; for battles the columns of U_1 sum to zero.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -13,7 +14,6 @@ import numpy as np
 from scipy import linalg
 
 from lrbtl.errors import RankError
-from lrbtl.threads import lazy
 from lrbtl.typing import Floats
 
 
@@ -130,7 +130,7 @@ class Tucker:
         core = self.core[tuple(slice(r) for r in rank)]
         return Tucker(core, tuple(factor[:, :r] for factor, r in zip(self.factors, rank, strict=True))).canonical()
 
-    @lazy
+    @cached_property
     def singular_values(self) -> tuple[Floats, ...]:
         """Singular values of each unfolding, for a point in HOSVD form."""
         return tuple(np.linalg.norm(unfold(self.core, k), axis=1) for k in range(self.core.ndim))

@@ -14,25 +14,23 @@ from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, SamplingError, SingularInformationError
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import Fit, refit
+from lrbtl.fitting.local import Local
 from lrbtl.fitting.newton import Newton
 from lrbtl.fitting.signal import warn_thin_contexts, warn_unconverged, warn_weak_signal, warn_wrong_variances
-from lrbtl.fitting.solvers import Solver, SolverName, information_solver, needs_krylov, touched
+from lrbtl.fitting.solvers import Solver, SolverName, needs_krylov, touched
+from lrbtl.lowrank.covariance import Blocks, inverse_blocks
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.methods.one_step import (
     FoldStep,
     Law,
-    dispersion,
-    eta_variances,
     evaluate_targets,
     fold_step,
     inverse_weights,
     mle_step,
 )
 from lrbtl.methods.standard_errors import (
-    Blocks,
     VarianceNoise,
     gap_variances,
-    inverse_blocks,
     mean_covariances,
     mean_jacobian,
     mean_variances,
@@ -121,8 +119,7 @@ class CrossFit:
     @cached_property
     def dispersion(self) -> float:
         """Variance of the votes over that of wins and losses: 1 without ties and soft votes."""
-        design = self.fit.design
-        return dispersion(design, design.space(self.fit.point))
+        return self.fit.design.at(self.fit.point).dispersion
 
     @one_blas_thread
     def moments(self, targets: Sequence[Resolved]) -> Moments:
@@ -295,14 +292,10 @@ def cross_fit(
     weights, law = _weights_and_law(battles, serial_fit.design, method, sampling)
     check_folds(battles, n_folds)
     start = refit(fit, design.count, ridge=ridge)
-    space = design.space(start.point)
     if design.variance is not None:
-        residual = design.y - design.eta(space)
+        residual = design.y - design.at(start.point).eta
         warn_wrong_variances(float(design.count @ (residual**2 / design.variance) / design.count.sum()))
-    spread = None  # beyond what can be factored, scores are plain: the same for either solver
-    if not needs_krylov(space, "auto"):
-        here = design.with_link(start.link)
-        spread = dispersion(here, space) * eta_variances(here, space, ridge)
+    spread = _spread(design.with_link(start.link).at(start.point), ridge)
 
     def step(at: Newton, held_out: Floats, trained_on: float) -> FoldStep:
         scaled = None if spread is None else spread * (battles.n_battles / trained_on)
@@ -326,9 +319,14 @@ def cross_fit(
     full = step(start, design.count, battles.n_battles) if se == "full" else None
     reference = None
     if method == "whitened":
-        weight, _ = design.terms(design.eta(space)).information(design.count / battles.n_battles)
-        reference = Information(space, information_solver(design, space, weight, solver))
+        here = design.with_count(design.count / battles.n_battles).at(start.point)
+        reference = Information(here.space, here.solver(solver))
     return CrossFit(fit, method, steps, full, reference)
+
+
+def _spread(here: Local, ridge: Floats) -> Floats | None:
+    """Return the variance of each eta that scores allow for; None, for either solver, beyond what can be factored."""
+    return None if needs_krylov(here.space, "auto") else here.dispersion * here.eta_variances(ridge)
 
 
 def _weights_and_law(

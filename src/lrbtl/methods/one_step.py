@@ -16,23 +16,21 @@ the mean information under the same spread of eta, because 1 / I at a noisy eta 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
 from lrbtl.fitting.bradley_terry import HC3_FLOOR
 from lrbtl.fitting.design import CompleteDesign, Design, every_entry
-from lrbtl.fitting.local import accumulate
-from lrbtl.fitting.newton import penalised
-from lrbtl.fitting.solvers import IsotropicSolver, Solver, SolverName, information_solver, robust_factor
+from lrbtl.fitting.local import Local
+from lrbtl.fitting.solvers import IsotropicSolver, Solver, SolverName
 from lrbtl.lowrank.arrowhead import Arrowhead
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
-from lrbtl.methods.standard_errors import leverages
 from lrbtl.methods.targets import Resolved, SparseGradient
-from lrbtl.model.links import LOGISTIC, CellTerms, Link
+from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.model.sampling import Sampling, reference_probability
-from lrbtl.threads import lazy
 from lrbtl.typing import Floats, Longs
 
 PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
@@ -65,7 +63,7 @@ class FoldStep:
     solver: Solver
     link: Link = LOGISTIC
 
-    @lazy
+    @cached_property
     def delta(self) -> Floats:
         """K_k^-1 g_k: T_k + J delta is the one-step estimate of every linear target."""
         return self.solver.solve(self.gradient)
@@ -112,57 +110,33 @@ def fold_step(
     if method == "whitened":
         chosen = IsotropicSolver(space, design.d_eff)
     elif law is not None:
-        chosen = law.solver(space, solver, design.link)
+        chosen = law.at(space, design.link).solver(solver)
     else:
         train = design.count - held_out if held_out.sum() < design.count.sum() else design.count
-        weight, tie = design.terms(design.eta(space)).information(train / train.sum())
-        chosen = information_solver(design, space, weight, solver, tie=tie)
+        chosen = design.with_count(train / train.sum()).at(space).solver(solver)
     inside = np.flatnonzero(held_out)  # gathers by position are faster than by mask
     n = float(held_out.sum())
-    part = design.restricted(inside)
-    terms = _fold_terms(part, space, method, *(None if each is None else each[inside] for each in (weights, spread)))
-    share = held_out[inside] / n
-    known = method == "efficient" and law is None and part.variance is not None
-    meat = accumulate(part, space, *(terms.information(share) if known else terms.meat(share)))
-    return FoldStep(space, n, part.score_sum(space, terms, share), meat, chosen, design.link)
+    part = design.restricted(inside).with_count(held_out[inside] / n).at(space)
+    part = _with_scores(part, method, *(None if each is None else each[inside] for each in (weights, spread)))
+    known = method == "efficient" and law is None and design.variance is not None
+    return FoldStep(space, n, part.gradient, part.information if known else part.meat, chosen, design.link)
 
 
-def _fold_terms(
-    part: Design, space: TangentSpace, method: str, weights: Floats | None, spread: Floats | None
-) -> CellTerms:
-    """Return the terms of a fold's cells, with the scores of the method."""
-    eta = part.eta(space)
-    terms = part.terms(eta)
+def _with_scores(part: Local, method: str, weights: Floats | None, spread: Floats | None) -> Local:
+    """Return a fold's cells with the scores of the method."""
     if method == "whitened":
-        fisher = terms.fisher if spread is None else part.link.mean_fisher(eta, spread, part.variance)
-        return replace(terms, score=(terms.score if weights is None else weights * terms.score) / fisher)
-    return terms if spread is None else part.link.spread(terms, eta, part.y, spread)
+        fisher = part.terms.fisher if spread is None else part.mean_fisher(spread)
+        return part.with_score((part.terms.score if weights is None else weights * part.terms.score) / fisher)
+    return part if spread is None else part.spread(spread)
 
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> FoldStep:
     """Return the step of the penalised estimate with HC3 errors: meat n s^2 / (1 - h)^2, bread without ridge."""
-    space = design.space(point)
-    terms = design.terms(design.eta(space))
-    h = terms.fisher * eta_variances(design, space, ridge)
+    here = design.at(point)
     n = float(design.count.sum())
-    meat = accumulate(
-        design, space, *replace(terms, score=terms.score / np.maximum(1.0 - h, HC3_FLOOR)).meat(design.count / n)
-    )
-    weight, tie = terms.information(design.count / n)
-    bread = information_solver(design, space, weight, solver, tie=tie)
-    return FoldStep(space, n, np.zeros(space.size), meat, bread, design.link)
-
-
-def dispersion(design: Design, space: TangentSpace) -> float:
-    """Return how much responses vary, over what the model says of plain ones: below 1 with ties and soft votes."""
-    return design.link.dispersion(design.eta(space), design.y, design.count)
-
-
-def eta_variances(design: Design, space: TangentSpace, ridge: Floats) -> Floats:
-    """Return j^T (N K + R)^-1 j of each cell, the variance of its eta given the battles; R is the penalty's Hessian."""
-    terms = design.terms(design.eta(space))
-    matrix = penalised(accumulate(design, space, *terms.information(design.count)), space, ridge)
-    return leverages(design, space, np.ones(len(terms.fisher)), robust_factor(matrix)[0].inverse())
+    mean = here.with_count(design.count / n)
+    meat = mean.with_score(here.terms.score / np.maximum(1.0 - here.leverages(ridge), HC3_FLOOR)).meat
+    return FoldStep(here.space, n, np.zeros(here.space.size), meat, mean.solver(solver), design.link)
 
 
 @dataclass(frozen=True)
@@ -194,14 +168,9 @@ class Law:
         atoms = every_entry(shape, n_threads) if entries else CompleteDesign.of_shape(shape, n_threads)
         return cls(replace(atoms, variance=variance), sampling.weights(atoms, shape))
 
-    def terms(self, space: TangentSpace, link: Link) -> CellTerms:
-        """Return the terms of a response on each atom."""
-        return self.atoms.with_link(link).terms(self.atoms.eta(space))
-
-    def solver(self, space: TangentSpace, solver: SolverName, link: Link = LOGISTIC) -> Solver:
-        """Return a solver for the expected information sum of p I X X^T [Li26, sec. info-operator]."""
-        weight, tie = self.terms(space, link).information(self.probability)
-        return information_solver(self.atoms, space, weight, solver, tie=tie)
+    def at(self, space: TangentSpace, link: Link = LOGISTIC) -> Local:
+        """Return the atoms, with their probabilities, at a point: sums are expectations [Li26, sec. info-operator]."""
+        return self.atoms.with_link(link).with_count(self.probability).at(space)
 
 
 def inverse_weights(law: Sampling, design: Design) -> Floats:
@@ -242,5 +211,6 @@ def pull_terms(space: TangentSpace, terms: Sequence[SparseGradient]) -> Floats:
     if space.centred:
         gU = gU - gU.mean(axis=1, keepdims=True)
     out = space.pull(gU, (by_context @ space.U).reshape(count, D, -1))
-    out[space.extra] = [t.tie for t in terms]
+    for column, each in enumerate(terms):
+        out[space.extra.stop - len(each.effects) : space.extra.stop, column] = each.effects
     return out

@@ -1,70 +1,16 @@
-"""Covariances of all scores from the blocks of K^-1 B K^-1 that pair models with contexts.
-
-Only blocks are formed: of the model factor with itself, and of each context vector v_u with the model factor and
-with itself. With T[:, u] = U v_u these give the covariance of any two scores of one context.
-"""
-
-from collections.abc import Iterator
-from dataclasses import dataclass
+"""Covariances of all scores from the blocks of K^-1 B K^-1 that pair models with contexts."""
 
 import numpy as np
-from scipy import sparse
 
-from lrbtl._kernels import _cells
-from lrbtl.fitting.design import Design
 from lrbtl.lowrank.arrowhead import Arrowhead, Inverse
+from lrbtl.lowrank.covariance import Blocks, ContextBlocks, as_dense, context_blocks, model_block
 from lrbtl.lowrank.tangent import TangentSpace
-from lrbtl.typing import Floats, Longs
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """Blocks of a covariance in tangent coordinates.
-
-    Attributes
-    ----------
-    border : array (q, q)
-    cross : array (dl, rl, q)
-        Eliminated rows with the border.
-    own : array (dl, rl, rl)
-        Eliminated rows with themselves.
-    """
-
-    border: Floats
-    cross: Floats
-    own: Floats
-
-
-@dataclass(frozen=True)
-class ContextBlocks:
-    """Covariances that the scores of some contexts need.
-
-    Attributes
-    ----------
-    contexts : array (n,)
-    cross : array (n, r1, d1, r1)
-        Context vectors with the model factor.
-    own : array (n, r1, r1)
-        Context vectors with themselves.
-    """
-
-    contexts: Longs
-    cross: Floats
-    own: Floats
-
-
-def inverse_blocks(inverse: Inverse) -> Blocks:
-    """Return the blocks of the inverse itself."""
-    reach = _dense(inverse.reach)
-    dl, rl, _ = inverse.blocks.shape
-    cross = -reach @ inverse.border
-    own = inverse.blocks - np.einsum("jiq,jkq->jik", cross.reshape(dl, rl, -1), reach.reshape(dl, rl, -1))
-    return Blocks(inverse.border, cross.reshape(dl, rl, -1), own)
+from lrbtl.typing import Floats
 
 
 def sandwich_blocks(inverse: Inverse, meat: Arrowhead) -> Blocks:
     """Return the blocks of inverse @ meat @ inverse."""
-    reach, rest = _dense(inverse.reach), _rest(inverse, meat)
+    reach, rest = as_dense(inverse.reach), _rest(inverse, meat)
     wide = (*inverse.blocks.shape[:2], -1)
     border = sandwich_border(inverse, meat)
     through = ((inverse.blocks @ rest.reshape(wide)).reshape(reach.shape) @ inverse.border).reshape(wide)
@@ -77,15 +23,15 @@ def sandwich_blocks(inverse: Inverse, meat: Arrowhead) -> Blocks:
 
 def sandwich_border(inverse: Inverse, meat: Arrowhead) -> Floats:
     """Return the border of inverse @ meat @ inverse, (q, q)."""
-    reach = _dense(inverse.reach)
-    inner = meat.border - reach.T @ _rest(inverse, meat) - _dense(meat.cross).T @ reach
+    reach = as_dense(inverse.reach)
+    inner = meat.border - reach.T @ _rest(inverse, meat) - as_dense(meat.cross).T @ reach
     return np.asarray(inverse.border @ inner @ inverse.border)
 
 
 def _rest(inverse: Inverse, meat: Arrowhead) -> Floats:
     """Return the meat's cross part less what the eliminated rows' own meat puts there."""
-    reach = _dense(inverse.reach)
-    return _dense(meat.cross) - (meat.blocks @ reach.reshape(*inverse.blocks.shape[:2], -1)).reshape(reach.shape)
+    reach = as_dense(inverse.reach)
+    return as_dense(meat.cross) - (meat.blocks @ reach.reshape(*inverse.blocks.shape[:2], -1)).reshape(reach.shape)
 
 
 def mean_jacobian(space: TangentSpace, weights: Floats) -> tuple[Floats, Floats]:
@@ -139,37 +85,6 @@ def _mean_parts(space: TangentSpace, v: Floats, R: Floats, product: Floats) -> t
     return rest, np.einsum("xbk,xbl->bkl", R.reshape(-1, B, r1), columns)
 
 
-def _dense(matrix: Floats | sparse.csr_array) -> Floats:
-    return matrix.toarray() if sparse.issparse(matrix) else matrix
-
-
-def context_blocks(space: TangentSpace, blocks: Blocks) -> Iterator[ContextBlocks]:
-    """Yield the blocks of context vectors, one group of contexts at a time; dv_u = E dU_l[j] + F d(border)."""
-    d1, r1 = space.U.shape
-    q1 = d1 * r1
-    for group, (contexts, _) in enumerate(space.groups):
-        E = space.E[contexts[0]]
-        cross = np.einsum("ai,jiq->jaq", E, blocks.cross)
-        own = E @ blocks.own @ E.T
-        if space.has_others:
-            columns, F = space.group_border(group)
-            mixed = cross[:, :, columns] @ np.swapaxes(F, 1, 2)
-            own = (
-                own
-                + mixed
-                + np.swapaxes(mixed, 1, 2)
-                + F @ blocks.border[np.ix_(columns, columns)] @ np.swapaxes(F, 1, 2)
-            )
-            cross = cross + F @ blocks.border[columns]
-        yield ContextBlocks(contexts, cross[:, :, :q1].reshape(-1, r1, d1, r1), own)
-
-
-def model_block(space: TangentSpace, blocks: Blocks) -> Floats:
-    """Return the block of the model factor with itself, (d1, r1, d1, r1)."""
-    d1, r1 = space.U.shape
-    return blocks.border[: d1 * r1, : d1 * r1].reshape(d1, r1, d1, r1)
-
-
 def score_variances(space: TangentSpace, blocks: Blocks) -> Floats:
     """Return the variance of every centred score, (d1, D)."""
     models = model_block(space, blocks)
@@ -206,21 +121,6 @@ def context_covariance(space: TangentSpace, blocks: Blocks, part: ContextBlocks,
     models = np.einsum("k,akbl,l->ab", v, model_block(space, blocks), v, optimize=True)
     cross = space.U @ np.einsum("kal,l->ka", part.cross[i], v)
     return np.asarray(models + cross + cross.T + space.U @ part.own[i] @ space.U.T)
-
-
-def leverages(design: Design, space: TangentSpace, weight: Floats, inverse: Inverse) -> Floats:
-    """Return weight * j^T inverse j of every cell, where j is its Jacobian row."""
-    blocks = inverse_blocks(inverse)
-    q1, r1 = space.U.size, space.U.shape[1]
-    cross, own = np.empty((len(space.V), *space.U.shape)), np.empty((len(space.V), r1, r1))
-    for part in context_blocks(space, blocks):
-        cross[part.contexts] = np.einsum("jkal,jl->jak", part.cross, space.V[part.contexts])
-        own[part.contexts] = part.own
-    out = np.empty(len(design.a))
-    models = np.ascontiguousarray(blocks.border[:q1, :q1])
-    cells = design.start, design.a, design.b
-    _cells.fill_leverages(*cells, space.U, space.V, models, cross, own, out, design.n_threads)
-    return weight * out
 
 
 # ------------------------------------------------------------------------------

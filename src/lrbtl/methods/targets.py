@@ -5,7 +5,7 @@ working scale, and its gradient there as a few weighted entries or a dense array
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -25,12 +25,12 @@ Scale = Literal["identity", "logit"]
 
 @dataclass(frozen=True)
 class SparseGradient:
-    """A sparse gradient: weight at (model, context), one row of three arrays, and the slope in the tie parameter."""
+    """A sparse gradient: weight at (model, context), one row of three arrays, and slopes in the link's parameters."""
 
     models: Longs
     contexts: Longs
     weights: Floats
-    tie: float = 0.0
+    effects: Floats = field(default_factory=lambda: np.empty(0))
 
 
 class View(Protocol):
@@ -347,14 +347,14 @@ def _tie_at(view: View) -> tuple[float, SparseGradient]:
     if not isinstance(view.link, TieLink):
         raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
     nowhere = np.empty(0, dtype=np.int64)
-    return view.link.tie, SparseGradient(nowhere, nowhere, np.empty(0), 1.0)
+    return view.link.tie, SparseGradient(nowhere, nowhere, np.empty(0), np.ones(1))
 
 
 def _one_win(a: Longs, b: Longs, contexts: Longs, view: View) -> tuple[float, SparseGradient]:
     """Return the log odds of a win in one context, without leaving the logit scale."""
-    value, by_eta, by_tie = view.link.log_odds(view.entries(a, contexts) - view.entries(b, contexts))
+    value, by_eta, by_effects = view.link.log_odds(view.entries(a, contexts) - view.entries(b, contexts))
     weights = np.concatenate([by_eta, -by_eta])
-    return float(value[0]), SparseGradient(np.concatenate([a, b]), np.repeat(contexts, 2), weights, float(by_tie[0]))
+    return float(value[0]), SparseGradient(np.concatenate([a, b]), np.repeat(contexts, 2), weights, by_effects[:, 0])
 
 
 def _mean_win(a: Longs, b: Longs, contexts: Longs, view: View) -> tuple[float, SparseGradient]:
@@ -365,12 +365,12 @@ def weighted_win(a: Longs, b: Longs, contexts: Longs, weights: Floats, view: Vie
     """Return the logit of the weighted mean response to scores[a, u] - scores[b, u] over a list of (a, b, u)."""
     eta = view.entries(a, contexts) - view.entries(b, contexts)
     p = view.link.mean(eta)
-    _, by_eta, by_tie = view.link.log_odds(eta)
+    _, by_eta, by_effects = view.link.log_odds(eta)
     mean = float(weights @ p)
     each = weights * p * (1 - p) / (mean * (1 - mean))
     slope = each * by_eta
     models, both = np.concatenate([a, b]), np.concatenate([contexts, contexts])
-    return float(logit(mean)), SparseGradient(models, both, np.concatenate([slope, -slope]), float(each @ by_tie))
+    return float(logit(mean)), SparseGradient(models, both, np.concatenate([slope, -slope]), by_effects @ each)
 
 
 def _soft_minimum(models: Longs, contexts: Longs, sharpness: float, view: View) -> tuple[float, SparseGradient]:

@@ -1,7 +1,7 @@
 """Links: the law of one vote, or of one observed entry, given its eta = <T, X>.
 
 A link gives for each cell the loss, the score s = -d loss / d eta and the Fisher information I(eta) = E[s^2]. Links
-that know ties as an outcome of their own have one more parameter, which is estimated jointly: `tie`.
+may have parameters of their own, such as that of ties, which are estimated jointly: effects that all votes share.
 """
 
 from abc import ABC, abstractmethod
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, log_expit, log_ndtr, ndtr
 
-from lrbtl._kernels import _links
+from lrbtl._kernels import fisher as fisher_kernel
 from lrbtl.errors import LinkError
+from lrbtl.model.effects import NO_EFFECTS, Border, EffectTerms
 from lrbtl.typing import Floats
 
 QUADRATURE = 9
@@ -24,37 +25,21 @@ FISHER_FLOOR = 1e-140  # keeps squares of whitened scores finite
 
 
 @dataclass(frozen=True)
-class TieTerms:
-    """What a tie parameter adds to each cell: its score, and the information of (eta, tie) and (tie, tie)."""
-
-    score: Floats
-    cross: Floats
-    own: Floats
-
-    def information(self, count: Floats) -> tuple[Floats, float]:
-        """Return the border of the information: a weight per cell, and the corner."""
-        return count * self.cross, float(count @ self.own)
-
-
-@dataclass(frozen=True)
 class CellTerms:
-    """Loss, score and Fisher information of one vote in each cell."""
+    """Loss, score and Fisher information of one vote in each cell, and the terms of the effects that votes share."""
 
     loss: Floats
     score: Floats
     fisher: Floats
-    tie: TieTerms | None = None
+    effects: EffectTerms = NO_EFFECTS
 
-    def information(self, count: Floats) -> tuple[Floats, tuple[Floats, float] | None]:
-        """Return weights of the information: of each cell, and of the tie parameter's border."""
-        return count * self.fisher, None if self.tie is None else self.tie.information(count)
+    def information(self, count: Floats) -> tuple[Floats, Border]:
+        """Return the weight of each cell in the information, and its border of effects."""
+        return count * self.fisher, self.effects.information(count)
 
-    def meat(self, count: Floats) -> tuple[Floats, tuple[Floats, float] | None]:
-        """Return weights of the squared scores: of each cell, and of the tie parameter's border."""
-        tie = None
-        if self.tie is not None:
-            tie = (count * self.score * self.tie.score, float(count @ self.tie.score**2))
-        return count * self.score**2, tie
+    def meat(self, count: Floats) -> tuple[Floats, Border]:
+        """Return the weight of each cell in the squared scores, and their border of effects."""
+        return count * self.score**2, self.effects.meat(count, self.score)
 
 
 class Link(ABC):
@@ -86,7 +71,7 @@ class Link(ABC):
 
     @abstractmethod
     def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the log odds of the mean response, their derivative in eta and in the tie parameter."""
+        """Return the log odds of the mean response, their derivative in eta (n,) and in its parameters (k, n)."""
 
     @abstractmethod
     def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
@@ -141,9 +126,9 @@ class BinaryLink(Link):
         return CellTerms(-y * log_p - (1 - y) * log_q, y * h1 - (1 - y) * h0, fisher)
 
     def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the log odds of the mean response, their derivative in eta and in the tie parameter."""
+        """Return the log odds of the mean response, their derivative in eta (n,) and in its parameters (k, n)."""
         log_p, log_q, log_slope = self.log_parts(eta)
-        return log_p - log_q, np.exp(log_slope - log_p - log_q), np.zeros_like(eta)
+        return log_p - log_q, np.exp(log_slope - log_p - log_q), np.empty((0, len(eta)))
 
     def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms with the score (y - E[mean(eta)]) (h1 + h0)."""
@@ -191,7 +176,7 @@ class Logistic(BinaryLink):
 
     def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
         """Return eta itself."""
-        return eta, np.ones_like(eta), np.zeros_like(eta)
+        return eta, np.ones_like(eta), np.empty((0, len(eta)))
 
     def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms with the score y - E[sigmoid(eta)]."""
@@ -323,7 +308,7 @@ def logistic_terms(eta: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
     np.negative(score, out=score)
     np.exp(score, out=score)  # NumPy's exp and log1p use the vector units
     loss = np.log1p(score)
-    _links.logistic_terms(eta, y, loss, score, fisher)
+    fisher_kernel.logistic_terms(eta, y, loss, score, fisher)
     return loss, score, fisher
 
 

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.special import expit, log_expit, logsumexp
 
 from lrbtl.errors import LinkError
-from lrbtl.model.links import LOGISTIC, CellTerms, Identity, Link, Probit, TieTerms, mean_over_spread
+from lrbtl.model.effects import EffectTerms
+from lrbtl.model.links import LOGISTIC, CellTerms, Identity, Link, Probit, mean_over_spread
 from lrbtl.typing import Floats
 
 POINTS = np.array([0.0, 0.5, 1.0])  # what a loss, a tie and a win are worth
@@ -44,28 +45,28 @@ class TieLink(Link):
         log_p, by_eta, by_tie = self.outcomes(eta)
         p = np.exp(log_p)
         happened, cell = np.rint(2 * y).astype(np.int64), np.arange(len(y))
-        tie = TieTerms(by_tie[happened, cell], np.sum(p * by_eta * by_tie, axis=0), np.sum(p * by_tie**2, axis=0))
-        return CellTerms(-log_p[happened, cell], by_eta[happened, cell], np.sum(p * by_eta**2, axis=0), tie)
+        score, cross, own = by_tie[happened, cell], np.sum(p * by_eta * by_tie, axis=0), np.sum(p * by_tie**2, axis=0)
+        effects = EffectTerms(score[:, None], cross[:, None], own[:, None, None])
+        return CellTerms(-log_p[happened, cell], by_eta[happened, cell], np.sum(p * by_eta**2, axis=0), effects)
 
     def mean(self, eta: Floats) -> Floats:
         """Return the expected points: P(win) + P(tie) / 2."""
         return np.asarray(POINTS @ self.probabilities(eta))
 
     def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the log odds of the expected points, their derivative in eta and in the tie parameter."""
+        """Return the log odds of the expected points, their derivative in eta (n,) and in the tie parameter (1, n)."""
         log_p, by_eta, by_tie = self.outcomes(eta)
         half = log_p[1] - np.log(2)
         won, lost = np.logaddexp(log_p[2], half), np.logaddexp(log_p[0], half)
         scale = np.exp(log_p - won - lost)
-        return won - lost, POINTS @ (scale * by_eta), POINTS @ (scale * by_tie)
+        return won - lost, POINTS @ (scale * by_eta), (POINTS @ (scale * by_tie))[None]
 
     def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms with scores less sum_j E[p_j(eta)] d log p_j."""
-        assert terms.tie is not None
         _, by_eta, by_tie = self.outcomes(eta)
         p = mean_over_spread(self.probabilities, eta, variance)
-        tie = replace(terms.tie, score=terms.tie.score - np.sum(p * by_tie, axis=0))
-        return replace(terms, score=terms.score - np.sum(p * by_eta, axis=0), tie=tie)
+        effects = replace(terms.effects, score=terms.effects.score - np.sum(p * by_tie, axis=0)[:, None])
+        return replace(terms, score=terms.score - np.sum(p * by_eta, axis=0), effects=effects)
 
     def check(self, y: Floats, pairs: bool) -> None:
         """Raise unless the responses are wins, ties and losses of battles, with some ties."""

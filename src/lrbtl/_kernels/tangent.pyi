@@ -1,0 +1,9 @@
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Longs = NDArray[np.int64]
+
+def push_slots(slot_start: Longs, model: Longs, U: Floats, V: Floats, value_out: Floats, n_threads: int) -> None: ...
+def fill_differences(slot_a: Longs, slot_b: Longs, value: Floats, out: Floats, n_threads: int) -> None: ...
+def sum_slots(start: Longs, slot_a: Longs, slot_b: Longs, value: Floats, sum_out: Floats, n_threads: int) -> None: ...

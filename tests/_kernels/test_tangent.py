@@ -1,0 +1,58 @@
+"""Push to slots and cells and pull back against NumPy, for pairs and single entries, with any number of threads."""
+
+import numpy as np
+import pytest
+
+from kernel_cases import RNG, SHAPE, U, V, same_for_threads
+from lrbtl._kernels import tangent
+from problems import random_design
+
+
+@pytest.fixture(params=[True, False], ids=["pairs", "entries"])
+def design(request):
+    return random_design(SHAPE, 40, seed=3, pairs=request.param)
+
+
+def test_sum_slots(design):
+    slot_a, slot_b, slot_start, model = design._slots
+    value = RNG.normal(size=len(design.a))
+
+    def run(n_threads):
+        out = np.zeros(slot_start[-1])
+        tangent.sum_slots(design.start, slot_a, slot_b, value, out, n_threads)
+        return [out]
+
+    [sums] = same_for_threads(run)
+    dense = np.zeros((4, 5))
+    np.add.at(dense, (design.context, design.a), value)
+    pair = design.b >= 0
+    np.subtract.at(dense, (design.context[pair], design.b[pair]), value[pair])
+    slot_context = np.repeat(np.arange(4), np.diff(slot_start))
+    np.testing.assert_allclose(sums, dense[slot_context, model], rtol=1e-12, atol=1e-14)
+    assert np.sum(dense != 0) <= len(sums)
+
+
+def test_push_slots(design):
+    *_, slot_start, model = design._slots
+
+    def run(n_threads):
+        out = np.ones(slot_start[-1])
+        tangent.push_slots(slot_start, model, U, V, out, n_threads)
+        return [out]
+
+    [value] = same_for_threads(run)
+    context = np.repeat(np.arange(4), np.diff(slot_start))
+    np.testing.assert_allclose(value, 1 + np.sum(U[model] * V[context], axis=1), rtol=1e-13, atol=1e-14)
+
+
+def test_fill_differences(design):
+    slot_a, slot_b, slot_start, _ = design._slots
+    value = RNG.normal(size=slot_start[-1])
+
+    def run(n_threads):
+        out = np.full(len(design.a), np.nan)
+        tangent.fill_differences(slot_a, slot_b, value, out, n_threads)
+        return [out]
+
+    [found] = same_for_threads(run)
+    np.testing.assert_array_equal(found, value[slot_a] - np.where(slot_b >= 0, value[slot_b], 0.0))

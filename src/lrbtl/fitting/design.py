@@ -114,7 +114,11 @@ class Design:
         """Return the same cells with the parameters that they share moved."""
         k = self.n_effects - self.link.n_extra
         other = self.with_link(self.link.moved(step[k:]))
-        return other if self.effects is None else other._with("effects", self.effects.moved(step[:k]))
+        return (
+            other
+            if self.effects is None
+            else other._with("effects", replace(self.effects, values=self.effects.values + step[:k]))
+        )
 
     @property
     def n_effects(self) -> int:
@@ -150,7 +154,7 @@ class Design:
         """Return the design of some of the cells, given by their positions in order."""
         start = np.searchsorted(kept, self.start)
         variance = None if self.variance is None else self.variance[kept]
-        effects = None if self.effects is None else self.effects.restricted(kept)
+        effects = None if self.effects is None else replace(self.effects, slopes=self.effects.slopes[kept])
         cells = {name: getattr(self, name)[kept] for name in ("a", "b", "y", "count")}
         return replace(self, start=start, **cells, variance=variance, effects=effects)
 

@@ -1,6 +1,6 @@
 """All that the cells of a design say at a point: eta, terms, gradient, information, meat, written once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -36,17 +36,18 @@ class Local:
     @cached_property
     def eta(self) -> Floats:
         """<T, X> of every cell, with what linear effects add."""
-        eta = self.design.eta(self.space)
-        return eta if self.design.effects is None else eta + self.design.effects.shift()
+        eta, effects = self.design.eta(self.space), self.design.effects
+        return eta if effects is None else eta + effects.slopes @ effects.values
+
+    @cached_property
+    def _law(self) -> CellTerms:
+        """The terms of the link alone."""
+        return self.design.link.terms(self.eta, self.design.y, self.design.variance)
 
     @cached_property
     def terms(self) -> CellTerms:
         """Loss, score and information of one response in each cell."""
-        return self._joined(self.design.link.terms(self.eta, self.design.y, self.design.variance))
-
-    def _joined(self, terms: CellTerms) -> CellTerms:
-        """Return the terms of a link with those of linear effects."""
-        return terms if self.design.effects is None else self.design.effects.join(terms)
+        return self._law if self.design.effects is None else self.design.effects.join(self._law)
 
     @cached_property
     def loss(self) -> float:
@@ -92,46 +93,31 @@ class Local:
 
     def with_count(self, count: Floats) -> "Local":
         """Return the same cells and terms with other multiplicities."""
-        return self._with(self.design.with_count(count), eta=self.eta, terms=self.terms)
+        return self._with(self._law, self.design.with_count(count))
 
     def with_score(self, score: Floats) -> "Local":
         """Return the same cells with other scores of eta."""
-        return self._with_terms(CellTerms(self.terms.loss, score, self.terms.fisher, self.terms.effects))
+        return self._with(replace(self._law, score=score), self.design)
 
     def spread(self, variances: Floats) -> "Local":
         """Return the same cells with scores that allow for eta being normal round its value, with a variance each."""
-        design = self.design
-        plain = design.link.terms(self.eta, design.y, design.variance) if design.effects is not None else self.terms
-        return self._with_terms(self._joined(design.link.spread(plain, self.eta, design.y, variances)))
+        return self._with(self.design.link.spread(self._law, self.eta, self.design.y, variances), self.design)
 
-    def mean_fisher(self, variances: Floats) -> Floats:
-        """Return the mean information of each cell for eta normal round its value, with a variance each."""
-        return self.design.link.mean_fisher(self.eta, variances, self.design.variance)
-
-    def _with_terms(self, terms: CellTerms) -> "Local":
-        return self._with(self.design, eta=self.eta, terms=terms)
-
-    def _with(self, design: Design, **known: object) -> "Local":
-        """Return the same point for a design, with what is known there."""
+    def _with(self, law: CellTerms, design: Design) -> "Local":
         other = Local(design, self.space)
-        other.__dict__.update(known)
+        other.__dict__.update(eta=self.eta, _law=law)
         return other
 
     def eta_variances(self, ridge: Floats) -> Floats:
         """Return j^T (K + R)^-1 j of each cell, the variance of its eta; K is the information, R that of a penalty."""
         factor, _ = robust_factor(penalised(self.information, self.space, ridge))
         out = tangent_variances(self.design, self.space, factor.inverse())
-        if self.design.effects is not None:
-            self._add_effect_variances(factor.solve(np.eye(self.space.size)[:, self.space.extra]), out)
-        return out
-
-    def _add_effect_variances(self, columns: Floats, out: Floats) -> None:
-        """Add the covariances of linear effects with one another and with eta; `columns` are those of the inverse."""
-        assert self.design.effects is not None
-        slopes, first = self.design.effects.slopes, self.space.extra.start
+        slopes = np.empty((1, 0)) if self.design.effects is None else self.design.effects.slopes
+        linear = slice(self.space.extra.start, self.space.extra.start + slopes.shape[1])
         for i, slope in enumerate(slopes.T):
-            along = self.design.eta_change(self.space, np.ascontiguousarray(columns[:, i]))
-            out += slope * (2 * along + slopes @ columns[first : first + slopes.shape[1], i])
+            column = factor.solve(np.bincount([linear.start + i], minlength=self.space.size).astype(float))
+            out += slope * (2 * self.design.eta_change(self.space, column) + slopes @ column[linear])
+        return out
 
     def leverages(self, ridge: Floats) -> Floats:
         """Return I j^T (K + R)^-1 j of one response in each cell."""
@@ -141,7 +127,7 @@ class Local:
         """Return the sum of the squared scores along a direction (size,), and the largest score of one response."""
         design, (slot_a, slot_b) = self.design, self.design.slots
         value = design.slot_changes(self.space, *self.space.push(direction))
-        shared = self.terms.effects.along(direction[self.space.extra], len(design.a))
+        shared = np.zeros(len(design.a)) + self.terms.effects.score @ direction[self.space.extra]
         squares, largest = np.zeros((2, design.n_contexts))
         cells = design.start, slot_a, slot_b, value, self.terms.score, shared, design.count
         variance.sum_influences(*cells, squares, largest, design.n_threads)

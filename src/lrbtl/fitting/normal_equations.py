@@ -57,11 +57,12 @@ def fix_gauge(matrix: Arrowhead, space: TangentSpace) -> Arrowhead:
 
 def _add_effects(design: Design, space: TangentSpace, effects: Border, border: Floats, others: Floats) -> None:
     """Add what effects share with one another, with the border and with the eliminated rows."""
-    for i, weight in enumerate(effects.weight.T, start=space.extra.start):
+    weights, corner = effects
+    for i, weight in enumerate(weights.T, start=space.extra.start):
         column = design.gradient(space, np.ascontiguousarray(weight))
         border[i] = border[:, i] = column[: space.q]
         others[:, :, i - space.U.size] = column[space.q :].reshape(others.shape[:2])
-    border[space.extra, space.extra] = effects.corner
+    border[space.extra, space.extra] = corner
 
 
 def _join(models: Floats | sparse.bsr_array, others: Floats) -> Floats | sparse.csr_array:

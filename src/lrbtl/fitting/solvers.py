@@ -244,7 +244,7 @@ def information_solver(
 ) -> Solver:
     """Return a solver for K = J^T (sum of weight X X^T) J on tangent vectors; see `accumulate` for `effects`."""
     if needs_krylov(space, solver):
-        if effects is not None and len(effects.corner):
+        if effects is not None and effects[1].size:
             raise SolverError("parameters that all battles share, such as that of ties, need solver='direct'.")
         rows, core = diagonal_blocks(design, space, weight)
         return KrylovSolver(design, space, weight, invert_blocks(space, rows, core))

@@ -125,7 +125,8 @@ def fold_step(
 def _with_scores(part: Local, method: str, weights: Floats | None, spread: Floats | None) -> Local:
     """Return a fold's cells with the scores of the method."""
     if method == "whitened":
-        fisher = part.terms.fisher if spread is None else part.mean_fisher(spread)
+        link, variance = part.design.link, part.design.variance
+        fisher = part.terms.fisher if spread is None else link.mean_fisher(part.eta, spread, variance)
         return part.with_score((part.terms.score if weights is None else weights * part.terms.score) / fisher)
     return part if spread is None else part.spread(spread)
 

@@ -10,25 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import Floats
 
 if TYPE_CHECKING:
     from lrbtl.model.links import CellTerms
 
-
-@dataclass(frozen=True)
-class Border:
-    """The part of a quadratic form that effects add.
-
-    Attributes
-    ----------
-    weight : array (n_cells, k)
-        Of each cell in the cross part: sum of weight * X.
-    corner : array (k, k)
-    """
-
-    weight: Floats
-    corner: Floats
+Border = tuple[Floats, Floats]  # of a quadratic form: weights (n_cells, k) in sum of weight * X, and corner (k, k)
 
 
 @dataclass(frozen=True)
@@ -55,17 +42,12 @@ class EffectTerms:
 
     def information(self, count: Floats) -> Border:
         """Return the border of the information."""
-        return Border(count[:, None] * self.cross, np.sum(count[:, None, None] * self.own, axis=0))
+        return count[:, None] * self.cross, np.sum(count[:, None, None] * self.own, axis=0)
 
     def meat(self, count: Floats, score: Floats) -> Border:
         """Return the border of the squared scores; `score` is that of eta."""
         weighted = count[:, None] * self.score
-        k = self.score.shape[1]
-        return Border(score[:, None] * weighted, weighted.T @ self.score if k else np.empty((0, 0)))
-
-    def along(self, direction: Floats, n_cells: int) -> Floats:
-        """Return the score of each cell along a direction of the effects (k,)."""
-        return np.ascontiguousarray(np.broadcast_to(self.score @ direction, n_cells))
+        return score[:, None] * weighted, weighted.T @ np.broadcast_to(self.score, weighted.shape)
 
 
 NO_EFFECTS = EffectTerms(np.empty((1, 0)), np.empty((1, 0)), np.empty((1, 0, 0)))
@@ -73,40 +55,18 @@ NO_EFFECTS = EffectTerms(np.empty((1, 0)), np.empty((1, 0)), np.empty((1, 0, 0))
 
 @dataclass(frozen=True)
 class Effects:
-    """Linear effects of the cells of a design.
-
-    Attributes
-    ----------
-    slopes : array (n_cells, k)
-        d eta / d effect of each cell.
-    values : array (k,)
-    """
+    """Linear effects: their slopes d eta / d effect in each cell of a design, (n_cells, k), and their values (k,)."""
 
     slopes: Floats
     values: Floats
 
-    def shift(self) -> Floats:
-        """Return what the effects add to the eta of each cell."""
-        return np.asarray(self.slopes @ self.values)
-
     def join(self, terms: "CellTerms") -> "CellTerms":
-        """Return terms with those of the linear effects, by the chain rule, before those of the law."""
+        """Return the terms of a link with those of linear effects, by the chain rule, before those of the law."""
         law, x, (n, k) = terms.effects, self.slopes, self.slopes.shape
-        own = np.empty((n, k + law.score.shape[1], k + law.score.shape[1]))
-        own[:, :k, :k] = terms.fisher[:, None, None] * x[:, :, None] * x[:, None, :]
-        own[:, :k, k:] = x[:, :, None] * law.cross[:, None, :]
+        both = n, k + law.score.shape[1]
+        score, cross, own = np.empty(both), np.empty(both), np.empty((*both, both[1]))
+        score[:, :k], score[:, k:] = terms.score[:, None] * x, law.score
+        cross[:, :k], cross[:, k:] = terms.fisher[:, None] * x, law.cross
+        own[:, :k], own[:, k:, k:] = x[:, :, None] * cross[:, None], law.own
         own[:, k:, :k] = own[:, :k, k:].swapaxes(1, 2)
-        own[:, k:, k:] = law.own
-        score, cross = (
-            np.hstack([by_eta[:, None] * x, np.broadcast_to(by_law, (n, by_law.shape[1]))])
-            for by_eta, by_law in ((terms.score, law.score), (terms.fisher, law.cross))
-        )
         return replace(terms, effects=EffectTerms(score, cross, own))
-
-    def moved(self, step: Floats) -> "Effects":
-        """Return the effects with their values moved."""
-        return replace(self, values=self.values + step)
-
-    def restricted(self, kept: Longs) -> "Effects":
-        """Return the effects of some of the cells."""
-        return replace(self, slopes=self.slopes[kept])

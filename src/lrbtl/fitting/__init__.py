@@ -1,5 +1,5 @@
 """In: battles or observations, a link, a rank and a ridge, or "auto" for either.
 
 Out: low-rank fits, separate Bradley-Terry fits, the choice between ranks.
-Open first: `fit`; `design` and `local` hold the normal equations.
+Open first: `fit`; `design` holds the cells, `local` all that they say at a point.
 """

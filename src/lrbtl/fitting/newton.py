@@ -70,14 +70,6 @@ class Newton:
 
 
 @dataclass(frozen=True)
-class _State:
-    """A point with the objective there."""
-
-    local: Local
-    objective: float
-
-
-@dataclass(frozen=True)
 class Curvature:
     """A factorised Hessian, with some damping, in the coordinates of its point."""
 
@@ -228,22 +220,22 @@ def minimise(
     From a warm start two decrements bound the next one, with a margin, which saves the last step. `curvature` is that
     of nearly the same objective near the start.
     """
-    state = _evaluate(design.averaged(), point, ridge)
-    make_model = _model_class(state.local)
+    here = design.averaged().at(point)
+    objective = here.loss + penalty(here.space.point, ridge)
+    make_model = _model_class(here)
     decrement, left = 0.0, np.inf
     kept = latest = curvature if make_model is _DirectModel else None  # to go on with; last used
-    sizes = [values[0] for values in state.local.space.point.singular_values]
+    sizes = [values[0] for values in here.space.point.singular_values]
 
     def stop(n_iter: int, converged: bool, reason: str) -> Newton:
-        here = state.local
         point = _unpad(here.space, here.design)
         handed_on = latest if converged and latest is not None and latest.serves else None
-        return Newton(point, state.objective, left, n_iter, converged, reason, here.design.link, handed_on)
+        return Newton(point, objective, left, n_iter, converged, reason, here.design.link, handed_on)
 
     for n_iter in range(1, max_iter + 1):
-        if kept is not None and _vanishes(state.local.space.point, sizes):
+        if kept is not None and _vanishes(here.space.point, sizes):
             kept = None
-        model, last, fresh = make_model.at(state.local, ridge), decrement, kept is None
+        model, last, fresh = make_model.at(here, ridge), decrement, kept is None
         while True:
             try:
                 step, decrement, latest = model.step(damping, kept)
@@ -252,16 +244,16 @@ def minimise(
                 if damping > MAX_DAMPING:
                     return stop(n_iter, False, "the fit is zero: the data favour nothing")
                 continue
-            space = state.local.space
-            trial = _evaluate(state.local.design.moved(step[space.extra]), _moved(space, step), ridge)
-            fall = state.objective - trial.objective
-            if fall >= 1e-3 * decrement or decrement < 1e-13 * abs(state.objective) or damping > MAX_DAMPING:
+            trial = here.design.moved(step[here.space.extra]).at(_moved(here.space, step))
+            reached = trial.loss + penalty(trial.space.point, ridge)
+            fall = objective - reached
+            if fall >= 1e-3 * decrement or decrement < 1e-13 * abs(objective) or damping > MAX_DAMPING:
                 break
             if kept is None:
                 damping = max(8 * damping, 1e-6)
             kept, fresh = None, True
         if fall >= 0:
-            state = trial
+            here, objective = trial, reached
         elif damping > MAX_DAMPING:
             return stop(n_iter, False, "no step lowers the objective")
         gain = fall / max(decrement, 1e-300)
@@ -282,11 +274,6 @@ def _vanishes(point: Tucker, sizes: list[float]) -> bool:
     return any(
         values[-1] < VANISHING * max(values[0], size) for values, size in zip(point.singular_values, sizes, strict=True)
     )
-
-
-def _evaluate(design: Design, point: Tucker, ridge: Floats) -> _State:
-    local = design.at(point)
-    return _State(local, local.loss + penalty(local.space.point, ridge))
 
 
 def _moved(space: TangentSpace, step: Floats) -> Tucker:

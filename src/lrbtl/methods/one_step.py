@@ -16,6 +16,7 @@ the mean information under the same spread of eta, because 1 / I at a noisy eta 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from scipy import sparse
@@ -24,18 +25,16 @@ from lrbtl.fitting.bradley_terry import HC3_FLOOR
 from lrbtl.fitting.design import CompleteDesign, Design, every_entry
 from lrbtl.fitting.local import accumulate
 from lrbtl.fitting.newton import penalised
-from lrbtl.fitting.solvers import IsotropicSolver, Solver, SolverName, information_solver, robust_factor
+from lrbtl.fitting.solvers import Solver, SolverName, information_solver, robust_factor
 from lrbtl.lowrank.arrowhead import Arrowhead
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.methods.standard_errors import leverages
-from lrbtl.methods.targets import Resolved, SparseGradient
+from lrbtl.methods.targets import Gradients, Resolved, evaluate
 from lrbtl.model.links import LOGISTIC, CellTerms, Link
 from lrbtl.model.sampling import Sampling, reference_probability
 from lrbtl.threads import lazy
 from lrbtl.typing import Floats, Longs
-
-PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
 
 
 @dataclass(frozen=True)
@@ -88,55 +87,38 @@ class ScoreView:
         return (self.space.U @ self.space.V.T).reshape(self.shape)
 
 
+class Recipe(Protocol):
+    """What a method puts into the step of a fold: its matrix K_k, its scores, and what B_k is made of."""
+
+    @property
+    def known_variances(self) -> bool:
+        """Whether known variances stand for squared residuals in B_k: the error of the fit cancels with that in K_k."""
+
+    def bread(self, design: Design, space: TangentSpace, train: Floats) -> Solver:
+        """Return a solver for K_k, given the multiplicities of the training folds."""
+
+    def terms(self, part: Design, space: TangentSpace, inside: Longs, spread: Floats | None) -> CellTerms:
+        """Return the terms of the cells `inside` a fold, with the method's scores for a variance `spread` of eta."""
+
+
 def fold_step(
-    design: Design,
-    point: Tucker,
-    held_out: Floats,
-    *,
-    method: str,
-    weights: Floats | None = None,
-    law: "Law | None" = None,
-    spread: Floats | None = None,
-    solver: SolverName = "auto",
+    design: Design, point: Tucker, held_out: Floats, recipe: Recipe, spread: Floats | None = None
 ) -> FoldStep:
     """Return the step of a fold, given its multiplicities; `design` counts all battles.
 
-    `spread` is the variance of eta in each cell that the scores allow for, none by default. `weights`
-    multiply whitened scores. `law` replaces the empirical information of the efficient method by its expectation.
-    Where the fold holds all battles the information is theirs too: the step of the full sample. Known variances stand
-    for squared residuals in B_k where the information is empirical: the error of the fit, which enters the squares,
-    cancels with it.
+    `spread` is the variance of eta in each cell that the scores allow for, none by default. Where the fold holds all
+    battles the information is theirs too: the step of the full sample.
     """
     space = design.space(point)
-    chosen: Solver
-    if method == "whitened":
-        chosen = IsotropicSolver(space, design.d_eff)
-    elif law is not None:
-        chosen = law.solver(space, solver, design.link)
-    else:
-        train = design.count - held_out if held_out.sum() < design.count.sum() else design.count
-        weight, tie = design.terms(design.eta(space)).information(train / train.sum())
-        chosen = information_solver(design, space, weight, solver, tie=tie)
     inside = np.flatnonzero(held_out)  # gathers by position are faster than by mask
     n = float(held_out.sum())
     part = design.restricted(inside)
-    terms = _fold_terms(part, space, method, *(None if each is None else each[inside] for each in (weights, spread)))
+    terms = recipe.terms(part, space, inside, None if spread is None else spread[inside])
     share = held_out[inside] / n
-    known = method == "efficient" and law is None and part.variance is not None
+    known = recipe.known_variances and part.variance is not None
     meat = accumulate(part, space, *(terms.information(share) if known else terms.meat(share)))
-    return FoldStep(space, n, part.score_sum(space, terms, share), meat, chosen, design.link)
-
-
-def _fold_terms(
-    part: Design, space: TangentSpace, method: str, weights: Floats | None, spread: Floats | None
-) -> CellTerms:
-    """Return the terms of a fold's cells, with the scores of the method."""
-    eta = part.eta(space)
-    terms = part.terms(eta)
-    if method == "whitened":
-        fisher = terms.fisher if spread is None else part.link.mean_fisher(eta, spread, part.variance)
-        return replace(terms, score=(terms.score if weights is None else weights * terms.score) / fisher)
-    return terms if spread is None else part.link.spread(terms, eta, part.y, spread)
+    train = design.count - held_out if n < design.count.sum() else design.count
+    return FoldStep(space, n, part.score_sum(space, terms, share), meat, recipe.bread(design, space, train), design.link)
 
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> FoldStep:
@@ -213,34 +195,19 @@ def evaluate_targets(
     space: TangentSpace, targets: Sequence[Resolved], shape: tuple[int, ...], link: Link = LOGISTIC
 ) -> tuple[Floats, Floats]:
     """Return psi(T_k) of each target (M,) and its gradient in coordinates (size, M)."""
-    view = ScoreView(space, shape, link)
-    values, gradients = np.empty(len(targets)), np.empty((space.size, len(targets)))
-    sparse_terms: list[tuple[int, SparseGradient]] = []
-    for i, target in enumerate(targets):
-        values[i], gradient = target.at(view)
-        if isinstance(gradient, SparseGradient):
-            sparse_terms.append((i, gradient))
-        else:
-            gradients[:, i] = space.pull_dense(gradient.reshape(shape[0], -1))
-    batch = max(1, PULL_BUDGET // space.V.size)
-    for first in range(0, len(sparse_terms), batch):
-        part = sparse_terms[first : first + batch]
-        gradients[:, [i for i, _ in part]] = pull_terms(space, [terms for _, terms in part])
-    return values, gradients
+    values, gradients = evaluate(targets, ScoreView(space, shape, link))
+    return values, pull_gradients(space, gradients)
 
 
-def pull_terms(space: TangentSpace, terms: Sequence[SparseGradient]) -> Floats:
-    """Return J^T Q1 of sparse gradients, (size, M)."""
-    count, (d1, _), D = len(terms), space.U.shape, len(space.V)
-    target = np.repeat(np.arange(count), [len(t.weights) for t in terms])
-    models = np.concatenate([t.models for t in terms])
-    contexts = np.concatenate([t.contexts for t in terms])
-    weights = np.concatenate([t.weights for t in terms])
-    by_model = sparse.csr_array((weights, (target * d1 + models, contexts)), shape=(count * d1, D))
-    by_context = sparse.csr_array((weights, (target * D + contexts, models)), shape=(count * D, d1))
+def pull_gradients(space: TangentSpace, gradients: Gradients) -> Floats:
+    """Return J^T Q1 of gradients, (size, M)."""
+    count, (d1, _), D = len(gradients.tie), space.U.shape, len(space.V)
+    target, models, contexts = gradients.target, gradients.models, gradients.contexts
+    by_model = sparse.csr_array((gradients.weights, (target * d1 + models, contexts)), shape=(count * d1, D))
+    by_context = sparse.csr_array((gradients.weights, (target * D + contexts, models)), shape=(count * D, d1))
     gU = (by_model @ space.V).reshape(count, d1, -1)
     if space.centred:
         gU = gU - gU.mean(axis=1, keepdims=True)
     out = space.pull(gU, (by_context @ space.U).reshape(count, D, -1))
-    out[space.extra] = [t.tie for t in terms]
+    out[space.extra] = gradients.tie
     return out

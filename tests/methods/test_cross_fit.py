@@ -7,13 +7,14 @@ from scipy.special import expit
 import lrbtl
 import oracle
 from inference_cases import FOLDS, LAWS, all_cases, assert_close, both_targets, cases, problem, sampling_of
-from lrbtl.boards.board_scores import linear_targets
 from lrbtl.data.folds import fold_counts
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import fit, refit
-from lrbtl.inference.infer import resolve_targets
-from lrbtl.methods.cross_fit import RIDGE_SHARE, CrossFit, _weights_and_law, cross_fit
+from lrbtl.methods.base import Options, Provenance
+from lrbtl.methods.cross_fit import OneStepRun
 from lrbtl.methods.one_step import eta_variances, evaluate_targets, fold_step
+from lrbtl.methods.registry import METHODS
+from lrbtl.methods.targets import resolve_targets, resolved_score
 from lrbtl.model.links import LOGISTIC, mean_over_spread
 from problems import SMALL_CASES, law_dict, oracle_rows
 
@@ -35,13 +36,16 @@ def plain_run(whole, method, sampling, *, seed=4, se="crossfit"):
     """Steps with the plain score y - sigmoid(eta), as the paper has them."""
     battles = whole.battles
     design = Design.of(battles)
-    weights, law = _weights_and_law(battles, design, method, sampling)
-    options = {"method": method, "weights": weights, "law": law}
+    recipe = METHODS[method].recipe(design, Options(sampling=sampling), battles)
     folds = fold_counts(battles.cells, FOLDS, seed).astype(float)
-    steps = [fold_step(design, refit(whole, design.count - held_out).point, held_out, **options) for held_out in folds]
-    return CrossFit(
-        whole, method, steps, fold_step(design, whole.point, design.count, **options) if se == "full" else None
-    )
+    steps = [fold_step(design, refit(whole, design.count - held_out).point, held_out, recipe) for held_out in folds]
+    full = fold_step(design, whole.point, design.count, recipe) if se == "full" else None
+    return OneStepRun(whole, Provenance(method), steps, full)
+
+
+def run_of(whole, method="efficient", **options):
+    """The method run on the battles of a fit."""
+    return METHODS[method].run_fit(whole, Options(n_folds=FOLDS, **options))
 
 
 def fits_of(run):
@@ -60,7 +64,7 @@ def test_cross_fitted_moments_are_the_oracles(case, name):
     folds = fold_counts(battles.cells, FOLDS, 4).astype(float)
     rows = oracle_rows(battles)
     run = plain_run(whole, method, sampling)
-    moments = run.moments(resolve_targets(battles, mine))
+    moments = run.sandwich(resolve_targets(battles, mine))
     options = oracle_options(method, sampling, battles, rows)
     expected = oracle.one_step(fits_of(run), folds, rows, theirs, rank, **options)
     assert_close(moments.values, expected.estimate)
@@ -78,7 +82,7 @@ def test_full_sample_errors_are_the_oracles(case, name):
     sampling = sampling_of(law, shape)
     mine, theirs = both_targets(shape)
     resolved = resolve_targets(battles, mine)
-    full, crossed = (plain_run(whole, method, sampling, se=se).moments(resolved) for se in ("full", "crossfit"))
+    full, crossed = (plain_run(whole, method, sampling, se=se).sandwich(resolved) for se in ("full", "crossfit"))
     rows = oracle_rows(battles)
     options = oracle_options(method, sampling, battles, rows)
     expected = oracle.full_sample_covariance(whole.scores, rows, theirs, rank, **options)
@@ -129,9 +133,9 @@ def one_step_with_spread(fits, folds, rows, targets, rank, spread, method):
 def test_scores_allow_for_the_spread_of_eta(case, method):
     shape, rank = case
     _, battles, whole = problem(case)
-    options = {"method": method, "sampling": lrbtl.UniformSampling() if method == "whitened" else None}
-    run = cross_fit(whole, n_folds=FOLDS, rng=4, se="full", **options)
-    ridge = RIDGE_SHARE[method] * whole.ridge
+    sampling = lrbtl.UniformSampling() if method == "whitened" else None
+    run = run_of(whole, method, rng=4, se="full", sampling=sampling)
+    ridge = METHODS[method].ridge_share * whole.ridge
     rows = oracle_rows(battles)
     spread = eta_variances(Design.of(battles), run.full.space, ridge)
     if len(shape) < 3:
@@ -141,7 +145,7 @@ def test_scores_allow_for_the_spread_of_eta(case, method):
     mine, theirs = both_targets(shape)
     folds = fold_counts(battles.cells, FOLDS, 4).astype(float)
     estimate, cov = one_step_with_spread(fits_of(run), folds, rows, theirs, rank, spread, method)
-    moments = cross_fit(whole, n_folds=FOLDS, rng=4, **options).moments(resolve_targets(battles, mine))
+    moments = run_of(whole, method, rng=4, sampling=sampling).sandwich(resolve_targets(battles, mine))
     assert_close(moments.values, estimate)
     assert_close(moments.cov, cov)
 
@@ -151,10 +155,10 @@ def test_steps_turn_into_all_linear_targets_at_once(case):
     """T_k + J delta_k is the one-step estimate of every linear target."""
     shape, _ = case
     _, battles, whole = problem(case)
-    run = cross_fit(whole, n_folds=FOLDS)
+    run = run_of(whole)
     resolved = resolve_targets(battles, both_targets(shape)[0][2:3])
     gamma = np.random.default_rng(3).normal(size=shape)
-    values, _ = run.all_scores()
+    values, _ = run.family("scores")
     np.testing.assert_allclose(run.moments(resolved).values[0], np.sum(gamma * values.reshape(shape)), rtol=1e-9)
     step = run.steps[0]
     _, gradients = evaluate_targets(step.space, resolved, shape)
@@ -166,9 +170,9 @@ def test_steps_turn_into_all_linear_targets_at_once(case):
 def test_mle_moments_are_the_oracles(case):
     shape, rank = case
     _, battles, _ = problem(case)
-    run = cross_fit(fit(battles, rank, ridge=0.0), method="mle")
+    run = run_of(fit(battles, rank, ridge=0.0), "mle")
     mine, theirs = both_targets(shape)
-    moments = run.moments(resolve_targets(battles, mine))
+    moments = run.sandwich(resolve_targets(battles, mine))
     T = run.steps[0].space.point.dense().reshape(shape)
     expected, leverage = oracle.mle_hc3(T, oracle_rows(battles), theirs, rank)
     assert_close(moments.values, [value(T) for value, _ in theirs])
@@ -180,19 +184,19 @@ def test_mle_leverages_count_the_ridge_of_the_fit():
     shape, rank = SMALL_CASES[1]
     _, battles, _ = problem(SMALL_CASES[1])
     whole = fit(battles, rank, ridge=5.0)
-    run = cross_fit(whole, method="mle")
+    run = run_of(whole, "mle")
     mine, theirs = both_targets(shape)
     T = run.steps[0].space.point.dense()
-    ridge = oracle.factor_ridge(T, rank[0], RIDGE_SHARE["mle"] * 5.0)
+    ridge = oracle.factor_ridge(T, rank[0], METHODS["mle"].ridge_share * 5.0)
     expected, _ = oracle.mle_hc3(T, oracle_rows(battles), theirs, rank, ridge)
-    assert_close(run.moments(resolve_targets(battles, mine)).cov, expected)
+    assert_close(run.sandwich(resolve_targets(battles, mine)).cov, expected)
 
 
 def test_mle_is_the_fit_with_a_smaller_ridge():
     _, rank = SMALL_CASES[1]
     _, battles, _ = problem(SMALL_CASES[1])
     est = lrbtl.infer(battles, lrbtl.all_scores(), rank=rank, ridge=4.0, method="mle")
-    less = lrbtl.fit(battles, rank, ridge=RIDGE_SHARE["mle"] * 4.0)
+    less = lrbtl.fit(battles, rank, ridge=METHODS["mle"].ridge_share * 4.0)
     np.testing.assert_allclose(est.estimate, less.scores.ravel(), atol=1e-3)
 
 
@@ -207,21 +211,24 @@ def test_model_based_errors_are_the_inverse_information():
         inverse = oracle.invert_on_tangent(G, oracle.tangent_projector(scores, case[1]))
         return [np.sqrt(g @ inverse @ g) for g in (gradient(scores).ravel() for _, gradient in theirs)]
 
-    full = plain_run(whole, "efficient", None, se="full").moments(resolve_targets(battles, mine))
+    full = plain_run(whole, "efficient", None, se="full").sandwich(resolve_targets(battles, mine))
     np.testing.assert_allclose(full.bound, expected(whole.scores), rtol=1e-8)
-    whitened = cross_fit(whole, method="whitened", sampling=lrbtl.UniformSampling(), n_folds=FOLDS)
+    whitened = run_of(whole, "whitened", sampling=lrbtl.UniformSampling())
     at = whitened.reference.space.point.dense()
     np.testing.assert_allclose(whitened.moments(resolve_targets(battles, mine)).bound, expected(at), rtol=1e-8)
 
 
 @all_cases
+@pytest.mark.parametrize("among", ["all", "some"])
 @pytest.mark.parametrize("method", ["efficient", "whitened", "mle"])
-def test_mean_scores_of_many_boards_are_those_of_listed_targets(case, method):
+def test_mean_scores_of_many_boards_are_those_of_listed_targets(case, method, among):
     _, battles, whole = problem(case)
-    run = cross_fit(whole, method=method, n_folds=FOLDS)
+    run = run_of(whole, method)
     weights = np.vstack([np.random.default_rng(0).dirichlet(np.ones(battles.n_contexts)), np.eye(battles.n_contexts)])
-    for row, found in zip(weights, run.mean_moments(weights), strict=True):
-        listed = run.moments(linear_targets(range(battles.shape[0]), row))
+    inside = np.tile(np.arange(battles.shape[0]) != 1, (len(weights), 1)) if among == "some" else None
+    for row, found in zip(weights, run.mean_sandwiches(weights, inside), strict=True):
+        mask = None if inside is None else inside[0]
+        listed = run.sandwich([resolved_score(a, row, mask) for a in range(battles.shape[0])])
         np.testing.assert_allclose(found.values, listed.values, atol=1e-9)
         np.testing.assert_allclose(found.cov, listed.cov, rtol=1e-8, atol=1e-9 * np.abs(listed.cov).max())
         np.testing.assert_allclose(found.bound, listed.bound, rtol=1e-8)

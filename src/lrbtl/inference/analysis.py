@@ -2,18 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data
 from lrbtl.errors import SeparationWarning, warn_user
+from lrbtl.fitting.solvers import SolverName
 from lrbtl.inference.estimate import Estimate
 from lrbtl.methods.base import Moments, Options, Provenance, Run
 from lrbtl.methods.registry import DEFAULT_METHOD, find_method
 from lrbtl.methods.targets import Family, Resolved, Target, resolve_targets, resolved_score
-from lrbtl.typing import Bools, Floats
+from lrbtl.model.links import Link
+from lrbtl.model.sampling import Sampling
+from lrbtl.typing import Bools, Floats, Progress, Rank, Ridge, Seed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,7 +144,22 @@ class Analysis:
         return f"Analysis(method={self.method!r}, shape={self.battles.shape})"
 
 
-def analyse(battles: Data, *, method: str = DEFAULT_METHOD, **options: Any) -> Analysis:
+def analyse(
+    battles: Data,
+    *,
+    method: str = DEFAULT_METHOD,
+    rank: Rank = "auto",
+    sampling: Sampling | None = None,
+    n_folds: int = 10,
+    se: Literal["crossfit", "full"] = "crossfit",
+    ridge: Ridge = "auto",
+    link: str | Link | None = None,
+    solver: SolverName = "auto",
+    n_repeats: int = 1,
+    n_threads: int = 1,
+    rng: Seed = 0,
+    progress: Progress | None = None,
+) -> Analysis:
     """Return a method run on data, which then estimates any targets and boards.
 
     Parameters
@@ -179,13 +197,40 @@ def analyse(battles: Data, *, method: str = DEFAULT_METHOD, **options: Any) -> A
     >>> analysis.provenance.n_battles
     20000
     """
-    chosen, given = find_method(method), Options(**options)
-    given.check(battles.shape)
-    return Analysis(battles, method, chosen.run(battles, given))
+    chosen = find_method(method)
+    options = Options(
+        rank=rank,
+        sampling=sampling,
+        n_folds=n_folds,
+        se=se,
+        ridge=ridge,
+        link=link,
+        solver=solver,
+        n_repeats=n_repeats,
+        n_threads=n_threads,
+        rng=rng,
+        progress=progress,
+    )
+    options.check(battles.shape)
+    return Analysis(battles, method, chosen.run(battles, options))
 
 
 def infer(
-    battles: Data, targets: Target | Family | Iterable[Target], *, method: str = DEFAULT_METHOD, **options: Any
+    battles: Data,
+    targets: Target | Family | Iterable[Target],
+    *,
+    method: str = DEFAULT_METHOD,
+    rank: Rank = "auto",
+    sampling: Sampling | None = None,
+    n_folds: int = 10,
+    se: Literal["crossfit", "full"] = "crossfit",
+    ridge: Ridge = "auto",
+    link: str | Link | None = None,
+    solver: SolverName = "auto",
+    n_repeats: int = 1,
+    n_threads: int = 1,
+    rng: Seed = 0,
+    progress: Progress | None = None,
 ) -> Estimate:
     """Estimate targets with standard errors that cover.
 
@@ -193,8 +238,7 @@ def infer(
     ----------
     battles : Battles or Observations
     targets : Target, list of Target, `all_scores()` or `all_gaps()`
-    method : str
-    **options
+    method, rank, sampling, n_folds, se, ridge, link, solver, n_repeats, n_threads, rng, progress
         See `analyse`.
 
     Returns
@@ -210,4 +254,19 @@ def infer(
     >>> bool(abs(est.estimate[0] - truth[0, 0]) < 4 * est.se[0])
     True
     """
-    return analyse(battles, method=method, **options).estimate(targets)
+    analysis = analyse(
+        battles,
+        method=method,
+        rank=rank,
+        sampling=sampling,
+        n_folds=n_folds,
+        se=se,
+        ridge=ridge,
+        link=link,
+        solver=solver,
+        n_repeats=n_repeats,
+        n_threads=n_threads,
+        rng=rng,
+        progress=progress,
+    )
+    return analysis.estimate(targets)

@@ -211,7 +211,7 @@ class OneStepRun(Run):
         if not self.link.separable:
             return np.zeros(self._scores.shape, dtype=np.bool_)
         middle = np.median(self._scores, axis=0) if isinstance(self.data, Battles) else 0.0
-        return ~(np.abs(self._scores - middle) < LARGEST_SCORE)
+        return np.asarray(~(np.abs(self._scores - middle) < LARGEST_SCORE))
 
     @property
     def _breads(self) -> list[FoldStep | Information]:
@@ -337,7 +337,7 @@ def _mean_moments(step: FoldStep, weights: Floats, centre: Callable[[Floats], Fl
 
 
 def _diagonals(matrices: Floats) -> Floats:
-    return np.einsum("baa->ba", matrices)
+    return np.asarray(np.einsum("baa->ba", matrices))
 
 
 def _centrings(among: Bools | None) -> Callable[[Floats], Floats]:
@@ -348,7 +348,7 @@ def _centrings(among: Bools | None) -> Callable[[Floats], Floats]:
 
     def centre(covariances: Floats) -> Floats:
         rows = covariances - np.einsum("bk,bkj->bj", share, covariances)[:, None, :]
-        return rows - np.einsum("bik,bk->bi", rows, share)[:, :, None]
+        return np.asarray(rows - np.einsum("bik,bk->bi", rows, share)[:, :, None])
 
     return centre
 
@@ -515,9 +515,7 @@ class CrossFitted(LowRank):
                 options.progress(f"fold {len(steps)} of {options.n_folds}")
         warn_unconverged(failed, options.n_folds + 1)
         full = step(start, design.count, data.n_battles) if options.se == "full" else None
-        info = replace(
-            self.provenance(full_fit, options), n_folds=options.n_folds, se=None if full is None else "full"
-        )
+        info = replace(self.provenance(full_fit, options), n_folds=options.n_folds, se=None if full is None else "full")
         return OneStepRun(full_fit, info, steps, full, self.reference(design, space, options))
 
 
@@ -532,7 +530,7 @@ def _spread_of(design: Design, space: TangentSpace, ridge: Floats) -> Floats | N
 
 
 def check_signal(full_fit: Fit) -> None:
-    """Raise where all fitted scores are zero; warn where the weakest component is near the noise."""
+    """Raise where all fitted scores are zero; warn where the weakest component of a given rank is near the noise."""
     data, design = full_fit.battles, full_fit.design
     if not full_fit.singular_values[0][0] > 1e-9:
         paired = isinstance(data, Battles)
@@ -542,6 +540,5 @@ def check_signal(full_fit: Fit) -> None:
             + f". Add {data.say('battles')} or give a smaller ridge"
             + (", or use method='hierarchical'." if paired else ".")
         )
-    warn_weak_signal(
-        full_fit.point, data.n_battles, design.noise, centred=design.centred, chosen=full_fit.rank_chosen
-    )
+    if not full_fit.rank_chosen:
+        warn_weak_signal(full_fit.point, data.n_battles, design.noise, centred=design.centred)

@@ -147,7 +147,7 @@ class NaiveRun(Run):
         out = np.zeros((d1, D), dtype=np.bool_)
         for u in range(D):
             members = component_members(self._components[:, u])
-            best = max(members, key=lambda group: (group.size, votes[u, group].sum()))  # noqa: B023
+            best = max(members, key=lambda group: (group.size, votes[u, group].sum()))
             out[best, u] = best.size > 1 or d1 == 1
         return out
 
@@ -157,7 +157,7 @@ class NaiveRun(Run):
 
     def placed(self, weights: Floats) -> Bools:
         """Return the members of the largest strong component of every context with a weight."""
-        return np.all(self._cores[:, np.flatnonzero(weights)], axis=1)
+        return np.asarray(np.all(self._cores[:, np.flatnonzero(weights)], axis=1))
 
 
 def by_context(gradients: Gradients, d1: int, D: int) -> list[tuple[int, Longs, Floats]]:

@@ -118,7 +118,9 @@ def fold_step(
     known = recipe.known_variances and part.variance is not None
     meat = accumulate(part, space, *(terms.information(share) if known else terms.meat(share)))
     train = design.count - held_out if n < design.count.sum() else design.count
-    return FoldStep(space, n, part.score_sum(space, terms, share), meat, recipe.bread(design, space, train), design.link)
+    return FoldStep(
+        space, n, part.score_sum(space, terms, share), meat, recipe.bread(design, space, train), design.link
+    )
 
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> FoldStep:
@@ -208,6 +210,6 @@ def pull_gradients(space: TangentSpace, gradients: Gradients) -> Floats:
     gU = (by_model @ space.V).reshape(count, d1, -1)
     if space.centred:
         gU = gU - gU.mean(axis=1, keepdims=True)
-    out = space.pull(gU, (by_context @ space.U).reshape(count, D, -1))
+    out = space.pull(gU, np.asarray(by_context @ space.U).reshape(count, D, -1))
     out[space.extra] = gradients.tie
     return out

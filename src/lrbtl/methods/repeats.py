@@ -42,7 +42,7 @@ class Repeated(Run):
 
     def placed(self, weights: Floats) -> Bools:
         """Return the models that all partitions place."""
-        return np.all([run.placed(weights) for run in self.runs], axis=0)
+        return np.asarray(np.all([run.placed(weights) for run in self.runs], axis=0))
 
     def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
         """Return those of the fit to all battles."""

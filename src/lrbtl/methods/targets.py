@@ -184,7 +184,8 @@ def evaluate(targets: Sequence[Resolved], view: View) -> tuple[Floats, Gradients
                 gradient = _sparse(gradient)
             tie[i] = gradient.tie
             parts.append((np.full(len(gradient.models), i), gradient.models, gradient.contexts, gradient.weights))
-    return values, Gradients(*(np.concatenate(column) for column in zip(*parts, strict=True)), tie)
+    target, models, contexts, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return values, Gradients(target, models, contexts, weights, tie)
 
 
 def _stacked(rows: Sequence[tuple[int, tuple[Any, ...]]]) -> tuple[Longs, tuple[Any, ...]]:
@@ -204,7 +205,7 @@ def _mean_wins(at: Longs, wins: Wins, size: int, view: View) -> tuple[Floats, Fl
     values = np.zeros(size)
     values[here] = np.log(won[here]) - np.log(lost[here])
     each = wins.weights * (p / won[at]) * (q / lost[at]) * (won[at] + lost[at])
-    return values, each * by_eta, np.bincount(at, each * by_tie, size)
+    return values, each * by_eta, np.bincount(at, each * by_tie, size).astype(np.float64)
 
 
 def _sparse(gradient: Floats) -> SparseGradient:
@@ -399,9 +400,7 @@ def _resolve_entry(index: tuple[Any, ...], name: str, battles: Data) -> Resolved
     return Resolved(name, "identity", terms)
 
 
-def win_rate(
-    model: Any, pool: Sequence[Any] | None = None, context: Any = None, *, weights: Weights = None
-) -> Target:
+def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None, *, weights: Weights = None) -> Target:
     """Return the mean probability of beating a pool of models (by default all others); contexts as in `score`.
 
     Examples

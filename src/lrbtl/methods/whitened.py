@@ -31,7 +31,9 @@ class WhitenedRecipe:
         eta = part.eta(space)
         terms = part.terms(eta)
         fisher = terms.fisher if spread is None else part.link.mean_fisher(eta, spread, part.variance)
-        return replace(terms, score=(terms.score if self.weights is None else self.weights[inside] * terms.score) / fisher)
+        return replace(
+            terms, score=(terms.score if self.weights is None else self.weights[inside] * terms.score) / fisher
+        )
 
 
 class Whitened(CrossFitted):

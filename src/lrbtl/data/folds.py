@@ -76,7 +76,9 @@ def _canonical(cells: Cells) -> tuple[Longs, Cells]:
     first, second = rank[cells.a], rank[cells.b]
     swapped = (first > second) & (cells.b >= 0)
     y = np.where(swapped, canonical_outcome(1.0 - cells.y), cells.y)
-    values, code = np.unique(y, return_inverse=True) if np.any((y != 0) & (y != 1)) else (np.ones(2), y.astype(np.int64))
+    values, code = (
+        np.unique(y, return_inverse=True) if np.any((y != 0) & (y != 1)) else (np.ones(2), y.astype(np.int64))
+    )
     codes = [place, np.minimum(first, second), np.maximum(first, second), code]
     order, _ = group_rows(codes, [len(context), len(model), len(model), len(values)])
     contexts = place[order].astype(np.int32)
@@ -89,8 +91,10 @@ def _hashes(cells: Cells) -> tuple[Unsigned, Unsigned]:
     paired = bool(cells.n_cells) and bool(cells.b[0] >= 0)
     model = np.ones(int(max(cells.a.max(initial=-1), cells.b.max(initial=-1))) + 1, dtype=np.uint64)
     context = np.ones(cells.n_contexts, dtype=np.uint64)
-    own = _mixed(_bits(cells.y) ^ _mixed(cells.count.astype(np.uint64)))
-    back = _mixed(_bits(canonical_outcome(1.0 - cells.y)) ^ _mixed(cells.count.astype(np.uint64))) if paired else own
+    count = _mixed(cells.count.astype(np.uint64))
+    own = back = _mixed(np.unique(cells.y, return_inverse=True)[1].astype(np.uint64) ^ count)  # whatever the units
+    if paired:
+        own, back = (_mixed(_bits(y) ^ count) for y in (cells.y, canonical_outcome(1.0 - cells.y)))
     known = 0
     for _ in range(_ROUNDS):
         here = context[cells.context]

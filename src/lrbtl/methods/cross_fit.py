@@ -225,10 +225,10 @@ class OneStepRun(Run):
     def placed(self, weights: Floats) -> Bools:
         """Return which models have a finite mean score that the battles determine."""
         used = np.flatnonzero(weights)
-        kept = ~self._infinite[:, used].any(axis=1)
+        kept = np.asarray(~self._infinite[:, used].any(axis=1))
         for bread in self._breads:
             if bread.solver.null is not None:
-                kept &= ~_moved(bread, weights)
+                kept = kept & ~_moved(bread, weights)
         return kept
 
     def score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:

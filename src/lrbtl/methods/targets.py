@@ -184,8 +184,8 @@ def evaluate(targets: Sequence[Resolved], view: View) -> tuple[Floats, Gradients
                 gradient = _sparse(gradient)
             tie[i] = gradient.tie
             parts.append((np.full(len(gradient.models), i), gradient.models, gradient.contexts, gradient.weights))
-    target, models, contexts, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return values, Gradients(target, models, contexts, weights, tie)
+    at, models, contexts, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return values, Gradients(at, models, contexts, weights, tie)
 
 
 def _stacked(rows: Sequence[tuple[int, tuple[Any, ...]]]) -> tuple[Longs, tuple[Any, ...]]:

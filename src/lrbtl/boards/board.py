@@ -371,13 +371,20 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Lazy(Mapping[Any, Floats]):
-    """A mapping from context to matrix whose values are made when read; a pickle holds them all."""
+    """A mapping from context to matrix whose values are made when read; a pickle holds them all.
+
+    `make` takes a context and the number of rows and columns that are needed, None for all.
+    """
 
     contexts: tuple[Any, ...]
-    make: Callable[[Any], Floats]
+    make: Callable[[Any, int | None], Floats]
 
     def __getitem__(self, key: Any) -> Floats:
-        return self.make(find_context(self.contexts, key))
+        return self.make(find_context(self.contexts, key), None)
+
+    def first(self, key: Any, n: int) -> Floats:
+        """Return the first n rows and columns of a context's matrix, which may cost much less than all."""
+        return self.make(find_context(self.contexts, key), n)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.contexts)
@@ -386,8 +393,11 @@ class Lazy(Mapping[Any, Floats]):
         return len(self.contexts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        values = {context: self.make(context) for context in self.contexts}
-        return Lazy, (self.contexts, values.__getitem__)
+        return Lazy, (self.contexts, partial(_corner, dict(self)))
+
+
+def _corner(known: Mapping[Any, Floats], context: Any, n: int | None) -> Floats:
+    return known[context][:n, :n]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -344,7 +344,7 @@ def win_matrix(
     start = 0
     for (part, board), order in zip(parts, orders, strict=True):
         here = slice(start, start + order.size)
-        block = win_table(part.analysis, board, order, level, joint, rng)
+        block = win_table(part.analysis, board, order, level, joint=joint, rng=rng)
         win[here, here], lower[here, here], upper[here, here] = block
         start = here.stop
     return WinMatrix(models, win, lower, upper, context_of(battles, at), level, joint)
@@ -357,43 +357,80 @@ def best_first(analysis: Analysis, weights: Floats) -> Longs:
 
 
 def win_table(
-    analysis: Analysis, weights: Floats, models: Longs, level: float, joint: bool = False, rng: Seed = 0
+    analysis: Analysis,
+    weights: Floats,
+    models: Longs,
+    level: float,
+    *,
+    joint: bool = False,
+    rng: Seed = 0,
+    gaps: Estimate | None = None,
 ) -> tuple[Floats, Floats, Floats]:
-    """Return win probabilities of models, given by position, against each other, and their limits, (n, n) each."""
+    """Return win probabilities of models, given by position, against each other, and their limits, (n, n) each.
+
+    Parameters
+    ----------
+    analysis : Analysis
+    weights : array (D,)
+        Of the contexts.
+    models : array (n,)
+    level, joint, rng
+        See `win_matrix`.
+    gaps : Estimate, optional
+        That of `all_gaps()`, from which the win probabilities of a context are read where their log odds are gaps.
+    """
     n = len(models)
     win, lower, upper = (np.full((n, n), fill) for fill in (np.nan, 0.0, 1.0))
     known = np.flatnonzero(analysis.placed(weights)[models])
     a, b = (known[side] for side in np.triu_indices(known.size, 1))
-    if a.size:
-        targets = [resolved_win(int(i), int(j), weights) for i, j in zip(models[a], models[b], strict=True)]
-        use_correlations = joint and not _is_gap(analysis, weights) and a.size <= MOST_PAIRS
-        found = analysis.estimate_resolved(targets, errors_only=not use_correlations)
-        limits = found.conf_int(level, joint=use_correlations)
-        if joint and not use_correlations:
-            limits = _joint_limits(found, _joint_quantile(analysis, weights, models[known], level, rng))
-        exists = np.isfinite(limits).all(axis=1)
-        a, b, values, limits = a[exists], b[exists], found.estimate[exists], limits[exists]
-        win[a, b], lower[a, b], upper[a, b] = values, *limits.T
-        win[b, a], upper[b, a], lower[b, a] = 1.0 - values, *(1.0 - limits.T)
+    pairs = models[a], models[b]
+    if gaps is None:
+        values, limits = _from_wins(analysis, weights, *pairs, level, joint, rng)
+    else:
+        values, limits = _from_gaps(analysis, weights, *pairs, level, gaps)
+    exists = np.isfinite(limits).all(axis=1)
+    a, b, values, limits = a[exists], b[exists], values[exists], limits[exists]
+    win[a, b], lower[a, b], upper[a, b] = values, *limits.T
+    win[b, a], upper[b, a], lower[b, a] = 1.0 - values, *(1.0 - limits.T)
     for matrix in (win, lower, upper):
         np.fill_diagonal(matrix, 0.5)
     return win, lower, upper
 
 
-def _is_gap(analysis: Analysis, weights: Floats) -> bool:
-    """Return whether the log odds of a win on this board are a gap of scores."""
+def is_gap(analysis: Analysis, weights: Floats) -> bool:
+    """Return whether the log odds of a win on the board with these weights are a gap of scores."""
     return analysis.run.link == LOGISTIC and np.count_nonzero(weights) == 1
 
 
-def _joint_quantile(analysis: Analysis, weights: Floats, models: Longs, level: float, rng: Seed) -> float:
-    """Return the critical value of all pairs at once: exact for gaps, else a bound."""
-    if not _is_gap(analysis, weights):
-        return sidak_quantile(level, models.size * (models.size - 1) // 2)
-    scores: Estimate = analysis.estimate_boards(weights[None, :])[0]
-    return max_gap_quantile(scores.cov[np.ix_(models, models)], level, rng)
-
-
-def _joint_limits(found: Estimate, critical: float) -> Floats:
-    """Return limits of probabilities that reach a critical value on the logit scale."""
+def _from_wins(
+    analysis: Analysis, weights: Floats, a: Longs, b: Longs, level: float, joint: bool, rng: Seed
+) -> tuple[Floats, Floats]:
+    """Return the probabilities that a beats b and their limits, from estimates of each pair."""
+    if not a.size:
+        return np.empty(0), np.empty((0, 2))
+    use_correlations = joint and not is_gap(analysis, weights) and a.size <= MOST_PAIRS
+    targets = [resolved_win(int(i), int(j), weights) for i, j in zip(a, b, strict=True)]
+    found = analysis.estimate_resolved(targets, errors_only=not use_correlations)
+    if not joint or use_correlations:
+        return found.estimate, found.conf_int(level, joint=joint)
+    if is_gap(analysis, weights):
+        models = np.union1d(a, b)
+        scores = analysis.estimate_boards(weights[None, :])[0]
+        critical = max_gap_quantile(scores.cov[np.ix_(models, models)], level, rng)
+    else:
+        critical = sidak_quantile(level, a.size)
     half = critical * tail_widening(critical, found.variance_noise) * found.se / (found.estimate * (1 - found.estimate))
-    return np.asarray(expit(np.stack([logit(found.estimate) + side * half for side in (-1.0, 1.0)], axis=1)))
+    limits = np.stack([logit(found.estimate) + side * half for side in (-1.0, 1.0)], axis=1)
+    return found.estimate, np.asarray(expit(limits))
+
+
+def _from_gaps(
+    analysis: Analysis, weights: Floats, a: Longs, b: Longs, level: float, gaps: Estimate
+) -> tuple[Floats, Floats]:
+    """Return the probabilities that a beats b in one context and their limits, from the gaps of all pairs."""
+    d1, D = analysis.battles.shape[0], analysis.battles.n_contexts
+    first, second = np.minimum(a, b), np.maximum(a, b)
+    row = first * (2 * d1 - first - 3) // 2 + second - 1
+    at, sign = row * D + int(np.flatnonzero(weights)[0]), np.where(a < b, 1.0, -1.0)
+    limits = sign[:, None] * gaps.conf_int(level)[at]
+    return np.asarray(expit(sign * gaps.estimate[at])), np.asarray(expit(np.sort(limits, axis=1)))

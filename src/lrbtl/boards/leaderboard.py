@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, Literal, TypedDict, Unpack, overload
 
@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import logit
 
 from lrbtl.boards.board import STATUSES, Lazy, Leaderboard, Leaderboards, Scale
-from lrbtl.boards.comparison import log_odds_unit, win_table
+from lrbtl.boards.comparison import is_gap, log_odds_unit, win_table
 from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, battle_counts, compat_boards
 from lrbtl.boards.components import Component, analyse_components, context_of
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
@@ -23,7 +23,7 @@ from lrbtl.fitting.options import check_choice, check_whole
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.methods.registry import DEFAULT_METHOD
-from lrbtl.methods.targets import Weights, resolved_win_rate
+from lrbtl.methods.targets import Weights, all_gaps, resolved_win_rate
 from lrbtl.model.links import Link
 from lrbtl.model.tie_links import TIE_LINKS
 from lrbtl.threads import one_blas_thread, ordered_map
@@ -253,11 +253,20 @@ class Duels:
     level: float
     known: dict[Any, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
 
-    def matrix(self, side: int, context: Any) -> Floats:
-        """Return win probabilities (side 0), or their lower (1) or upper (2) limits."""
-        if context not in self.known:
-            self.known[context] = win_table(self.part.analysis, self.weights[context], self.rows, self.level)
-        return self.known[context][side]
+    def matrix(self, side: int, context: Any, n: int | None) -> Floats:
+        """Return win probabilities (side 0), or their lower (1) or upper (2) limits, among the first n models."""
+        rows, key = self.rows[:n], (context, n)
+        if key not in self.known:
+            weights, gaps = self.weights[context], None
+            if is_gap(self.part.analysis, weights) and self.part.analysis.placed(weights).all():
+                gaps = self.all_gaps
+            self.known[key] = win_table(self.part.analysis, weights, rows, self.level, gaps=gaps)
+        return self.known[key][side]
+
+    @cached_property
+    def all_gaps(self) -> Estimate:
+        """Gaps of all pairs in all contexts: much cheaper together."""
+        return self.part.analysis.estimate(all_gaps())
 
 
 # ------------------------------------------------------------------------------

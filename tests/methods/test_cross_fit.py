@@ -14,7 +14,7 @@ from lrbtl.methods.base import Options, Provenance
 from lrbtl.methods.cross_fit import OneStepRun
 from lrbtl.methods.one_step import eta_variances, evaluate_targets, fold_step
 from lrbtl.methods.registry import METHODS
-from lrbtl.methods.targets import resolve_targets, resolved_score
+from lrbtl.methods.targets import Stack, resolve_targets, resolved_score, resolved_win
 from lrbtl.model.links import LOGISTIC, mean_over_spread
 from problems import SMALL_CASES, law_dict, oracle_rows
 
@@ -161,7 +161,7 @@ def test_steps_turn_into_all_linear_targets_at_once(case):
     values, _ = run.family("scores")
     np.testing.assert_allclose(run.moments(resolved).values[0], np.sum(gamma * values.reshape(shape)), rtol=1e-9)
     step = run.steps[0]
-    _, gradients = evaluate_targets(step.space, resolved, shape)
+    _, gradients = evaluate_targets(step.space, Stack.of(resolved), shape)
     centred = oracle.centring(gamma).reshape(shape[0], -1)
     np.testing.assert_allclose(gradients[:, 0] @ step.delta, np.sum(centred * step.space.dense(step.delta)), rtol=1e-9)
 
@@ -233,3 +233,19 @@ def test_mean_scores_of_many_boards_are_those_of_listed_targets(case, method, am
         np.testing.assert_allclose(found.cov, listed.cov, rtol=1e-8, atol=1e-9 * np.abs(listed.cov).max())
         np.testing.assert_allclose(found.bound, listed.bound, rtol=1e-8)
         np.testing.assert_allclose(found.variance_noise, listed.variance_noise, rtol=1e-6, atol=1e-9)
+
+
+@all_cases
+@pytest.mark.parametrize("se", ["crossfit", "full"])
+@pytest.mark.parametrize("method", ["efficient", "whitened", "mle"])
+def test_errors_of_very_many_targets_are_those_of_few(case, method, se):
+    shape, _ = case
+    _, battles, whole = problem(case)
+    run = run_of(whole, method, se=se)
+    weights = np.random.default_rng(0).dirichlet(np.ones(battles.n_contexts))
+    targets = resolve_targets(battles, both_targets(shape)[0])
+    targets += [resolved_win(a, b, weights) for a in range(shape[0]) for b in range(a)]
+    few, many = run.sandwich(targets), run.many_sandwich(targets)
+    np.testing.assert_allclose(many.values, few.values, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(many.cov, np.diag(few.cov), rtol=1e-9)
+    np.testing.assert_allclose(many.bound, few.bound, rtol=1e-9)

@@ -20,7 +20,7 @@ from lrbtl.inference.diagnosis_text import Level, sentences, verdict
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.methods.one_step import ScoreView, evaluate_targets
-from lrbtl.methods.targets import Resolved, Target, evaluate, resolve_targets, score
+from lrbtl.methods.targets import Resolved, Stack, Target, evaluate, resolve_targets, score
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import ProductSampling, Sampling, reference_probability
 from lrbtl.typing import Floats, Longs
@@ -157,7 +157,7 @@ def diagnose(
     weight, tie = terms.information(design.count / battles.n_battles)
     solver = information_solver(design, space, weight, tie=tie)
     resolved = resolve_targets(battles, [targets] if isinstance(targets, Target) else targets)
-    _, gradients = evaluate_targets(space, resolved, battles.shape, fit.link)
+    _, gradients = evaluate_targets(space, Stack.of(resolved), battles.shape, fit.link)
     low, high = _information_range(design, space, weight, solver)
     variance, largest, bernstein = _influence(design, space, solver, gradients, terms.score)
     overlap = _overlap(battles, sampling)

@@ -135,6 +135,18 @@ class Moments:
         return Moments(vector(self.values), cov, vector(self.se), vector(self.variance_noise, 0.0), bound)
 
 
+def joined(parts: Sequence[Moments]) -> Moments:
+    """Return the moments of several lists of targets as those of one, without covariances."""
+    bounds = [part.bound for part in parts if part.bound is not None]
+    return Moments(
+        np.concatenate([part.values for part in parts]),
+        None,
+        np.concatenate([part.se for part in parts]),
+        np.concatenate([part.variance_noise for part in parts]),
+        np.concatenate(bounds) if bounds else None,
+    )
+
+
 class Run(ABC):
     """A method run on data: one object serves every target and every board.
 

@@ -17,9 +17,10 @@ from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import Fit, fit, refit
 from lrbtl.fitting.newton import Newton
 from lrbtl.fitting.signal import warn_unconverged, warn_weak_signal, warn_wrong_variances
-from lrbtl.fitting.solvers import Solver, needs_krylov, touched
+from lrbtl.fitting.solvers import KrylovSolver, Solver, needs_krylov, touched
 from lrbtl.lowrank.tangent import TangentSpace
-from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run
+from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, joined
+from lrbtl.methods.many import ManyGradients, many_gradients
 from lrbtl.methods.naive import Naive, separate_errors
 from lrbtl.methods.one_step import (
     FoldStep,
@@ -45,7 +46,7 @@ from lrbtl.methods.standard_errors import (
     score_variances,
     widening,
 )
-from lrbtl.methods.targets import Resolved, evaluate
+from lrbtl.methods.targets import Resolved, Stack, evaluate
 from lrbtl.model.links import LOGISTIC
 from lrbtl.model.tie_links import as_link
 from lrbtl.threads import one_blas_thread, ordered_map
@@ -54,6 +55,7 @@ from lrbtl.typing import Bools, Floats, Longs, Seed
 LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score from infinity
 MOVED = 1e-6  # share of a direction without information below which it leaves a score alone
 PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
+BATCH = 512  # targets whose errors are computed at a time, where they are few
 TOGETHER = 256  # boards whose covariances are computed at a time
 
 
@@ -143,48 +145,71 @@ class OneStepRun(Run):
 
     def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
         """Return estimates with the covariance to report, or errors; NaN for targets that run to infinity."""
-        if errors_only:
-            parts = [self._known(part, joint=False) for part in self._batches(targets)]
-            columns = zip(*((m.values, m.se, m.variance_noise, m.bound) for m in parts), strict=True)
-            values, se, noise, bound = (np.concatenate([np.asarray(x) for x in column]) for column in columns)
-            return Moments(values, None, se, noise, bound)
-        return self._known(targets, joint=True)
+        if not errors_only:
+            return self._finite(self.sandwich(targets), targets)
+        space = self.steps[0].space
+        many = len(targets) > space.size and not any(isinstance(x.solver, KrylovSolver) for x in self._breads)
+        size = max(1, PULL_BUDGET // (space.size + space.V.size)) if many else BATCH
+        parts = []
+        for first in range(0, len(targets), size):
+            part = targets[first : first + size]
+            parts.append(self._finite(self.many_sandwich(part) if many else self.sandwich(part), part))
+        return joined(parts)
 
-    def _batches(self, targets: Sequence[Resolved]) -> list[Sequence[Resolved]]:
-        size = max(1, PULL_BUDGET // (self.steps[0].space.size + self.steps[0].space.V.size))
-        return [targets[first : first + size] for first in range(0, len(targets), size)]
-
-    def _known(self, targets: Sequence[Resolved], *, joint: bool) -> Moments:
-        found = self.sandwich(targets, joint=joint).reported()
+    def _finite(self, found: Sandwich, targets: Sequence[Resolved]) -> Moments:
+        """Return what is reported of targets, NaN for those that touch scores which run to infinity."""
         if not self._infinite.any():
-            return found
+            return found.reported()
         _, gradients = evaluate(targets, ScoreView(self.steps[0].space, self.data.shape, self.steps[0].link))
-        return found.without(gradients.touch(self._infinite))
+        return found.reported().without(gradients.touch(self._infinite))
 
     @one_blas_thread
-    def sandwich(self, targets: Sequence[Resolved], *, joint: bool = True) -> Sandwich:
-        """Return estimates, covariance (or variances) and model-based errors of targets."""
-        M = len(targets)
-        values, model, loose = np.zeros(M), np.zeros(M), VarianceNoise((M,))
-        cov = np.zeros((M, M) if joint else M)
+    def sandwich(self, targets: Sequence[Resolved]) -> Sandwich:
+        """Return estimates, covariance and model-based errors of targets."""
+        M, stack, shape = len(targets), Stack.of(targets), self.data.shape
+        values, cov, model, loose = np.zeros(M), np.zeros((M, M)), np.zeros(M), VarianceNoise((M,))
         for step in self.steps:
-            at, gradients = evaluate_targets(step.space, targets, self.data.shape, step.link)
-            _check_touched(step, gradients, targets, self.data)
+            at, gradients = evaluate_targets(step.space, stack, shape, step.link)
+            _check_touched(step, touched(step.solver, gradients), targets, self.data)
             share = step.n / self.n
             values += share * (at + gradients.T @ step.delta)
             if self.full is None:
-                covariance, bound = _fold_moments(step, gradients, joint=joint)
+                covariance, bound = _fold_moments(step, gradients)
                 cov += share * covariance
                 model += share * bound
                 loose.add(bound)
         if self.full is not None:
-            _, gradients = evaluate_targets(self.full.space, targets, self.data.shape, self.full.link)
-            cov, model = _fold_moments(self.full, gradients, joint=joint)
+            cov, model = _fold_moments(self.full, evaluate_targets(self.full.space, stack, shape, self.full.link)[1])
         if self.reference is not None:
-            _, gradients = evaluate_targets(self.reference.space, targets, self.data.shape, self.link)
-            _check_touched(self.reference, gradients, targets, self.data)
+            _, gradients = evaluate_targets(self.reference.space, stack, shape, self.link)
+            _check_touched(self.reference, touched(self.reference.solver, gradients), targets, self.data)
             model = np.einsum("im,im->m", gradients, self.reference.solver.solve(gradients))
         return Sandwich(values, cov / self.n, np.sqrt(model / self.n), self.dispersion, loose.value())
+
+    @one_blas_thread
+    def many_sandwich(self, targets: Sequence[Resolved]) -> Sandwich:
+        """Return the same with variances only: for more targets than coordinates, from inverses of all of these."""
+        M, stack, shape = len(targets), Stack.of(targets), self.data.shape
+        values, variances, model, loose = np.zeros(M), np.zeros(M), np.zeros(M), VarianceNoise((M,))
+        for step in self.steps:
+            at, gradients = many_gradients(step.space, stack, shape, step.link)
+            _check_touched(step, gradients.touched(step.solver.null), targets, self.data)
+            share = step.n / self.n
+            values += share * (at + gradients.dot(step.delta))
+            if self.full is None:
+                variance, bound = _many_moments(step, gradients)
+                variances += share * variance
+                model += share * bound
+                loose.add(bound)
+        if self.full is not None:
+            _, gradients = many_gradients(self.full.space, stack, shape, self.full.link)
+            variances, model = _many_moments(self.full, gradients)
+        if self.reference is not None:
+            space, solver = self.reference.space, self.reference.solver
+            _, gradients = many_gradients(space, stack, shape, self.link)
+            _check_touched(self.reference, gradients.touched(solver.null), targets, self.data)
+            model = gradients.squares(solver.solve(np.eye(space.size)))
+        return Sandwich(values, variances / self.n, np.sqrt(model / self.n), self.dispersion, loose.value())
 
     def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
         """Return the model-based errors of separate fits at these scores; None for observed entries."""
@@ -315,15 +340,17 @@ class OneStepRun(Run):
                 raise _undetermined(bread, 0, self.data.say(f"all {what}"), self.data)
 
 
-def _fold_moments(step: FoldStep, gradients: Floats, *, joint: bool) -> tuple[Floats, Floats]:
-    """Return what a step says of targets: covariance (or variances) and model-based variances, per battle."""
+def _fold_moments(step: FoldStep, gradients: Floats) -> tuple[Floats, Floats]:
+    """Return what a step says of targets: covariance and model-based variances, per battle."""
     directions = step.solver.solve(gradients)
-    model = np.einsum("im,im->m", gradients, directions)
-    product = step.meat @ directions
-    if not joint:
-        return np.einsum("im,im->m", directions, product), model
-    covariance = directions.T @ product
-    return 0.5 * (covariance + covariance.T), model
+    covariance = directions.T @ (step.meat @ directions)
+    return 0.5 * (covariance + covariance.T), np.einsum("im,im->m", gradients, directions)
+
+
+def _many_moments(step: FoldStep, gradients: ManyGradients) -> tuple[Floats, Floats]:
+    """Return what a step says of very many targets: variances and model-based variances, per battle."""
+    inverse = step.solver.solve(np.eye(step.space.size))
+    return gradients.squares(inverse.T @ (step.meat @ inverse)), gradients.squares(inverse)
 
 
 def _mean_moments(step: FoldStep, weights: Floats, centre: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
@@ -376,13 +403,13 @@ def _moved(bread: FoldStep | Information, weights: Floats) -> Bools:
     return moved
 
 
-def _check_touched(bread: FoldStep | Information, gradients: Floats, targets: Sequence[Resolved], data: Data) -> None:
-    """Raise where a target touches a direction without information."""
-    hit = np.flatnonzero(touched(bread.solver, gradients))
-    if bread.solver.null is not None and len(hit):
-        overlap = np.abs(bread.solver.null.T @ gradients[:, hit[0]])
-        more = f" (and {len(hit) - 1} more targets)" if len(hit) > 1 else ""
-        raise _undetermined(bread, int(np.argmax(overlap)), targets[hit[0]].label + more, data)
+def _check_touched(bread: FoldStep | Information, hit: Bools, targets: Sequence[Resolved], data: Data) -> None:
+    """Raise where targets touch a direction without information, as `hit` says of each."""
+    if hit.any():
+        first, more = targets[int(np.argmax(hit))], f" (and {hit.sum() - 1} more targets)" if hit.sum() > 1 else ""
+        _, gradients = evaluate_targets(bread.space, Stack.of([first]), data.shape, LOGISTIC)
+        overlap = np.abs(np.asarray(bread.solver.null).T @ gradients[:, 0])
+        raise _undetermined(bread, int(np.argmax(overlap)), first.label + more, data)
 
 
 def _undetermined(bread: FoldStep | Information, column: int, what: str, data: Data) -> SingularInformationError:

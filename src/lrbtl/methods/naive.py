@@ -13,7 +13,7 @@ from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, SeparationWarning
 from lrbtl.fitting.bradley_terry import centred_inverse, laplacian
 from lrbtl.fitting.separate import SeparateFit, fit_separate
-from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run
+from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, joined
 from lrbtl.methods.standard_errors import believed_covariance, believed_variances
 from lrbtl.methods.targets import Gradients, Resolved, View, evaluate
 from lrbtl.model.links import LOGISTIC, Link
@@ -91,11 +91,8 @@ class NaiveRun(Run):
     def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
         """Return estimates with their covariance or errors; NaN for targets that separation leaves without."""
         if errors_only and len(targets) > BATCH:
-            parts = [self.moments(targets[k : k + BATCH], errors_only=True) for k in range(0, len(targets), BATCH)]
-            values, se, noise = (
-                np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "se", "variance_noise")
-            )
-            return Moments(values, None, se, noise)
+            batches = (targets[k : k + BATCH] for k in range(0, len(targets), BATCH))
+            return joined([self.moments(batch, errors_only=True) for batch in batches])
         values, gradients = evaluate(targets, NaiveView(self.separate))
         M, d1 = len(targets), self.data.shape[0]
         cov, model, lost = np.zeros(M if errors_only else (M, M)), np.zeros(M), np.zeros(M, dtype=np.bool_)

@@ -14,7 +14,6 @@ The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q 
 the mean information under the same spread of eta, because 1 / I at a noisy eta has heavy tails.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -30,7 +29,7 @@ from lrbtl.lowrank.arrowhead import Arrowhead
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.methods.standard_errors import leverages
-from lrbtl.methods.targets import Gradients, Resolved, evaluate
+from lrbtl.methods.targets import Gradients, Stack
 from lrbtl.model.links import LOGISTIC, CellTerms, Link
 from lrbtl.model.sampling import Sampling, reference_probability
 from lrbtl.threads import lazy
@@ -194,10 +193,10 @@ def inverse_weights(law: Sampling, design: Design) -> Floats:
 
 
 def evaluate_targets(
-    space: TangentSpace, targets: Sequence[Resolved], shape: tuple[int, ...], link: Link = LOGISTIC
+    space: TangentSpace, targets: Stack, shape: tuple[int, ...], link: Link = LOGISTIC
 ) -> tuple[Floats, Floats]:
     """Return psi(T_k) of each target (M,) and its gradient in coordinates (size, M)."""
-    values, gradients = evaluate(targets, ScoreView(space, shape, link))
+    values, gradients = targets.at(ScoreView(space, shape, link))
     return values, pull_gradients(space, gradients)
 
 

@@ -160,38 +160,78 @@ class Gradients:
         return np.bincount(self.target[hit], minlength=len(self.tie)) > 0
 
 
-def evaluate(targets: Sequence[Resolved], view: View) -> tuple[Floats, Gradients]:
-    """Return values (M,) and gradients of targets at a point; linear ones and win probabilities all at once."""
-    values, tie = np.zeros(len(targets)), np.zeros(len(targets))
-    parts: list[tuple[Longs, Longs, Longs, Floats]] = []
-    linear = [(i, target.kind) for i, target in enumerate(targets) if isinstance(target.kind, SparseGradient)]
-    wins = [(i, target.kind) for i, target in enumerate(targets) if isinstance(target.kind, Wins)]
-    if linear:
-        at, (models, contexts, weights) = _stacked([(i, (g.models, g.contexts, g.weights)) for i, g in linear])
-        values += np.bincount(at, weights * view.entries(models, contexts), len(values))
-        parts.append((at, models, contexts, weights))
-    if wins:
-        at, columns = _stacked([(i, (w.a, w.b, w.contexts, w.weights)) for i, w in wins])
-        mean, slope, by_tie = _mean_wins(at, Wins(*columns), len(values), view)
-        values += mean
-        tie += by_tie
-        a, b, contexts, _ = columns
-        parts += [(at, a, contexts, slope), (at, b, contexts, -slope)]
-    for i, target in enumerate(targets):
-        if callable(target.kind):
-            values[i], gradient = target.kind(view)
-            if not isinstance(gradient, SparseGradient):
-                gradient = _sparse(gradient)
+@dataclass(frozen=True)
+class Stack:
+    """Targets put together by kind, to be evaluated at many points: linear ones and win probabilities all at once.
+
+    Attributes
+    ----------
+    size : int
+        Number of targets.
+    linear, wins : tuple of (target numbers, columns), or None
+    others : list of (target number, function)
+    """
+
+    size: int
+    linear: tuple[Longs, SparseGradient] | None
+    wins: tuple[Longs, Wins] | None
+    others: list[tuple[int, Evaluate]]
+
+    @classmethod
+    def of(cls, targets: Sequence[Resolved]) -> "Stack":
+        """Return the stack of some targets."""
+        linear, wins, others = [], [], []
+        for i, target in enumerate(targets):
+            kind = target.kind
+            if isinstance(kind, SparseGradient):
+                linear.append((i, (kind.models, kind.contexts, kind.weights)))
+            elif isinstance(kind, Wins):
+                wins.append((i, (kind.a, kind.b, kind.contexts, kind.weights)))
+            else:
+                others.append((i, kind))
+        return cls(
+            len(targets),
+            (_numbers(linear), SparseGradient(*_columns(linear))) if linear else None,
+            (_numbers(wins), Wins(*_columns(wins))) if wins else None,
+            others,
+        )
+
+    def at(self, view: View) -> tuple[Floats, Gradients]:
+        """Return values (M,) and gradients at a point."""
+        values, tie = np.zeros(self.size), np.zeros(self.size)
+        parts: list[tuple[Longs, Longs, Longs, Floats]] = []
+        if self.linear is not None:
+            at, terms = self.linear
+            values += np.bincount(at, terms.weights * view.entries(terms.models, terms.contexts), self.size)
+            parts.append((at, terms.models, terms.contexts, terms.weights))
+        if self.wins is not None:
+            at, wins = self.wins
+            mean, slope, by_tie = _mean_wins(at, wins, self.size, view)
+            values += mean
+            tie += by_tie
+            parts += [(at, wins.a, wins.contexts, slope), (at, wins.b, wins.contexts, -slope)]
+        for i, function in self.others:
+            values[i], found = function(view)
+            gradient = found if isinstance(found, SparseGradient) else _sparse(found)
             tie[i] = gradient.tie
             parts.append((np.full(len(gradient.models), i), gradient.models, gradient.contexts, gradient.weights))
-    at, models, contexts, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return values, Gradients(at, models, contexts, weights, tie)
+        at, models, contexts, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return values, Gradients(at, models, contexts, weights, tie)
 
 
-def _stacked(rows: Sequence[tuple[int, tuple[Any, ...]]]) -> tuple[Longs, tuple[Any, ...]]:
-    """Return the columns of several targets one after the other, and the number of the target of each row."""
-    at = np.repeat([i for i, _ in rows], [len(columns[0]) for _, columns in rows])
-    return at, tuple(np.concatenate(column) for column in zip(*(columns for _, columns in rows), strict=True))
+def evaluate(targets: Sequence[Resolved], view: View) -> tuple[Floats, Gradients]:
+    """Return values (M,) and gradients of targets at a point."""
+    return Stack.of(targets).at(view)
+
+
+def _numbers(rows: Sequence[tuple[int, tuple[Any, ...]]]) -> Longs:
+    """Return the number of the target that each row of the columns belongs to."""
+    return np.repeat([i for i, _ in rows], [len(columns[0]) for _, columns in rows])
+
+
+def _columns(rows: Sequence[tuple[int, tuple[Any, ...]]]) -> Iterator[Any]:
+    """Return the columns of several targets one after the other."""
+    return (np.concatenate(column) for column in zip(*(columns for _, columns in rows), strict=True))
 
 
 def _mean_wins(at: Longs, wins: Wins, size: int, view: View) -> tuple[Floats, Floats, Floats]:

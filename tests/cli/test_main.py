@@ -341,7 +341,7 @@ def test_guesses_are_one_line(tmp_path, capsys):
     [
         (["--rank", "0"], "--rank 0: give a whole number from 1"),
         (["--rank", "50"], "--rank 50 is not possible for scores of shape (3, 2): choose 1 to 2."),
-        (["--link", "probit", "--method", "naive"], "it has no --link probit."),
+        (["--link", "probit", "--method", "naive"], "it takes battles and --link logistic only."),
         (["--compat", "fastchat", "--scale", "logit"], "leave --scale logit out."),
         (["--no-context", "--board", "math"], "leave --board out, or name a column with --context"),
         (["--top", "0"], "--top 0: give at least 1."),

@@ -19,7 +19,7 @@ from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.components import context_of
 from lrbtl.boards.ranking import rank_models
 from lrbtl.data.battles import Battles
-from lrbtl.data.graph import strong_components
+from lrbtl.data.graph import component_members, strong_components
 from lrbtl.errors import ScaleError, SeparationError
 from lrbtl.fitting.bradley_terry import Pairs, fit_batch, laplacian, sum_by
 from lrbtl.inference.estimate import ELO
@@ -260,8 +260,8 @@ def _notes(compat: str) -> tuple[str, ...]:
 
 
 def _why(battles: Battles) -> str:
-    from lrbtl.fitting.core import pooled_core
-
-    outside = np.setdiff1d(np.arange(len(battles.models)), pooled_core(battles))
+    cells = battles.cells
+    labels = strong_components(cells.a, cells.b, cells.y, len(battles.models))[0]
+    outside = np.setdiff1d(np.arange(len(battles.models)), component_members(labels)[0])
     shown = ", ".join(repr(battles.models[k]) for k in outside[:5])
     return f"{shown} only won, only lost or never met the others; leave them out with battles.select(...)."

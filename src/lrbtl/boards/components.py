@@ -16,10 +16,14 @@ from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.methods.targets import Weights, context_weights
 from lrbtl.typing import Floats, Longs
 
-WEIGHTING = {"traffic": "categories weighted by votes", "equal": "all categories weigh the same"}
+WEIGHTING = {
+    "traffic": "categories weighted by votes",
+    "equal": "all categories weigh the same",
+    "given": "categories weighted as given",
+}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Component:
     """Models that a chain of votes links, and the analysis of their battles.
 
@@ -108,8 +112,13 @@ def analyse_components(
         except LrbtlError as error:
             if not found:
                 raise
-            lost.append(f"{group.size} models that no votes link with these have no board: {error}")
+            lost.append(no_board(group.size, error))
     return [replace(found[0], lost=tuple(lost)), *found[1:]]
+
+
+def no_board(n_models: int, reason: LrbtlError) -> str:
+    """Return the sentence on a group of models that has no board."""
+    return f"{n_models} models that no votes link with these have no board: {reason}"
 
 
 def linked_models(battles: Battles) -> list[Longs]:
@@ -132,8 +141,9 @@ def _component(battles: Battles, members: Longs, weights: Weights | Floats, opti
         weights = weights[kept]
         if weights.sum() <= 0:
             raise WeightError("all contexts with a weight lack battles; give weights to other contexts.")
-    words = WEIGHTING.get(str(weights or "equal"), "categories weighted as given") if part.n_contexts > 1 else ""
-    return Component(part, analyse(part, **options), members, kept, context_weights(part, weights), words)
+    overall = context_weights(part, weights)
+    words = WEIGHTING["equal" if weights is None else weights if isinstance(weights, str) else "given"]
+    return Component(part, analyse(part, **options), members, kept, overall, words)
 
 
 def select_positions(battles: Battles, members: Longs) -> tuple[Battles, Longs]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from numbers import Real
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 from scipy.special import logit
@@ -14,7 +14,7 @@ from scipy.special import logit
 from lrbtl.boards.board import STATUSES, Lazy, Leaderboard, Leaderboards, Scale
 from lrbtl.boards.comparison import is_gap, log_odds_unit, win_table
 from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, battle_counts, compat_boards
-from lrbtl.boards.components import Component, analyse_components, context_of
+from lrbtl.boards.components import Component, analyse_components, context_of, no_board
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.labels import shown_context
@@ -28,6 +28,8 @@ from lrbtl.model.links import Link
 from lrbtl.model.tie_links import TIE_LINKS
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Longs, Progress, Rank, Ridge, Seed
+
+Board = TypeVar("Board")
 
 SCALES = ("elo", "logit", "probability")
 FEW_VOTES = 10  # in the contexts of a board, below which a model has a note
@@ -149,14 +151,34 @@ def leaderboard(
     components = analyse_components(battles, weights, **options)
     view = View(level, scale, min_battles, fixed, rng, n_threads, _silent(battles))
     if every:
-        all_boards = [_all_boards(part, view) for part in components]
-        return replace(all_boards[0], islands=tuple(all_boards[1:]))
+        parts, others = _of_each(components, lambda part: _all_boards(part, view))
+        overall = _noted(parts[0].overall, others)
+        return replace(parts[0], overall=overall, islands=tuple(parts[1:]))
     label = context_of(battles, at)
-    wanted = [(part, board) for part in components if (board := part.weights_at(at)) is not None]
+    wanted = {part: weights_here for part in components if (weights_here := part.weights_at(at)) is not None}
     if not wanted:
         raise NoDecisionError(f"there are no votes in context {shown_context(label)!r}.")
-    boards = [_boards(part, view, [label], board[None, :])[0] for part, board in wanted]
-    return replace(boards[0], islands=tuple(boards[1:]))
+    boards, others = _of_each(wanted, lambda part: _boards(part, view, [label], wanted[part][None, :])[0])
+    return replace(_noted(boards[0], others), islands=tuple(boards[1:]))
+
+
+def _of_each(components: Iterable[Component], make: Callable[[Component], Board]) -> tuple[list[Board], list[str]]:
+    """Return the boards of the components on which somebody can be ranked, and what became of the others."""
+    found: list[Board] = []
+    lost: dict[str, NoDecisionError] = {}
+    for part in components:
+        try:
+            found.append(make(part))
+        except NoDecisionError as error:
+            lost[no_board(part.members.size, error)] = error
+    if not found:
+        raise next(iter(lost.values()))
+    return found, list(lost)
+
+
+def _noted(board: Leaderboard, notes: Sequence[str]) -> Leaderboard:
+    """Return the board with more notes."""
+    return replace(board, info=replace(board.info, notes=(*board.info.notes, *notes)))
 
 
 @dataclass(frozen=True)
@@ -233,8 +255,7 @@ def _all_boards(part: Component, view: View) -> Leaderboards:
     boards = {board.context: board for board in others}
     missing = [shown_context(label) for label in labels[1:] if label not in boards]
     if missing:
-        note = f"fewer than two models can be ranked in {', '.join(missing)}: no board"
-        overall = replace(overall, info=replace(overall.info, notes=(*overall.info.notes, note)))
+        overall = _noted(overall, [f"fewer than two models can be ranked in {', '.join(missing)}: no board"])
     place = {model: k for k, model in enumerate(part.battles.models)}
     rows = np.array([place[model] for model in overall.models])
     kept = {label: row for label, row in zip(labels, weights, strict=True) if label is None or label in boards}

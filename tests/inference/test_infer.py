@@ -26,9 +26,8 @@ from lrbtl.errors import (
 )
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import fit
-from lrbtl.inference.analysis import Analysis
+from lrbtl.inference.analysis import Analysis, analyse_fit
 from lrbtl.methods.base import Options
-from lrbtl.methods.registry import METHODS
 from lrbtl.methods.targets import resolve_targets, resolved_score
 from problems import SMALL_CASES, oracle_rows, rebuilt, simulated
 
@@ -75,7 +74,7 @@ def test_naive_targets_that_separation_leaves_infinite_are_nan():
 
 def run_of(whole, method="efficient", **options):
     """The method run on the battles of a fit."""
-    return METHODS[method].run_fit(whole, Options(**{"n_folds": FOLDS, **options}))
+    return analyse_fit(whole, Options(**{"n_folds": FOLDS, **options}), method=method).run
 
 
 def named(battles, u):

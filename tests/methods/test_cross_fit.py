@@ -10,6 +10,7 @@ from inference_cases import FOLDS, LAWS, all_cases, assert_close, both_targets, 
 from lrbtl.data.folds import fold_counts
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import fit, refit
+from lrbtl.inference.analysis import analyse_fit
 from lrbtl.methods.base import Options, Provenance
 from lrbtl.methods.cross_fit import OneStepRun
 from lrbtl.methods.one_step import eta_variances, evaluate_targets, fold_step
@@ -45,7 +46,7 @@ def plain_run(whole, method, sampling, *, seed=4, se="crossfit"):
 
 def run_of(whole, method="efficient", **options):
     """The method run on the battles of a fit."""
-    return METHODS[method].run_fit(whole, Options(n_folds=FOLDS, **options))
+    return analyse_fit(whole, Options(n_folds=FOLDS, **options), method=method).run
 
 
 def fits_of(run):

@@ -8,10 +8,12 @@ import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data
-from lrbtl.errors import SeparationWarning, warn_user
+from lrbtl.errors import MethodError, SeparationWarning, warn_user
+from lrbtl.fitting.fit import Fit
 from lrbtl.fitting.solvers import SolverName
 from lrbtl.inference.estimate import Estimate
 from lrbtl.methods.base import Moments, Options, Provenance, Run
+from lrbtl.methods.cross_fit import LowRank
 from lrbtl.methods.registry import DEFAULT_METHOD, find_method
 from lrbtl.methods.targets import Family, Resolved, Target, resolve_targets, resolved_score
 from lrbtl.model.links import Link
@@ -213,6 +215,24 @@ def analyse(
     )
     options.check(battles.shape)
     return Analysis(battles, method, chosen.run(battles, options))
+
+
+def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = "efficient") -> Analysis:
+    """Return a low-rank method run on the battles of a fit that is at hand; rank, ridge and link are those of the fit.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> truth = lrbtl.simulate_scores((12, 5), 2, scale=2, rng=0)
+    >>> fit = lrbtl.fit(lrbtl.simulate_battles(truth, 20_000, rng=1), 2)
+    >>> analyse_fit(fit, Options(n_folds=5), method="whitened").provenance.n_folds
+    5
+    """
+    chosen, options = find_method(method), Options() if options is None else options
+    options.check(full_fit.battles.shape)
+    if not isinstance(chosen, LowRank):
+        raise MethodError(f"method={method!r} does not start from a low-rank fit: use lrbtl.analyse.")
+    return Analysis(full_fit.battles, method, chosen.run_fit(full_fit, options))
 
 
 def infer(

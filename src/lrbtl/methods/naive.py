@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.graph import component_members
+from lrbtl.data.graph import largest_component
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, SeparationWarning
 from lrbtl.fitting.bradley_terry import centred_inverse, laplacian
@@ -138,13 +138,12 @@ class NaiveRun(Run):
     def _cores(self) -> Bools:
         """Members of each context's largest strong component, (d1, D); of equally large ones that with most battles."""
         cells, (d1, D) = self.data.cells, (self.data.shape[0], self.data.n_contexts)
-        votes = np.zeros((D, d1))
+        votes = np.zeros((D, d1), dtype=np.int64)
         np.add.at(votes, (cells.context, cells.a), cells.count)
         np.add.at(votes, (cells.context, cells.b), cells.count)
         out = np.zeros((d1, D), dtype=np.bool_)
         for u in range(D):
-            members = component_members(self._components[:, u])
-            best = max(members, key=lambda group: (group.size, votes[u, group].sum()))
+            best = largest_component(self._components[:, u], votes[u])
             out[best, u] = best.size > 1 or d1 == 1
         return out
 

@@ -17,7 +17,7 @@ from lrbtl.methods.one_step import eta_variances, evaluate_targets, fold_step
 from lrbtl.methods.registry import METHODS
 from lrbtl.methods.targets import Stack, resolve_targets, resolved_score, resolved_win
 from lrbtl.model.links import LOGISTIC, mean_over_spread
-from problems import SMALL_CASES, law_dict, oracle_rows
+from problems import SMALL_CASES, law_dict, oracle_rows, rebuilt, simulated
 
 pytestmark = [  # formulas are checked on battles few enough for dense matrices
     pytest.mark.filterwarnings("ignore::lrbtl.errors.WeakSignalWarning"),
@@ -250,3 +250,39 @@ def test_errors_of_very_many_targets_are_those_of_few(case, method, se):
     np.testing.assert_allclose(many.values, few.values, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(many.cov, np.diag(few.cov), rtol=1e-9)
     np.testing.assert_allclose(many.bound, few.bound, rtol=1e-9)
+
+
+# ------------------------------------------------------------------------------
+# Who has a score on a board.
+# ------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
+def test_scores_that_run_to_infinity_are_not_placed():
+    truth = lrbtl.simulate_scores((6, 2), 1, scale=1.5, rng=0)
+    champion = lrbtl.Battles.from_arrays(["zz"] * 2, ["model_0"] * 2, [1, 1], [0, 1], counts=[900, 900])
+    battles = lrbtl.simulate_battles(truth, 5_000, rng=1) + champion
+    analysis = lrbtl.analyse(battles, rank=2, ridge=0.0, n_folds=3)
+    weights = np.full(2, 0.5)
+    placed = analysis.placed(weights)
+    assert [battles.models[i] for i in np.flatnonzero(~placed)] == ["zz"]
+    assert analysis.why_not(6, weights) == "won all 1800 votes here" and np.isnan(analysis.scores()[6]).all()
+    board = analysis.estimate_boards(weights[None], placed[None])[0]
+    np.testing.assert_array_equal(np.isnan(board.estimate), ~placed)
+    assert np.nanmax(board.se) < 1
+
+
+@pytest.mark.parametrize("method", ["efficient", "whitened", "mle"])
+def test_undetermined_scores_are_not_placed(method):
+    """Two contexts keep one pair of models: there a board of this pair is all that rank 2 determines."""
+    _, battles = simulated((6, 5), 2, 3000)
+    cells = battles.cells
+    thin = rebuilt(battles, ~np.isin(cells.context, [0, 3]) | ((cells.a == 0) & (cells.b == 1)))
+    analysis = lrbtl.analyse(thin, rank=2, n_folds=FOLDS, method=method)
+    units = np.eye(5)
+    boards = analysis.estimate_boards(units, np.array([analysis.placed(unit) for unit in units]))
+    placed = [np.flatnonzero(np.isfinite(board.estimate)).tolist() for board in boards]
+    assert placed == [[0, 1], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5], [0, 1], [0, 1, 2, 3, 4, 5]]
+    gap = analysis.estimate(lrbtl.gap(0, 1, thin.levels[0][0]))
+    assert gap.estimate[0] == pytest.approx(boards[0].estimate[0] - boards[0].estimate[1], rel=1e-9)
+    assert np.all([np.nanmax(board.se) < 2 for board in boards])

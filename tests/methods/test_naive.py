@@ -1,4 +1,4 @@
-"""Who has a score on a board, and why others have none."""
+"""The naive method on boards: who has a score, and why others have none."""
 
 import numpy as np
 import pytest
@@ -28,18 +28,6 @@ def test_the_naive_method_places_the_largest_strong_component():
     np.testing.assert_array_equal(np.isnan(board.estimate), ~placed)
     assert board.estimate[placed].sum() == pytest.approx(0.0, abs=1e-12)
     assert np.isnan(analysis.estimate_boards(here[None], np.ones((1, 5), dtype=bool))[0].estimate).all()
-
-
-def test_low_rank_methods_leave_out_what_runs_to_infinity():
-    truth = lrbtl.simulate_scores((6, 3), 1, scale=1.5, rng=0)
-    champion = lrbtl.Battles.from_arrays(["zz"] * 3, ["model_0"] * 3, [1, 1, 1], [0, 1, 2], counts=[40, 40, 40])
-    battles = lrbtl.simulate_battles(truth, 5_000, rng=1) + champion
-    analysis = lrbtl.analyse(battles, rank=1, ridge=0.0, n_folds=3)
-    weights = np.full(3, 1 / 3)
-    placed = analysis.placed(weights)
-    if not placed.all():
-        assert battles.models[int(np.argmin(placed))] == "zz" and placed.sum() == 6
-        assert analysis.why_not(int(np.argmin(placed)), weights) == "won all 120 votes here"
 
 
 def test_a_naive_run_needs_no_fit_and_takes_none():

@@ -252,8 +252,7 @@ class OneStepRun(Run):
         used = np.flatnonzero(weights)
         kept = np.asarray(~self._infinite[:, used].any(axis=1))
         for bread in self._breads:
-            if bread.solver.null is not None:
-                kept = kept & ~_moved(bread, weights)
+            kept = _determined_together(bread, weights, kept)
         return kept
 
     def score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
@@ -391,16 +390,17 @@ def _one_step_scores(step: FoldStep) -> Floats:
 # ------------------------------------------------------------------------------
 
 
-def _moved(bread: FoldStep | Information, weights: Floats) -> Bools:
-    """Return which models' mean scores change, against most others, along directions without information."""
-    assert bread.solver.null is not None
-    space, moved = bread.space, np.zeros(len(bread.space.U), dtype=np.bool_)
-    for column in bread.solver.null.T:
+def _determined_together(bread: FoldStep | Information, weights: Floats, kept: Bools) -> Bools:
+    """Return the largest group of the kept models whose mean scores move alike along directions without information."""
+    space = bread.space
+    for column in () if bread.solver.null is None else bread.solver.null.T:
         dU, dV = space.push(np.ascontiguousarray(column))
         change = dU @ (space.V.T @ weights) + space.U @ (dV.T @ weights)
         scale = np.linalg.norm(dU) * np.linalg.norm(space.V) + np.linalg.norm(space.U) * np.linalg.norm(dV)
-        moved |= np.abs(change - np.median(change)) > MOVED * scale
-    return moved
+        order = np.flatnonzero(kept)[np.argsort(change[kept], kind="stable")]
+        groups = np.split(order, np.flatnonzero(np.diff(change[order]) > MOVED * scale) + 1)
+        kept = np.isin(np.arange(len(kept)), max(groups, key=len))
+    return kept
 
 
 def _check_touched(bread: FoldStep | Information, hit: Bools, targets: Sequence[Resolved], data: Data) -> None:

@@ -11,6 +11,7 @@ from board_checks import ELO, in_order, twin
 from lrbtl.boards.compat import battle_counts
 from lrbtl.errors import (
     FoldError,
+    IslandWarning,
     LevelError,
     MethodError,
     RankError,
@@ -260,3 +261,38 @@ def test_counts_are_those_of_the_contexts_with_a_weight(used):
     found = battle_counts(battles, weights)
     np.testing.assert_array_equal(found[0], fought)
     np.testing.assert_allclose(found[1], won / fought)
+
+
+@pytest.mark.parametrize("method", ["efficient", "mle", "naive"])
+def test_battles_with_all_models_count(method):
+    """Nobody is ranked by a part of its battles: c beat a and b, and lost all 100 votes against d."""
+    battles = lrbtl.Battles.from_arrays(
+        ["a", "a", "c", "c", "d"], ["b", "b", "a", "b", "c"], [1, 0, 1, 1, 1], counts=[30, 30, 40, 40, 100]
+    )
+    board = lrbtl.leaderboard(battles, method=method)
+    ranks = dict(zip(board.models, board.rank.tolist(), strict=True))
+    assert ranks["c"] != 1
+    if ranks["c"]:
+        assert ranks["d"] < ranks["c"]
+    matrix = lrbtl.win_matrix(battles, method=method)
+    chance = matrix.win[matrix.models.index("c"), matrix.models.index("d")]
+    assert np.isnan(chance) or chance < 0.5
+
+
+def test_ties_have_the_errors_of_infer(plain):
+    rows = np.arange(plain.cells.n_cells)
+    cells = plain.cells
+    names = [[plain.models[k] for k in side] for side in (cells.a, cells.b)]
+    tied = lrbtl.Battles.from_arrays(*names, np.where(rows % 2, 0.5, cells.y), counts=cells.count)
+    board = lrbtl.leaderboard(tied, scale="logit")
+    est = lrbtl.infer(tied, [lrbtl.score(model) for model in board.models], method="naive")
+    np.testing.assert_allclose(board.se, est.se, rtol=0.02)
+
+
+def test_the_fit_behind_boards_can_be_diagnosed(arena):
+    """Also where some models have no votes, or no chain of votes to the others."""
+    apart = lrbtl.Battles.from_arrays(["p", "p"], ["q", "q"], [1, 0], [0, 1], n_levels=4, counts=[9, 9])
+    battles = arena + apart
+    with pytest.warns(IslandWarning):
+        boards = lrbtl.leaderboard(battles, context="all", rank=2, method="mle")
+    assert lrbtl.diagnose(battles, boards.fit).rank == (2, 2)

@@ -31,6 +31,7 @@ Status = Literal["ranked", "absent", "preliminary", "unplaced"]
 
 STATUSES: tuple[Status, ...] = ("ranked", "absent", "preliminary", "unplaced")  # in the order of a board
 SCALE_WORDS = {"elo": "Elo points", "logit": "log odds", "probability": "probability to beat a ranked model"}
+METHOD_WORDS = {"bradley-terry": "Bradley-Terry fit", "naive": "separate Bradley-Terry fits"}
 NOTHING = "–"
 ROWS_SHOWN = 60
 SMALLEST_GAIN = 1.02  # below it, sharing between contexts gains nothing worth telling
@@ -315,14 +316,12 @@ def method_words(info: Provenance) -> str:
     --------
     >>> method_words(Provenance(method="efficient", rank=(2, 2), n_folds=10))
     'efficient method, rank 2 × 2, 10 folds'
-    >>> method_words(Provenance(method="efficient", rank=(1,)))
-    'Bradley-Terry, efficient method'
+    >>> method_words(Provenance(method="bradley-terry"))
+    'Bradley-Terry fit'
     """
-    words = [f"{info.method} method"]
+    words = [METHOD_WORDS.get(info.method, f"{info.method} method")]
     if info.rank is not None and len(info.rank) > 1:
         words.append("rank " + " × ".join(map(str, info.rank)))
-    elif info.link is None:
-        words.insert(0, "Bradley-Terry")
     if info.n_folds:
         words.append(f"{info.n_folds} folds")
     return ", ".join(words)

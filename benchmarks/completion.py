@@ -24,9 +24,9 @@ import numpy as np
 
 import lrbtl
 from lrbtl.errors import LrbtlWarning
-from lrbtl.inference.infer import estimate_targets
+from lrbtl.inference.analysis import analyse_fit
 from lrbtl.lowrank.tucker import truncate
-from lrbtl.methods.cross_fit import cross_fit
+from lrbtl.methods.base import Options
 from replications import RESULTS, Replication, keep_results, replicate_all
 
 Z = 1.959964
@@ -115,11 +115,12 @@ def replicate(design: str, seed: int, known: Replication) -> Replication:
         fit = lrbtl.fit(data, setup.rank, link=setup.noise.link)
         for method in setup.noise.methods:
             start = time.process_time()
-            run = cross_fit(fit, method=method.split(",")[0], sampling=setup.sampling(method), n_folds=FOLDS, rng=seed)
-            est = estimate_targets([run], [lrbtl.entry(*setup.target)])
+            options = Options(sampling=setup.sampling(method), n_folds=FOLDS, rng=seed)
+            analysis = analyse_fit(fit, options, method=method.split(",")[0])
+            est = analysis.estimate(lrbtl.entry(*setup.target))
             low, high = est.conf_int()[0]
             out[method] = {"estimate": est.estimate[0], "se": est.se[0], "low": low, "high": high}
-            out[method] |= check_all(setup.truth, *run.all_scores())
+            out[method] |= check_all(setup.truth, *analysis.run.family("scores"))
             out[method]["seconds"] = time.process_time() - start
     return out
 

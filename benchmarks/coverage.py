@@ -19,8 +19,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import lrbtl
-from lrbtl.inference.infer import estimate_targets
-from lrbtl.methods.cross_fit import cross_fit
+from lrbtl.inference.analysis import analyse_fit
+from lrbtl.methods.base import Options
 from replications import RESULTS, keep_results, replicate_all
 
 SHAPE, RANK, SCALE, FOLDS = (200, 200), 5, 5.0, 6
@@ -99,16 +99,17 @@ def replicate(design: str, seed: int, known: dict[str, Any]) -> dict[str, Any]:
     for name, options in runs(design, battles).items():
         if name in known:
             continue
-        steps = cross_fit(fit, n_folds=FOLDS, rng=seed, **options)
+        method = options.pop("method", "efficient")
+        analysis = analyse_fit(fit, Options(n_folds=FOLDS, rng=seed, **options), method=method)
         many, goals = joint_targets(scores) if design == JOINT else ([], np.empty(0))
-        both = estimate_targets([steps], [*TARGETS, *many])
+        both = analysis.estimate([*TARGETS, *many])
         est = both[: len(TARGETS)]
         out[name] = {"estimate": est.estimate.tolist(), "se": est.se.tolist(), "interval": est.conf_int().tolist()}
         if many:
             limits = both[len(TARGETS) :].conf_int(joint=True)
             out[name]["joint"] = bool(((limits[:, 0] <= goals) & (goals <= limits[:, 1])).all())
         if seed % ALL_EVERY == 0 and "law" not in name:
-            values, errors = steps.all_scores()
+            values, errors = analysis.run.family("scores")
             inside = np.abs(values - scores) < 1.959964 * errors
             size = np.abs(scores)
             error = float(np.sqrt(np.mean((values - scores) ** 2)))

@@ -22,8 +22,8 @@ import numpy as np
 import lrbtl
 from lrbtl.errors import LrbtlWarning
 from lrbtl.fitting.signal import SIGNAL_FLOOR, signal_ratio
-from lrbtl.inference.infer import estimate_targets
-from lrbtl.methods.cross_fit import cross_fit
+from lrbtl.inference.analysis import analyse_fit
+from lrbtl.methods.base import Options
 from replications import RESULTS, Replication, keep_results, replicate_all
 
 METHODS = ("efficient", "mle", "whitened")
@@ -81,13 +81,14 @@ def replicate(design: str, seed: int, known: Replication) -> Replication:
         fit = lrbtl.fit(lrbtl.simulate_battles(truth, setting.n, sampling=sampling, rng=10_000 + seed), setting.rank)
         out["signal"] = signal_ratio(fit.point, setting.n)
         for method in METHODS:
-            run = cross_fit(fit, method=method, sampling=sampling if method == "whitened" else None)
-            values, errors = run.all_scores()
+            options = Options(sampling=sampling if method == "whitened" else None)
+            analysis = analyse_fit(fit, options, method=method)
+            values, errors = analysis.run.family("scores")
             inside = np.abs(values - flat) < Z * errors
             out[method] = [float(inside.mean()), float(np.sqrt(np.mean((values - flat) ** 2)))]
             if method == "efficient":
                 targets, goals = draw_targets(truth, rng)
-                limits = estimate_targets([run], targets).conf_int(joint=True)
+                limits = analysis.estimate(targets).conf_int(joint=True)
                 out["joint"] = bool(((limits[:, 0] <= goals) & (goals <= limits[:, 1])).all())
     return out
 

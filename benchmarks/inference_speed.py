@@ -27,7 +27,8 @@ import lrbtl
 import oracle
 from lrbtl.data.folds import fold_counts
 from lrbtl.fitting.fit import refit
-from lrbtl.methods.cross_fit import cross_fit
+from lrbtl.inference.analysis import analyse_fit
+from lrbtl.methods.base import Options
 from reference_numpy import Rows, one_step_numpy
 
 RESULTS = Path(__file__).parent / "results"
@@ -62,7 +63,7 @@ def main() -> None:
     cold, fit = timed(lambda: lrbtl.fit(battles, RANK))
     two, _ = timed(lambda: lrbtl.infer(battles, targets, rank=RANK, n_folds=FOLDS))
     every, _ = timed(lambda: lrbtl.infer(battles, lrbtl.all_scores(), rank=RANK, n_folds=FOLDS))
-    folded, _ = timed(lambda: cross_fit(fit, n_folds=FOLDS).all_scores())
+    folded, _ = timed(lambda: analyse_fit(fit, Options(n_folds=FOLDS)).run.family("scores"))
     cells = battles.cells
     index = [array.astype(np.int64) for array in (cells.a, cells.b, cells.context)]
     rows = Rows(*index, cells.y, cells.count.astype(float), *SHAPE)

@@ -22,8 +22,8 @@ import pandas as pd
 
 import lrbtl
 from lrbtl.errors import LrbtlError, LrbtlWarning
-from lrbtl.inference.infer import estimate_targets
-from lrbtl.methods.cross_fit import cross_fit
+from lrbtl.inference.analysis import analyse_fit
+from lrbtl.methods.base import Options
 from lrbtl.methods.targets import Target
 from replications import keep_results
 
@@ -62,7 +62,7 @@ def estimate(fit: lrbtl.Fit, method: str, seed: int) -> dict[str, Any] | None:
         est = lrbtl.infer(fit.battles, targets(), method="naive")
     else:
         try:
-            est = estimate_targets([cross_fit(fit, method=method, rng=seed)], targets())
+            est = analyse_fit(fit, Options(rng=seed), method=method).estimate(targets())
         except LrbtlError:
             return None
     if not (np.isfinite(est.estimate) & np.isfinite(est.se)).all():

@@ -17,8 +17,8 @@ import numpy as np
 
 import lrbtl
 from lrbtl.errors import LrbtlWarning
-from lrbtl.inference.infer import estimate_targets
-from lrbtl.methods.cross_fit import cross_fit
+from lrbtl.inference.analysis import analyse_fit
+from lrbtl.methods.base import Options
 from replications import Replication, keep_results, replicate_all
 
 SHAPE, RANK, N, SCALE = (30, 6), 2, 12_000, 2.0
@@ -64,9 +64,9 @@ def replicate(design: str, seed: int, known: Replication) -> Replication:
         warnings.simplefilter("ignore", LrbtlWarning)
         fit = lrbtl.fit(battles, RANK, link=name)
         for method in METHODS:
-            run = cross_fit(fit, method=method, rng=seed)
-            est = estimate_targets([run], TARGETS.values())
-            values, errors = run.all_scores()
+            analysis = analyse_fit(fit, Options(rng=seed), method=method)
+            est = analysis.estimate(TARGETS.values())
+            values, errors = analysis.run.family("scores")
             out[method] = {
                 "estimate": est.estimate.tolist(),
                 "se": est.se.tolist(),

@@ -14,7 +14,7 @@ ELO = 400 / math.log(10)
 def in_order(board, battles):
     """Positions on the board of the models in the battles' order."""
     place = {model: k for k, model in enumerate(board.models)}
-    return np.array([place[str(model)] for model in battles.models])
+    return np.array([place[model] for model in battles.models])
 
 
 def twin(battles):

@@ -15,10 +15,10 @@ _HOMES = {
     "fitting.fit": ["Fit", "fit"],
     "fitting.select_rank": ["RankSelection", "TieComparison", "compare_ties", "select_rank"],
     "fitting.separate": ["SeparateFit", "fit_separate"],
+    "inference.analysis": ["Analysis", "analyse", "infer"],
     "inference.bounds": ["efficiency_bound"],
     "inference.diagnose": ["Diagnosis", "diagnose"],
     "inference.estimate": ["Estimate"],
-    "inference.infer": ["infer"],
     "methods.targets": [
         "all_gaps",
         "all_scores",

@@ -7,10 +7,10 @@ from lrbtl.data.observations import Observations
 from lrbtl.fitting.fit import Fit, fit
 from lrbtl.fitting.select_rank import RankSelection, TieComparison, compare_ties, select_rank
 from lrbtl.fitting.separate import SeparateFit, fit_separate
+from lrbtl.inference.analysis import Analysis, analyse, infer
 from lrbtl.inference.bounds import efficiency_bound
 from lrbtl.inference.diagnose import Diagnosis, diagnose
 from lrbtl.inference.estimate import Estimate
-from lrbtl.inference.infer import infer
 from lrbtl.methods.targets import (
     all_gaps,
     all_scores,
@@ -44,6 +44,7 @@ from lrbtl.show.report import report_html, write_report
 __version__: str
 
 __all__ = [
+    "Analysis",
     "Battles",
     "Comparison",
     "CustomLink",
@@ -68,6 +69,7 @@ __all__ = [
     "WinMatrix",
     "all_gaps",
     "all_scores",
+    "analyse",
     "compare",
     "compare_ties",
     "diagnose",

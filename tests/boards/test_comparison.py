@@ -1,5 +1,6 @@
 """Head-to-head comparisons against `infer` and against the boards."""
 
+import json
 import math
 
 import numpy as np
@@ -11,7 +12,9 @@ from lrbtl.errors import (
     IslandWarning,
     MethodError,
     SeparationError,
+    SeparationWarning,
     TargetError,
+    UninformedError,
     UnknownContextError,
     UnknownModelError,
 )
@@ -19,23 +22,35 @@ from lrbtl.errors import (
 ELO = 400 / math.log(10)
 
 
-@pytest.fixture(scope="module")
-def champion(arena):
-    extra = lrbtl.Battles.from_arrays(
-        ["champion"] * 2, ["model_0", "model_1"], [1, 1], [0, 1], n_levels=4, counts=[9, 9]
-    )
-    return arena + extra
-
-
-def test_gaps_are_what_infer_says(arena):
-    targets = [lrbtl.gap(3, 5), *(lrbtl.gap(3, 5, u) for u in range(4))]
-    est = lrbtl.infer(arena, targets, rank=2)
-    result = lrbtl.compare(arena, "model_3", 5, rank=2)
-    np.testing.assert_allclose(result.gap, ELO * est.estimate, rtol=1e-9)
-    np.testing.assert_allclose(np.c_[result.lower, result.upper], ELO * est.conf_int(), rtol=1e-9)
-    np.testing.assert_allclose(np.c_[result.joint_lower, result.joint_upper], ELO * est.conf_int(joint=True), rtol=1e-9)
-    np.testing.assert_allclose(result.win, expit(est.estimate))
+def test_win_probabilities_are_means_over_contexts(arena):
+    weights = np.array([0.1, 0.2, 0.3, 0.4])
+    result = lrbtl.compare(arena, "model_3", 5, rank=2, weights=weights)
+    np.testing.assert_allclose(result.win[1:], expit(result.gap[1:] / ELO))
+    assert result.win[0] == pytest.approx(weights @ result.win[1:], abs=1e-3)  # each one-step, so not exactly
+    matrix = lrbtl.win_matrix(arena, rank=2, weights=weights)
+    a, b = matrix.models.index("model_3"), matrix.models.index("model_5")
+    assert matrix.win[a, b] == pytest.approx(result.win[0], rel=1e-9)
     assert (result.win_joint_lower < result.win_lower).all() and (result.win_upper < result.win_joint_upper).all()
+
+
+def test_a_model_without_votes_is_said_and_not_taken_for_another():
+    battles = lrbtl.Battles.from_arrays([0, 0, 2, 2], [2, 2, 3, 3], [1, 0, 1, 0], counts=[30, 20, 30, 20])
+    assert battles.models == (0, 1, 2, 3)
+    for pair in ((1, 3), (3, 1)):
+        with pytest.raises(UninformedError, match="1 has no votes"):
+            lrbtl.compare(battles, *pair)
+    result = lrbtl.compare(battles, 0, 3)
+    assert (result.a, result.b) == (0, 3) and result.gap[0] == pytest.approx(2 * ELO * np.log(1.5))
+
+
+def test_what_a_method_does_not_tell_is_missing(arena):
+    extra = lrbtl.Battles.from_arrays(
+        ["champion"] * 2, ["model_0", "model_1"], [1, 1], [0, 1], counts=[9, 9], n_levels=4
+    )
+    with pytest.warns(SeparationWarning, match=r"gap\(champion, model_0\)"):
+        result = lrbtl.compare(arena + extra, "champion", "model_0", method="naive")
+    assert np.isnan(result.gap).all() and "unknown" in str(result) and "nan" not in str(result)
+    json.dumps(result.to_dict(), allow_nan=False)
 
 
 def test_direct_battles_are_counted(arena):
@@ -65,17 +80,6 @@ def test_plain_battles_give_one_row(arena):
     assert result.contexts == ("overall",) and result.gap[0] == pytest.approx(ELO * gap)
 
 
-def test_unbeaten_model_has_lower_limits_only(champion):
-    result = lrbtl.compare(champion, "champion", "model_0", rank=2)
-    assert (result.upper == np.inf).all() and np.isfinite(result.lower[1:3]).all()
-    assert result.lower[0] == -np.inf  # it played in two of four contexts
-    assert np.isnan(result.gap[3:]).all() and (result.lower[3:] == -np.inf).all()
-    assert (result.joint_lower[1:3] < result.lower[1:3]).all()
-    mirrored = lrbtl.compare(champion, "model_0", "champion", rank=2)
-    np.testing.assert_allclose(mirrored.upper, -result.lower)
-    assert "champion against model_0" in str(result)
-
-
 def test_tables(arena):
     result = lrbtl.compare(arena, 1, 2, rank=2)
     table = result.to_dict()
@@ -98,7 +102,7 @@ def test_refusals(arena):
 
 def test_win_matrix_agrees_with_the_board(arena):
     boards = lrbtl.leaderboard(arena, context="all", rank=2)
-    for context, key in ((None, None), (2, "2")):
+    for context, key in ((None, None), (2, 2)):
         matrix = lrbtl.win_matrix(arena, context, rank=2)
         rows = [matrix.models.index(model) for model in boards.models]
         for mine, theirs in (
@@ -107,18 +111,23 @@ def test_win_matrix_agrees_with_the_board(arena):
             (matrix.upper, boards.win_upper),
         ):
             np.testing.assert_allclose(mine[np.ix_(rows, rows)], theirs[key], rtol=1e-9)
-    joint = lrbtl.win_matrix(arena, rank=2, joint=True)
-    pointwise = lrbtl.win_matrix(arena, rank=2)
     off = ~np.eye(9, dtype=bool)
-    assert (joint.lower < pointwise.lower)[off].all()
+    for context in (None, 2):
+        joint, pointwise = (lrbtl.win_matrix(arena, context, rank=2, joint=joint) for joint in (True, False))
+        assert (joint.lower < pointwise.lower)[off].all()
     assert len(joint.to_dict()["a"]) == 72 and "row beats column" in str(joint)
 
 
 def test_win_matrix_of_islands():
-    apart = lrbtl.Battles.from_arrays([0, 0, 2, 2], [1, 1, 3, 3], [1, 0, 1, 0])
+    apart = lrbtl.Battles.from_arrays([0, 0, 2, 2], [1, 1, 3, 3], [1, 0, 1, 0], counts=[9] * 4)
     with pytest.warns(IslandWarning):
         matrix = lrbtl.win_matrix(apart)
-    assert np.isnan(matrix.win[0, 2]) and matrix.lower[0, 2] == 0 and matrix.upper[0, 2] == 1
+    assert (
+        np.isnan(matrix.win[0, 2])
+        and matrix.to_dict()["win"][1] is None
+        and matrix.lower[0, 2] == 0
+        and matrix.upper[0, 2] == 1
+    )
     assert len(matrix.to_frame()) == 12
 
 
@@ -136,3 +145,12 @@ def test_a_context_that_one_island_lacks():
     assert found.models == ("x", "y") and found.win[0, 1] == pytest.approx(2 / 3)
     with pytest.raises(UnknownContextError):
         lrbtl.win_matrix(battles, "w", method="naive")
+
+
+def test_too_many_pairs_for_their_correlations_have_a_bound(arena, monkeypatch):
+    exact = lrbtl.win_matrix(arena, rank=2, joint=True)
+    monkeypatch.setattr("lrbtl.boards.comparison.MOST_PAIRS", 1)
+    bound = lrbtl.win_matrix(arena, rank=2, joint=True)
+    width = {matrix: matrix.upper - matrix.lower for matrix in (exact, bound)}
+    off = ~np.eye(9, dtype=bool)
+    assert (width[bound] > width[exact])[off].all() and (width[bound] < 1.1 * width[exact])[off].all()

@@ -123,7 +123,7 @@ def test_compat_arena_rank(arena):
     np.testing.assert_allclose(board.score[rows], found.ratings)
     np.testing.assert_allclose(board.lower[rows], found.lower)
     boards = lrbtl.leaderboard(arena, compat="arena-rank", context="all")
-    assert list(boards) == ["0", "1", "2", "3"]
+    assert list(boards) == [0, 1, 2, 3]
     np.testing.assert_allclose(boards["1"].score, lrbtl.leaderboard(arena, compat="arena-rank", context=1).score)
 
 

@@ -8,9 +8,10 @@ from scipy.special import expit
 
 import lrbtl
 from board_checks import ELO, in_order, twin
-from lrbtl.boards.board_assembly import battle_counts
+from lrbtl.boards.compat import battle_counts
 from lrbtl.errors import (
     FoldError,
+    IslandWarning,
     LevelError,
     MethodError,
     RankError,
@@ -62,12 +63,12 @@ def test_overall_and_context_boards_are_what_infer_says(arena, boards):
         np.testing.assert_allclose(board.score[rows], est.estimate[part], atol=1e-9)
         np.testing.assert_allclose(np.c_[board.lower, board.upper][rows], est.conf_int()[part], atol=1e-9)
     np.testing.assert_allclose(boards["2"].score, 1000 + ELO * single.score)
-    assert boards[2].context == "2" and list(boards) == ["0", "1", "2", "3"] and len(boards) == 4
+    assert boards[2].context == 2 and list(boards) == [0, 1, 2, 3] and len(boards) == 4
     assert boards[None] is boards.overall
 
 
 def test_probability_scale_is_the_win_rate(arena):
-    est = lrbtl.infer(arena, [lrbtl.win_rate(model) for model in arena.models], rank=2)
+    est = lrbtl.infer(arena, [lrbtl.win_rate(model, weights="traffic") for model in arena.models], rank=2)
     board = lrbtl.leaderboard(arena, rank=2, scale="probability")
     rows = in_order(board, arena)
     np.testing.assert_allclose(board.score[rows], est.estimate, rtol=1e-9)
@@ -88,9 +89,16 @@ def test_probability_scale_of_a_plain_board(plain):
 
 def test_weights(arena):
     counts = arena.context_counts
-    by_traffic = lrbtl.leaderboard(arena, rank=2, weights="traffic")
+    by_traffic = lrbtl.leaderboard(arena, rank=2)
     given = lrbtl.leaderboard(arena, rank=2, weights={label: int(counts[label]) for label in range(4)})
     np.testing.assert_allclose(by_traffic.score, given.score)
+    equal = lrbtl.leaderboard(arena, rank=2, weights="equal")
+    np.testing.assert_allclose(equal.score, lrbtl.leaderboard(arena, rank=2, weights=np.ones(4)).score)
+    assert [board.weighting for board in (by_traffic, given, equal)] == [
+        "categories weighted by votes",
+        "categories weighted as given",
+        "all categories weigh the same",
+    ]
     one = lrbtl.leaderboard(arena, rank=2, weights={1: 5.0})
     np.testing.assert_allclose(one.score, lrbtl.leaderboard(arena, rank=2, context=1).score)
     assert one.battles.sum() == 2 * counts[1]
@@ -118,15 +126,17 @@ def test_ranks_and_tiers_are_consistent(boards):
 
 
 def test_win_matrices(boards):
-    for key in (None, "0", "3"):
+    for key in (None, 0, "3"):
         win, lower, upper = boards.win[key], boards.win_lower[key], boards.win_upper[key]
         np.testing.assert_allclose(win + win.T, 1.0)
         np.testing.assert_allclose(lower + upper.T, 1.0)
         off = ~np.eye(9, dtype=bool)
         assert (lower < win)[off].all() and (win < upper)[off].all()
-    gaps = (boards.overall.score[:, None] - boards.overall.score) / ELO
-    np.testing.assert_allclose(boards.win[None], expit(gaps))
-    assert set(boards.win) == {None, "0", "1", "2", "3"}
+    rows = [boards[1].models.index(model) for model in boards.models]
+    score = boards[1].score[rows]
+    np.testing.assert_allclose(boards.win[1], expit((score[:, None] - score) / ELO))
+    assert set(boards.win) == {None, 0, 1, 2, 3}
+    np.testing.assert_allclose(boards.win.first(None, 3), boards.win[None][:3, :3])
     with pytest.raises(KeyError):
         boards.win["nowhere"]
 
@@ -135,11 +145,11 @@ def test_sharing_between_contexts_gains(boards, arena):
     assert boards.overall.gain > 1 and boards["1"].gain > 1
     naive = lrbtl.leaderboard(arena, context=1, method="naive")
     assert np.median(naive.se) > np.median(boards["1"].se)
-    assert "times smaller" in str(boards["1"])
+    assert "narrower than separate fits" in str(boards["1"])
 
 
 def test_naive_boards_are_separate_fits(arena):
-    boards = lrbtl.leaderboard(arena, context="all", method="naive", scale="logit")
+    boards = lrbtl.leaderboard(arena, context="all", method="naive", scale="logit", weights="equal")
     fit = lrbtl.fit_separate(arena)
     for u in range(4):
         rows = in_order(boards[u], arena)
@@ -166,7 +176,7 @@ def test_naive_win_rates_add_variances_of_contexts():
     y = rng.random(u.size) < expit(theta[a, u] - theta[b, u])
     battles = lrbtl.Battles.from_arrays(a, b, y, [u])
     board = lrbtl.leaderboard(battles, method="naive", scale="probability")
-    est = lrbtl.infer(battles, [lrbtl.win_rate(int(model)) for model in board.models], method="naive")
+    est = lrbtl.infer(battles, [lrbtl.win_rate(model, weights="traffic") for model in board.models], method="naive")
     np.testing.assert_allclose(board.score, est.estimate, rtol=1e-9)
     np.testing.assert_allclose(board.se, est.se, rtol=1e-6)
 
@@ -183,6 +193,8 @@ def test_naive_win_rates_add_variances_of_contexts():
         ({"context": "nowhere"}, UnknownContextError),
         ({"compat": "fastchat", "scale": "logit"}, ScaleError),
         ({"anchor": "model_01"}, MethodError),
+        ({"min_battles": 0}, MethodError),
+        ({"min_battles": 2.5}, MethodError),
         ({"anchor": ("model_0", "high")}, MethodError),
         *((dict([wrong]), error) for wrong, error in WRONG_RUNS),
     ],
@@ -202,8 +214,8 @@ def test_wrong_options_are_refused_where_nothing_uses_them(plain, wrong, error):
 
 def test_progress_is_told(arena):
     lines = []
-    lrbtl.leaderboard(arena, context="all", progress=lines.append)
-    assert any("rank" in line for line in lines) and "fold 10 of 10" in lines and "board of 3" in lines
+    lrbtl.leaderboard(arena, context="all", rank=2, progress=lines.append)
+    assert "fold 10 of 10" in lines
 
 
 @st.composite
@@ -229,7 +241,7 @@ def test_boards_do_not_depend_on_how_battles_are_written(log, random):
     other = lrbtl.leaderboard(
         lrbtl.Battles.from_arrays(label[first].tolist(), label[second].tolist(), np.where(swap, 1 - y, y)[order])
     )
-    renamed = {names[int(model)]: k for k, model in enumerate(board.models)}
+    renamed = {names[model]: k for k, model in enumerate(board.models)}
     rows_of = [renamed[model] for model in other.models]
     for column in ("score", "lower", "upper", "best", "worst", "battles"):
         np.testing.assert_allclose(getattr(other, column), getattr(board, column)[rows_of], rtol=1e-6)
@@ -249,3 +261,38 @@ def test_counts_are_those_of_the_contexts_with_a_weight(used):
     found = battle_counts(battles, weights)
     np.testing.assert_array_equal(found[0], fought)
     np.testing.assert_allclose(found[1], won / fought)
+
+
+@pytest.mark.parametrize("method", ["efficient", "mle", "naive"])
+def test_battles_with_all_models_count(method):
+    """Nobody is ranked by a part of its battles: c beat a and b, and lost all 100 votes against d."""
+    battles = lrbtl.Battles.from_arrays(
+        ["a", "a", "c", "c", "d"], ["b", "b", "a", "b", "c"], [1, 0, 1, 1, 1], counts=[30, 30, 40, 40, 100]
+    )
+    board = lrbtl.leaderboard(battles, method=method)
+    ranks = dict(zip(board.models, board.rank.tolist(), strict=True))
+    assert ranks["c"] != 1
+    if ranks["c"]:
+        assert ranks["d"] < ranks["c"]
+    matrix = lrbtl.win_matrix(battles, method=method)
+    chance = matrix.win[matrix.models.index("c"), matrix.models.index("d")]
+    assert np.isnan(chance) or chance < 0.5
+
+
+def test_ties_have_the_errors_of_infer(plain):
+    rows = np.arange(plain.cells.n_cells)
+    cells = plain.cells
+    names = [[plain.models[k] for k in side] for side in (cells.a, cells.b)]
+    tied = lrbtl.Battles.from_arrays(*names, np.where(rows % 2, 0.5, cells.y), counts=cells.count)
+    board = lrbtl.leaderboard(tied, scale="logit")
+    est = lrbtl.infer(tied, [lrbtl.score(model) for model in board.models], method="naive")
+    np.testing.assert_allclose(board.se, est.se, rtol=0.02)
+
+
+def test_the_fit_behind_boards_can_be_diagnosed(arena):
+    """Also where some models have no votes, or no chain of votes to the others."""
+    apart = lrbtl.Battles.from_arrays(["p", "p"], ["q", "q"], [1, 0], [0, 1], n_levels=4, counts=[9, 9])
+    battles = arena + apart
+    with pytest.warns(IslandWarning):
+        boards = lrbtl.leaderboard(battles, context="all", rank=2, method="mle")
+    assert lrbtl.diagnose(battles, boards.fit).rank == (2, 2)

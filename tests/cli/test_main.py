@@ -147,7 +147,7 @@ def test_no_permission(log, capsys):
 def test_board_is_printed_and_guesses_are_said(log, capsys):
     assert main(["leaderboard", str(log), "--rank", "1"]) == EXIT_OK
     captured = capsys.readouterr()
-    assert captured.out.startswith("Leaderboard, overall: 3 models, 80 battles")
+    assert captured.out.startswith("Leaderboard, overall: 3 models, 80 votes; categories weighted by votes")
     assert "contexts from column category" in captured.err
     assert "10 both_bad votes kept as ties" in captured.err
 
@@ -155,7 +155,7 @@ def test_board_is_printed_and_guesses_are_said(log, capsys):
 def test_both_bad_votes_can_be_dropped(log, capsys):
     assert main(["leaderboard", str(log), "--both-bad", "drop", "--no-context"]) == EXIT_OK
     captured = capsys.readouterr()
-    assert "70 battles" in captured.out
+    assert "70 votes" in captured.out
     assert "10 both_bad votes dropped" in captured.err
 
 
@@ -177,7 +177,7 @@ def test_files_are_replaced_whole(log, monkeypatch):
     monkeypatch.chdir(log.parent)
     Path("board.csv").write_text("old")
     assert main(["leaderboard", str(log), "--no-context", "--quiet", "--out", "board.csv"]) == EXIT_OK
-    assert Path("board.csv").read_text().startswith("model,score,lower,upper,rank")
+    assert Path("board.csv").read_text().startswith("model,rank,score,lower,upper,se")
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     before = Path("board.csv").read_text()
     assert main(["leaderboard", str(log), "--no-context", "--quiet", "--out", "board.csv"]) == EXIT_FAILED
@@ -209,13 +209,29 @@ def test_formats_agree(kind, log, monkeypatch, capsys):
 
 def test_options_reach_the_board(log, capsys):
     board = ["--board", "code", "--scale", "logit", "--top", "2"]
-    analysis = ["--rank", "1", "--weights", "traffic", "--level", "0.9", "--progress"]
+    analysis = ["--rank", "1", "--weights", "equal", "--level", "0.9", "--progress", "--min-battles", "50"]
     assert main(["leaderboard", str(log), *board, *analysis]) == EXIT_OK
     captured = capsys.readouterr()
     assert "Leaderboard, code" in captured.out
-    assert "log odds; 0.9 intervals" in captured.out
+    assert "log odds; 90% intervals" in captured.out
     assert len(captured.out.splitlines()) == 7
     assert "fold 10 of 10" in captured.err
+
+
+def test_few_votes_are_preliminary_and_weights_are_said(log, capsys):
+    with log.open("a") as file:
+        file.writelines(["w,x,model_a,code\n", "x,w,model_a,math\n", "w,y,model_b,code\n"])
+    run = ["leaderboard", str(log), "--method", "mle", "--rank", "1", "--weights", "equal", "--out"]
+    out = log.parent / "board.json"
+    assert main([*run, str(out)]) == EXIT_OK
+    text = capsys.readouterr().out
+    assert "all categories weigh the same" in text
+    assert "1 model has fewer than 30 votes: preliminary, without a rank and left out of the average" in text
+    found = json.loads(out.read_text())
+    assert [row["status"] for row in found["rows"]] == ["ranked"] * 3 + ["preliminary"]
+    assert found["rows"][3]["rank"] is None and any("preliminary" in note for note in found["notes"])
+    assert main([*run, str(out), "--min-battles", "3"]) == EXIT_OK
+    assert "preliminary" not in out.read_text()
 
 
 def test_anchor_and_compat(log, capsys):
@@ -230,17 +246,17 @@ def test_other_column_names(tmp_path, capsys):
     path = write(tmp_path / "log.csv", csv_of(*rows, header="Player_A,player_b,Result,count"))
     assert main(["leaderboard", str(path), "--outcome", "left=1", "--outcome", "skip=drop"]) == EXIT_OK
     captured = capsys.readouterr()
-    assert "2 models, 5 battles" in captured.out
+    assert "2 models, 5 votes" in captured.out
     assert "model_a from column Player_A" in captured.err
 
 
 def test_thin_categories_can_be_left_out(log, capsys):
     with log.open("a") as file:
         file.write("x,y,model_a,poems\n")
-    assert main(["leaderboard", str(log), "--rank", "1", "--min-battles", "5"]) == EXIT_OK
+    assert main(["leaderboard", str(log), "--rank", "1", "--min-level-battles", "5"]) == EXIT_OK
     captured = capsys.readouterr()
     assert "left out 1 of 3 levels of category with fewer than 5 battles: poems" in captured.err
-    assert "80 battles" in captured.out
+    assert "80 votes" in captured.out
 
 
 def test_compare(log, tmp_path, capsys):
@@ -325,11 +341,12 @@ def test_guesses_are_one_line(tmp_path, capsys):
     [
         (["--rank", "0"], "--rank 0: give a whole number from 1"),
         (["--rank", "50"], "--rank 50 is not possible for scores of shape (3, 2): choose 1 to 2."),
-        (["--link", "probit", "--method", "naive"], "it has no --link probit."),
+        (["--link", "probit", "--method", "naive"], "it takes battles and --link logistic only."),
         (["--compat", "fastchat", "--scale", "logit"], "leave --scale logit out."),
         (["--no-context", "--board", "math"], "leave --board out, or name a column with --context"),
         (["--top", "0"], "--top 0: give at least 1."),
-        (["--min-battles", "900"], "--min-battles 900: no level of category has that many"),
+        (["--min-level-battles", "900"], "--min-level-battles 900: no level of category has that many"),
+        (["--min-battles", "0"], "--min-battles 0: give at least 1."),
     ],
 )
 def test_errors_speak_of_options(log, options, message, capsys):
@@ -346,14 +363,14 @@ def test_diagnose(tmp_path, capsys):
         file.write("newcomer,model_0,model_a,0\n")
     assert main(["diagnose", str(out), "--rank", "2"]) == EXIT_OK
     text = capsys.readouterr().out
-    assert "Battles: 6,001 battles" in text and "Left out: 1 (newcomer) that only won" in text and "efficient" in text
+    assert "Battles: 6,001 battles" in text and "Verdict: " in text and "efficient" in text
 
 
 def test_simulate_feeds_leaderboard(tmp_path, capsys):
     out = tmp_path / "votes.csv.gz"
     assert main(["simulate", "--models", "6", "--contexts", "3", "--battles", "3000", "--out", str(out)]) == EXIT_OK
     assert main(["leaderboard", str(out), "--rank", "2"]) == EXIT_OK
-    assert "6 models, 3,000 battles" in capsys.readouterr().out
+    assert "6 models, 3,000 votes" in capsys.readouterr().out
     first = out.read_bytes()
     assert main(["simulate", "--models", "6", "--contexts", "3", "--battles", "3000", "--out", str(out)]) == EXIT_OK
     assert out.read_bytes() == first

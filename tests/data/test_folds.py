@@ -65,6 +65,20 @@ def test_folds_are_deterministic_and_ignore_row_order() -> None:
     assert (first != fold_counts(Battles.from_arrays(a, b, y, u).cells, 4, 8)).any()
 
 
+@given(seed=st.integers(0, 2**32 - 1), n_folds=st.integers(2, 5))
+@settings(max_examples=40)
+def test_folds_do_not_depend_on_labels_and_sides(seed: int, n_folds: int) -> None:
+    rng = np.random.default_rng(seed)
+    battles = simulated(6, 4, rng.integers(1, 30, 60), rng)
+    cells = battles.cells
+    models, contexts = rng.permutation(6), rng.permutation(4)
+    a, b, u = models[cells.a], models[cells.b], contexts[cells.context]
+    renamed = Battles.from_arrays(b, a, 1 - cells.y, u, counts=cells.count, n_models=6, n_levels=4).cells
+    first, second = fold_counts(cells, n_folds, 7), fold_counts(renamed, n_folds, 7)
+    low, high, y = np.minimum(a, b), np.maximum(a, b), np.where(a < b, cells.y, 1 - cells.y)
+    np.testing.assert_array_equal(first[:, np.lexsort((y, high, low, u))], second)
+
+
 @pytest.mark.parametrize("total", [10**8, 10**12])
 def test_folds_of_huge_multiplicities(total: int) -> None:
     rng = np.random.default_rng(3)

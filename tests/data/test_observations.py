@@ -15,9 +15,10 @@ from lrbtl.errors import (
     WeakSignalWarning,
 )
 from lrbtl.fitting.fit import refit
+from lrbtl.inference.analysis import analyse_fit
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import truncate
-from lrbtl.methods.cross_fit import cross_fit
+from lrbtl.methods.base import Options
 from lrbtl.methods.one_step import Law
 from lrbtl.methods.standard_errors import widening
 
@@ -82,7 +83,7 @@ def test_known_variances_stand_for_squared_residuals(case):
     noise = np.random.default_rng(5).uniform(0.02, 0.2, size=shape)
     data = lrbtl.simulate_observations(make_truth(shape, rank), 900, variance=noise, known=True, rng=3)
     cells = data.cells
-    step = cross_fit(lrbtl.fit(data, rank), n_folds=3, se="full").full
+    step = analyse_fit(lrbtl.fit(data, rank), Options(n_folds=3, se="full")).run.full
     entries = np.zeros((data.n_cells, shape[0], int(np.prod(shape[1:]))))
     entries[np.arange(data.n_cells), cells.a, cells.context] = 1.0
     J = step.space.pull_dense(entries)

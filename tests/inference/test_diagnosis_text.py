@@ -1,5 +1,7 @@
 """The verdict of a diagnosis and its reason."""
 
+from dataclasses import replace
+
 import pytest
 
 import lrbtl
@@ -44,26 +46,25 @@ def noisy():
     return lrbtl.simulate_battles(truth, 3_000, rng=5)
 
 
-def test_a_chosen_rank_and_its_advice_agree(noisy, monkeypatch):
-    monkeypatch.setattr("lrbtl.inference.diagnose.candidate_ranks", lambda *_, **__: [3])
-    monkeypatch.setattr("lrbtl.boards.components.candidate_ranks", lambda *_, **__: [3])
-    diagnosis = lrbtl.diagnose(noisy)
+def test_a_chosen_rank_and_its_advice_agree(noisy):
+    explicit = lrbtl.fit(noisy, 3)
+    diagnosis = lrbtl.diagnose(noisy, replace(explicit, rank_chosen=True))
     assert diagnosis.signal < SIGNAL_FLOOR and diagnosis.verdict == "efficient, with care"
     assert "rank='auto' kept it because it predicts held-out battles better" in diagnosis.reason
     assert "smaller rank" not in str(diagnosis)
-    with pytest.warns(WeakSignalWarning, match="rank='auto' kept it.*Nothing needs doing") as said:
-        lrbtl.leaderboard(noisy, context="all")
-    assert len(said) == 1 and said[0].filename == __file__
-    explicit = lrbtl.diagnose(noisy, lrbtl.fit(noisy, 3))
-    assert explicit.verdict == "too few battles" and "use a smaller rank" in explicit.reason
+    diagnosis = lrbtl.diagnose(noisy, explicit)
+    assert diagnosis.verdict == "too few battles" and "use a smaller rank" in diagnosis.reason
+    with pytest.warns(WeakSignalWarning, match="use a smaller rank"):
+        lrbtl.analyse(noisy, rank=3, n_folds=2)
 
 
-def test_without_a_fit_the_models_left_out_are_said():
+def test_the_fit_of_a_board_can_be_diagnosed():
     truth = lrbtl.simulate_scores((8, 3), 2, scale=2.0, rng=0)
     champion = lrbtl.Battles.from_arrays(["champion"] * 2, ["model_0", "model_1"], [1, 1], [0, 1], n_levels=3)
-    diagnosis = lrbtl.diagnose(lrbtl.simulate_battles(truth, 9_000, rng=1) + champion)
-    assert diagnosis.left_out == ("champion",) and "Left out: 1 (champion)" in str(diagnosis)
-    assert diagnosis.verdict == "efficient is safe"
+    apart = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], [0, 1], n_levels=3)
+    battles = lrbtl.simulate_battles(truth, 9_000, rng=1) + champion
+    diagnosis = lrbtl.diagnose(battles + apart, lrbtl.fit(battles, 2))
+    assert diagnosis.n_battles == battles.n_battles and diagnosis.rank == (2, 2)
 
 
 def test_observations_are_not_called_battles():

@@ -20,7 +20,7 @@ from lrbtl.errors import (
     ScaleError,
     UnknownTargetError,
 )
-from lrbtl.inference.estimate import Deferred, Estimate, Provenance
+from lrbtl.inference.estimate import Estimate, Provenance
 from lrbtl.inference.joint import max_t_quantile
 
 LABELS = ("x", "y", "x beats y", "z")
@@ -253,25 +253,6 @@ def test_arrays_are_read_only_and_pickling_keeps_the_run(est):
     np.testing.assert_allclose((left - right).se, (est["x"] - est["y"]).se)
 
 
-def test_bounds_are_computed_when_first_read():
-    calls = []
-
-    def bound():
-        calls.append(1)
-        return 0.5 * SE
-
-    est = Estimate(LABELS, WORKING, COV, links=LINKS, bound_se=bound, naive_se=lambda: 3 * SE)
-    part = est[["z", "x"]]
-    assert not calls
-    np.testing.assert_allclose(part.bound, 0.5 * part.se)
-    np.testing.assert_allclose(est.bound, 0.5 * est.se)
-    assert len(calls) == 1
-    copy = pickle.loads(pickle.dumps(est))
-    np.testing.assert_allclose(copy.bound, est.bound)
-    with pytest.raises(BoundError):
-        _ = copy.gain_over_naive
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 6))
 def test_relabelling_and_units(seed, m):
@@ -288,32 +269,21 @@ def test_relabelling_and_units(seed, m):
     np.testing.assert_allclose(scaled.z, est.z)
 
 
-# ------------------------------------------------------------------------------
-# Arrays that are computed when they are first read.
-# ------------------------------------------------------------------------------
-
-
-def test_computed_once_and_only_when_read():
+def test_naive_errors_are_computed_once_and_only_when_read():
     calls = []
 
     def compute():
         calls.append(1)
-        return np.arange(4.0)
+        return 3 * SE
 
-    whole = Deferred(compute)
-    part = whole.rows(np.array([3, 1]))
+    est = Estimate(LABELS, WORKING, COV, links=LINKS, naive_se=compute)
+    part, copy = est[[1]], pickle.loads(pickle.dumps(est))
     assert not calls
-    np.testing.assert_array_equal(part.read(), [3.0, 1.0])
-    np.testing.assert_array_equal(whole.read(), np.arange(4.0))
+    with pytest.raises(BoundError):
+        _ = copy.gain_over_naive
+    np.testing.assert_allclose(part.gain_over_naive, 3.0)
+    np.testing.assert_allclose(est.gain_over_naive, 3.0)
     assert calls == [1]
-
-
-def test_pickling_keeps_what_was_computed():
-    later = Deferred(lambda: [1.0])
-    assert pickle.loads(pickle.dumps(later)).read() is None
-    later.read()
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(later)).read(), [1.0])
-
-
-def test_nothing_stays_nothing():
-    assert Deferred(None).rows(np.array([0])).read() is None
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(est)).gain_over_naive, 3.0)
+    with pytest.raises(BoundError):
+        _ = est.bound

@@ -15,7 +15,6 @@ from inference_cases import (
     cases,
     problem,
 )
-from lrbtl.boards.board_scores import linear_targets
 from lrbtl.errors import (
     FoldError,
     MethodError,
@@ -27,10 +26,9 @@ from lrbtl.errors import (
 )
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import fit
-from lrbtl.inference.infer import estimate_targets, resolve_targets
-from lrbtl.methods.cross_fit import cross_fit
-from lrbtl.methods.naive import naive_errors, naive_variances
-from lrbtl.methods.standard_errors import widening
+from lrbtl.inference.analysis import Analysis, analyse_fit
+from lrbtl.methods.base import Options
+from lrbtl.methods.targets import resolve_targets, resolved_score
 from problems import SMALL_CASES, oracle_rows, rebuilt, simulated
 
 pytestmark = [  # formulas are checked on battles few enough for dense matrices
@@ -74,6 +72,11 @@ def test_naive_targets_that_separation_leaves_infinite_are_nan():
     assert np.isnan(est.estimate[1])
 
 
+def run_of(whole, method="efficient", **options):
+    """The method run on the battles of a fit."""
+    return analyse_fit(whole, Options(**{"n_folds": FOLDS, **options}), method=method).run
+
+
 def named(battles, u):
     """The context at a flat position, as a target takes it."""
     return None if len(battles.shape) == 1 else battles.context_label(u)
@@ -92,17 +95,16 @@ def named(battles, u):
 @all_cases
 def test_families_are_their_targets_one_by_one(case, method, se):
     _, battles, whole = problem(case)
-    run = cross_fit(whole, method=method, n_folds=FOLDS, se=se)
+    run = run_of(whole, method, se=se)
     D = battles.n_contexts
     scores = [lrbtl.score(a, named(battles, u)) for a in battles.models for u in range(D)]
     pairs = itertools.combinations(battles.models, 2)
     gaps = [lrbtl.gap(a, b, named(battles, u)) for a, b in pairs for u in range(D)]
     for family, listed in ((lrbtl.all_scores(), scores), (lrbtl.all_gaps(), gaps)):
-        est = estimate_targets([run], family)
+        est = Analysis(battles, method, run).estimate(family)
         moments = run.moments(resolve_targets(battles, listed))
         np.testing.assert_allclose(est.estimate, moments.values, atol=1e-9)
-        plain = np.sqrt(np.diag(moments.cov))
-        np.testing.assert_allclose(est.se, widening(moments.variance_noise) * plain, rtol=1e-7)
+        np.testing.assert_allclose(est.se, moments.se, rtol=1e-7)
         assert list(est.labels) == [target.name for target in listed]
 
 
@@ -111,9 +113,9 @@ def test_infer_is_fit_then_cross_fit():
     _, battles, whole = problem(case)
     mine, _ = both_targets(case[0])
     est = lrbtl.infer(battles, mine, rank=case[1], ridge=0.3, n_folds=FOLDS, rng=9)
-    run = cross_fit(whole, n_folds=FOLDS, rng=9)
+    run = run_of(whole, rng=9)
     moments = run.moments(resolve_targets(battles, mine))
-    np.testing.assert_allclose(est.cov[:3, :3], moments.reported_cov()[:3, :3], rtol=1e-10)
+    np.testing.assert_allclose(est.cov[:3, :3], moments.cov[:3, :3], rtol=1e-10)
     np.testing.assert_allclose(est.estimate[[0, 1, 2, 4]], moments.values[[0, 1, 2, 4]], rtol=1e-12)
     assert est.estimate[3] == pytest.approx(expit(moments.values[3]))
     assert est.info.n_folds == FOLDS and est.info.rank == case[1] and est.info.n_battles == battles.n_battles
@@ -126,7 +128,7 @@ def test_conjugate_gradients_give_the_same_estimates(method):
     case = SMALL_CASES[2]
     _, battles, whole = problem(case)
     resolved = resolve_targets(battles, both_targets(case[0])[0])
-    direct, cg = (cross_fit(whole, method=method, n_folds=FOLDS, solver=s).moments(resolved) for s in ("direct", "cg"))
+    direct, cg = (run_of(whole, method, solver=s).moments(resolved) for s in ("direct", "cg"))
     np.testing.assert_allclose(cg.values, direct.values, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(cg.cov, direct.cov, rtol=1e-7, atol=1e-9 * direct.cov.max())
 
@@ -145,10 +147,10 @@ def test_repeats_take_the_median_and_allow_for_the_spread():
     options = {"rank": case[1], "ridge": 0.3, "n_folds": FOLDS}
     est = lrbtl.infer(battles, mine, n_repeats=3, rng=2, **options)
     seeds = np.random.default_rng(2).spawn(3)
-    runs = [cross_fit(whole, n_folds=FOLDS, rng=seed).moments(resolve_targets(battles, mine)) for seed in seeds]
+    runs = [run_of(whole, rng=seed).moments(resolve_targets(battles, mine)) for seed in seeds]
     values = np.array([run.values for run in runs])
     middle = np.median(values, axis=0)
-    variances = np.array([widening(run.variance_noise) ** 2 * np.diag(run.cov) for run in runs])
+    variances = np.array([run.se**2 for run in runs])
     np.testing.assert_allclose(est.estimate, middle, rtol=1e-10)
     np.testing.assert_allclose(est.se**2, np.median(variances + (values - middle) ** 2, axis=0), rtol=1e-10)
     family = lrbtl.infer(battles, lrbtl.all_scores(), n_repeats=3, rng=2, **options)
@@ -161,9 +163,9 @@ def test_repeats_take_the_median_and_allow_for_the_spread():
 def test_near_separation_the_model_is_trusted():
     battles = lrbtl.Battles.from_arrays([0, 0, 1, 1], [1, 1, 2, 2], [1, 0, 1, 0], counts=[400, 2, 300, 200])
     whole = fit(battles, 1, ridge=0.0)
-    run = cross_fit(whole, n_folds=2)
-    moments = run.moments(resolve_targets(battles, [lrbtl.gap(0, 1), lrbtl.gap(1, 2)]))
-    assert np.all(np.diag(moments.reported_cov()) >= np.diag(moments.cov))
+    run = run_of(whole, n_folds=2)
+    targets = resolve_targets(battles, [lrbtl.gap(0, 1), lrbtl.gap(1, 2)])
+    assert np.all(run.moments(targets).se ** 2 >= np.diag(run.sandwich(targets).cov))
 
 
 def test_recovers_the_truth_within_its_errors():
@@ -207,13 +209,17 @@ def test_soft_votes_do_not_look_like_separation():
     np.testing.assert_allclose(family.se[::4], est.se, rtol=1e-8)
 
 
-def test_naive_variances_are_those_of_listed_targets():
+def test_naive_errors_are_those_of_a_context_by_itself():
     battles, whole = problem(SMALL_CASES[1])[1:]
-    variances = naive_variances(whole)
+    run, rows = run_of(whole, "mle"), oracle_rows(battles)
     for u, row in enumerate(np.eye(battles.n_contexts)):
-        targets = linear_targets(range(battles.shape[0]), row)
-        errors = naive_errors(whole, targets, [target.terms for target in targets])
-        np.testing.assert_allclose(variances[u], errors**2, rtol=1e-9)
+        errors = run.naive_errors([resolved_score(a, row) for a in range(battles.shape[0])])
+        here = [each for each in rows if each[0] == (u,)]
+        gaps = np.array([np.eye(battles.shape[0])[a] - np.eye(battles.shape[0])[b] for _, a, b, *_ in here])
+        eta = gaps @ whole.scores[:, u]
+        count = np.array([each[4] for each in here])
+        information = gaps.T @ ((count * expit(eta) * expit(-eta))[:, None] * gaps)
+        np.testing.assert_allclose(errors**2, np.diag(np.linalg.pinv(information)), rtol=1e-8)
 
 
 # ------------------------------------------------------------------------------
@@ -277,17 +283,46 @@ def test_families_refuse_what_no_battle_informs(thin_battles, family):
 def test_votes_that_favour_nobody_are_named(method):
     battles = lrbtl.Battles.from_arrays([0, 0, 1], [1, 2, 2], [0.5, 0.5, 0.5], counts=[30, 20, 20])
     with pytest.raises(SingularInformationError, match="favour no model"):
-        lrbtl.infer(battles, lrbtl.gap(0, 1), rank=1, n_folds=5, method=method)
+        lrbtl.infer(battles, lrbtl.gap(0, 1), rank=1, n_folds=5, method=method, ridge=0.1)
     assert lrbtl.infer(battles, lrbtl.gap(0, 1), method="naive").estimate[0] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_models_that_never_meet_are_named():
     a, b = np.array([0, 2]), np.array([1, 3])
     battles = lrbtl.Battles.from_arrays(np.tile(a, 2), np.tile(b, 2), [1, 1, 0, 0], counts=[60, 50, 40, 30])
-    est = lrbtl.infer(battles, lrbtl.gap(0, 1), n_folds=FOLDS, rank=1)
+    est = lrbtl.infer(battles, lrbtl.gap(0, 1), n_folds=FOLDS, rank=1, ridge=0.1)
     assert est.estimate[0] == pytest.approx(logit(0.6), abs=0.2)
-    with pytest.raises(SingularInformationError, match=r"gap\(0, 2\).*model \d"):
-        lrbtl.infer(battles, lrbtl.gap(0, 2), n_folds=FOLDS, rank=1)
+    with pytest.raises(SingularInformationError, match=r"gap\(0, 2\).*model \d.*hierarchical"):
+        lrbtl.infer(battles, lrbtl.gap(0, 2), n_folds=FOLDS, rank=1, ridge=0.1)
+    with pytest.warns(SeparationWarning, match=r"gap\(0, 2\)"):
+        assert np.isnan(lrbtl.infer(battles, lrbtl.gap(0, 2)).estimate[0])
+
+
+@pytest.mark.parametrize("method", ["efficient", "mle"])
+def test_battles_without_contexts_are_a_plain_bradley_terry_fit(method):
+    _, battles, _ = problem(SMALL_CASES[0])
+    plain, naive = (lrbtl.infer(battles, lrbtl.all_gaps(), method=each) for each in (method, "naive"))
+    np.testing.assert_array_equal(plain.estimate, naive.estimate)
+    np.testing.assert_array_equal(plain.se, naive.se)
+    assert plain.info.method == "bradley-terry" and naive.info.method == "naive"
+
+
+def test_ties_make_plain_errors_smaller_as_they_should():
+    """Half of the votes are ties: the errors of a Bradley-Terry fit are those of its estimates, over many logs."""
+    rng = np.random.default_rng(3)
+    truth = np.array([0.6, 0.0, -0.6])
+    a, b = np.triu_indices(3, 1)
+    p = expit(truth[a] - truth[b])
+    found = []
+    for _ in range(200):
+        wins = rng.binomial(100, p)
+        counts = np.concatenate([wins, 100 - wins, np.full(3, 100)])
+        y = np.repeat([1.0, 0.0, 0.5], 3)
+        battles = lrbtl.Battles.from_arrays(np.tile(a, 3), np.tile(b, 3), y, counts=counts)
+        est = lrbtl.infer(battles, lrbtl.gap(0, 2))
+        found.append((est.estimate[0], est.se[0]))
+    values, errors = np.array(found).T
+    assert errors.mean() / values.std() == pytest.approx(1.0, abs=0.15)
 
 
 @pytest.mark.parametrize(

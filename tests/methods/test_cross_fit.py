@@ -7,15 +7,17 @@ from scipy.special import expit
 import lrbtl
 import oracle
 from inference_cases import FOLDS, LAWS, all_cases, assert_close, both_targets, cases, problem, sampling_of
-from lrbtl.boards.board_scores import linear_targets
 from lrbtl.data.folds import fold_counts
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import fit, refit
-from lrbtl.inference.infer import resolve_targets
-from lrbtl.methods.cross_fit import RIDGE_SHARE, CrossFit, _weights_and_law, cross_fit
+from lrbtl.inference.analysis import analyse_fit
+from lrbtl.methods.base import Options, Provenance
+from lrbtl.methods.cross_fit import OneStepRun
 from lrbtl.methods.one_step import evaluate_targets, fold_step
+from lrbtl.methods.registry import METHODS
+from lrbtl.methods.targets import Stack, resolve_targets, resolved_score, resolved_win
 from lrbtl.model.links import LOGISTIC, mean_over_spread
-from problems import SMALL_CASES, law_dict, oracle_rows
+from problems import SMALL_CASES, law_dict, oracle_rows, rebuilt, simulated
 
 pytestmark = [  # formulas are checked on battles few enough for dense matrices
     pytest.mark.filterwarnings("ignore::lrbtl.errors.WeakSignalWarning"),
@@ -35,13 +37,16 @@ def plain_run(whole, method, sampling, *, seed=4, se="crossfit"):
     """Steps with the plain score y - sigmoid(eta), as the paper has them."""
     battles = whole.battles
     design = Design.of(battles)
-    weights, law = _weights_and_law(battles, design, method, sampling)
-    options = {"method": method, "weights": weights, "law": law}
+    recipe = METHODS[method].recipe(design, Options(sampling=sampling), battles)
     folds = fold_counts(battles.cells, FOLDS, seed).astype(float)
-    steps = [fold_step(design, refit(whole, design.count - held_out).point, held_out, **options) for held_out in folds]
-    return CrossFit(
-        whole, method, steps, fold_step(design, whole.point, design.count, **options) if se == "full" else None
-    )
+    steps = [fold_step(design, refit(whole, design.count - held_out).point, held_out, recipe) for held_out in folds]
+    full = fold_step(design, whole.point, design.count, recipe) if se == "full" else None
+    return OneStepRun(whole, Provenance(method), steps, full)
+
+
+def run_of(whole, method="efficient", **options):
+    """The method run on the battles of a fit."""
+    return analyse_fit(whole, Options(n_folds=FOLDS, **options), method=method).run
 
 
 def fits_of(run):
@@ -60,7 +65,7 @@ def test_cross_fitted_moments_are_the_oracles(case, name):
     folds = fold_counts(battles.cells, FOLDS, 4).astype(float)
     rows = oracle_rows(battles)
     run = plain_run(whole, method, sampling)
-    moments = run.moments(resolve_targets(battles, mine))
+    moments = run.sandwich(resolve_targets(battles, mine))
     options = oracle_options(method, sampling, battles, rows)
     expected = oracle.one_step(fits_of(run), folds, rows, theirs, rank, **options)
     assert_close(moments.values, expected.estimate)
@@ -78,7 +83,7 @@ def test_full_sample_errors_are_the_oracles(case, name):
     sampling = sampling_of(law, shape)
     mine, theirs = both_targets(shape)
     resolved = resolve_targets(battles, mine)
-    full, crossed = (plain_run(whole, method, sampling, se=se).moments(resolved) for se in ("full", "crossfit"))
+    full, crossed = (plain_run(whole, method, sampling, se=se).sandwich(resolved) for se in ("full", "crossfit"))
     rows = oracle_rows(battles)
     options = oracle_options(method, sampling, battles, rows)
     expected = oracle.full_sample_covariance(whole.scores, rows, theirs, rank, **options)
@@ -129,9 +134,9 @@ def one_step_with_spread(fits, folds, rows, targets, rank, spread, method):
 def test_scores_allow_for_the_spread_of_eta(case, method):
     shape, rank = case
     _, battles, whole = problem(case)
-    options = {"method": method, "sampling": lrbtl.UniformSampling() if method == "whitened" else None}
-    run = cross_fit(whole, n_folds=FOLDS, rng=4, se="full", **options)
-    ridge = RIDGE_SHARE[method] * whole.ridge
+    sampling = lrbtl.UniformSampling() if method == "whitened" else None
+    run = run_of(whole, method, rng=4, se="full", sampling=sampling)
+    ridge = METHODS[method].ridge_share * whole.ridge
     rows = oracle_rows(battles)
     spread = Design.of(battles).at(run.full.space).eta_variances(ridge)
     if len(shape) < 3:
@@ -141,7 +146,7 @@ def test_scores_allow_for_the_spread_of_eta(case, method):
     mine, theirs = both_targets(shape)
     folds = fold_counts(battles.cells, FOLDS, 4).astype(float)
     estimate, cov = one_step_with_spread(fits_of(run), folds, rows, theirs, rank, spread, method)
-    moments = cross_fit(whole, n_folds=FOLDS, rng=4, **options).moments(resolve_targets(battles, mine))
+    moments = run_of(whole, method, rng=4, sampling=sampling).sandwich(resolve_targets(battles, mine))
     assert_close(moments.values, estimate)
     assert_close(moments.cov, cov)
 
@@ -151,13 +156,13 @@ def test_steps_turn_into_all_linear_targets_at_once(case):
     """T_k + J delta_k is the one-step estimate of every linear target."""
     shape, _ = case
     _, battles, whole = problem(case)
-    run = cross_fit(whole, n_folds=FOLDS)
+    run = run_of(whole)
     resolved = resolve_targets(battles, both_targets(shape)[0][2:3])
     gamma = np.random.default_rng(3).normal(size=shape)
-    values, _ = run.all_scores()
+    values, _ = run.family("scores")
     np.testing.assert_allclose(run.moments(resolved).values[0], np.sum(gamma * values.reshape(shape)), rtol=1e-9)
     step = run.steps[0]
-    _, gradients = evaluate_targets(step.space, resolved, shape)
+    _, gradients = evaluate_targets(step.space, Stack.of(resolved), shape)
     centred = oracle.centring(gamma).reshape(shape[0], -1)
     np.testing.assert_allclose(gradients[:, 0] @ step.delta, np.sum(centred * step.space.dense(step.delta)), rtol=1e-9)
 
@@ -166,9 +171,9 @@ def test_steps_turn_into_all_linear_targets_at_once(case):
 def test_mle_moments_are_the_oracles(case):
     shape, rank = case
     _, battles, _ = problem(case)
-    run = cross_fit(fit(battles, rank, ridge=0.0), method="mle")
+    run = run_of(fit(battles, rank, ridge=0.0), "mle")
     mine, theirs = both_targets(shape)
-    moments = run.moments(resolve_targets(battles, mine))
+    moments = run.sandwich(resolve_targets(battles, mine))
     T = run.steps[0].space.point.dense().reshape(shape)
     expected, leverage = oracle.mle_hc3(T, oracle_rows(battles), theirs, rank)
     assert_close(moments.values, [value(T) for value, _ in theirs])
@@ -180,19 +185,19 @@ def test_mle_leverages_count_the_ridge_of_the_fit():
     shape, rank = SMALL_CASES[1]
     _, battles, _ = problem(SMALL_CASES[1])
     whole = fit(battles, rank, ridge=5.0)
-    run = cross_fit(whole, method="mle")
+    run = run_of(whole, "mle")
     mine, theirs = both_targets(shape)
     T = run.steps[0].space.point.dense()
-    ridge = oracle.factor_ridge(T, rank[0], RIDGE_SHARE["mle"] * 5.0)
+    ridge = oracle.factor_ridge(T, rank[0], METHODS["mle"].ridge_share * 5.0)
     expected, _ = oracle.mle_hc3(T, oracle_rows(battles), theirs, rank, ridge)
-    assert_close(run.moments(resolve_targets(battles, mine)).cov, expected)
+    assert_close(run.sandwich(resolve_targets(battles, mine)).cov, expected)
 
 
 def test_mle_is_the_fit_with_a_smaller_ridge():
     _, rank = SMALL_CASES[1]
     _, battles, _ = problem(SMALL_CASES[1])
     est = lrbtl.infer(battles, lrbtl.all_scores(), rank=rank, ridge=4.0, method="mle")
-    less = lrbtl.fit(battles, rank, ridge=RIDGE_SHARE["mle"] * 4.0)
+    less = lrbtl.fit(battles, rank, ridge=METHODS["mle"].ridge_share * 4.0)
     np.testing.assert_allclose(est.estimate, less.scores.ravel(), atol=1e-3)
 
 
@@ -207,22 +212,77 @@ def test_model_based_errors_are_the_inverse_information():
         inverse = oracle.invert_on_tangent(G, oracle.tangent_projector(scores, case[1]))
         return [np.sqrt(g @ inverse @ g) for g in (gradient(scores).ravel() for _, gradient in theirs)]
 
-    full = plain_run(whole, "efficient", None, se="full").moments(resolve_targets(battles, mine))
+    full = plain_run(whole, "efficient", None, se="full").sandwich(resolve_targets(battles, mine))
     np.testing.assert_allclose(full.bound, expected(whole.scores), rtol=1e-8)
-    whitened = cross_fit(whole, method="whitened", sampling=lrbtl.UniformSampling(), n_folds=FOLDS)
+    whitened = run_of(whole, "whitened", sampling=lrbtl.UniformSampling())
     at = whitened.reference.space.point.dense()
     np.testing.assert_allclose(whitened.moments(resolve_targets(battles, mine)).bound, expected(at), rtol=1e-8)
 
 
 @all_cases
+@pytest.mark.parametrize("among", ["all", "some"])
 @pytest.mark.parametrize("method", ["efficient", "whitened", "mle"])
-def test_mean_scores_of_many_boards_are_those_of_listed_targets(case, method):
+def test_mean_scores_of_many_boards_are_those_of_listed_targets(case, method, among):
     _, battles, whole = problem(case)
-    run = cross_fit(whole, method=method, n_folds=FOLDS)
+    run = run_of(whole, method)
     weights = np.vstack([np.random.default_rng(0).dirichlet(np.ones(battles.n_contexts)), np.eye(battles.n_contexts)])
-    for row, found in zip(weights, run.mean_moments(weights), strict=True):
-        listed = run.moments(linear_targets(range(battles.shape[0]), row))
+    inside = np.tile(np.arange(battles.shape[0]) != 1, (len(weights), 1)) if among == "some" else None
+    for row, found in zip(weights, run.mean_sandwiches(weights, inside), strict=True):
+        mask = None if inside is None else inside[0]
+        listed = run.sandwich([resolved_score(a, row, mask) for a in range(battles.shape[0])])
         np.testing.assert_allclose(found.values, listed.values, atol=1e-9)
         np.testing.assert_allclose(found.cov, listed.cov, rtol=1e-8, atol=1e-9 * np.abs(listed.cov).max())
         np.testing.assert_allclose(found.bound, listed.bound, rtol=1e-8)
         np.testing.assert_allclose(found.variance_noise, listed.variance_noise, rtol=1e-6, atol=1e-9)
+
+
+@all_cases
+@pytest.mark.parametrize("se", ["crossfit", "full"])
+@pytest.mark.parametrize("method", ["efficient", "whitened", "mle"])
+def test_errors_of_very_many_targets_are_those_of_few(case, method, se):
+    shape, _ = case
+    _, battles, whole = problem(case)
+    run = run_of(whole, method, se=se)
+    weights = np.random.default_rng(0).dirichlet(np.ones(battles.n_contexts))
+    targets = resolve_targets(battles, both_targets(shape)[0])
+    targets += [resolved_win(a, b, weights) for a in range(shape[0]) for b in range(a)]
+    few, many = run.sandwich(targets), run.many_sandwich(targets)
+    np.testing.assert_allclose(many.values, few.values, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(many.cov, np.diag(few.cov), rtol=1e-9)
+    np.testing.assert_allclose(many.bound, few.bound, rtol=1e-9)
+
+
+# ------------------------------------------------------------------------------
+# Who has a score on a board.
+# ------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
+def test_scores_that_run_to_infinity_are_not_placed():
+    truth = lrbtl.simulate_scores((6, 2), 1, scale=1.5, rng=0)
+    champion = lrbtl.Battles.from_arrays(["zz"] * 2, ["model_0"] * 2, [1, 1], [0, 1], counts=[900, 900])
+    battles = lrbtl.simulate_battles(truth, 5_000, rng=1) + champion
+    analysis = lrbtl.analyse(battles, rank=2, ridge=0.0, n_folds=3)
+    weights = np.full(2, 0.5)
+    placed = analysis.placed(weights)
+    assert [battles.models[i] for i in np.flatnonzero(~placed)] == ["zz"]
+    assert analysis.why_not(6, weights) == "won all 1800 votes here" and np.isnan(analysis.scores()[6]).all()
+    board = analysis.estimate_boards(weights[None], placed[None])[0]
+    np.testing.assert_array_equal(np.isnan(board.estimate), ~placed)
+    assert np.nanmax(board.se) < 1
+
+
+@pytest.mark.parametrize("method", ["efficient", "whitened", "mle"])
+def test_undetermined_scores_are_not_placed(method):
+    """Two contexts keep one pair of models: there a board of this pair is all that rank 2 determines."""
+    _, battles = simulated((6, 5), 2, 3000)
+    cells = battles.cells
+    thin = rebuilt(battles, ~np.isin(cells.context, [0, 3]) | ((cells.a == 0) & (cells.b == 1)))
+    analysis = lrbtl.analyse(thin, rank=2, n_folds=FOLDS, method=method)
+    units = np.eye(5)
+    boards = analysis.estimate_boards(units, np.array([analysis.placed(unit) for unit in units]))
+    placed = [np.flatnonzero(np.isfinite(board.estimate)).tolist() for board in boards]
+    assert placed == [[0, 1], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5], [0, 1], [0, 1, 2, 3, 4, 5]]
+    gap = analysis.estimate(lrbtl.gap(0, 1, thin.levels[0][0]))
+    assert gap.estimate[0] == pytest.approx(boards[0].estimate[0] - boards[0].estimate[1], rel=1e-9)
+    assert np.all([np.nanmax(board.se) < 2 for board in boards])

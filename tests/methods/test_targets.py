@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit
 
 import lrbtl
-from lrbtl.errors import GradientError, LrbtlError, TargetError, UnknownContextError, UnknownModelError
-from lrbtl.methods.targets import FamilyLabels, SparseGradient, pair_of
+from lrbtl.errors import GradientError, LrbtlError, TargetError, UnknownContextError, UnknownModelError, WeightError
+from lrbtl.methods.targets import FamilyLabels, SparseGradient, evaluate, pair_of
 from lrbtl.model.links import LOGISTIC
 
 SHAPE = (4, 3, 2)
@@ -50,6 +50,9 @@ GAMMA = np.random.default_rng(1).normal(size=SHAPE)
 U = ("x2", "y1")
 
 
+WEIGHTS = np.array([[1.0, 0.0], [1.0, 2.0], [1.0, 3.0]])
+
+
 def win(i, j, at=(...,)):
     return expit(SCORES[(i, *at)] - SCORES[(j, *at)])
 
@@ -64,6 +67,15 @@ TARGETS = {
     "win rate": (lrbtl.win_rate("c"), logit(np.mean([win(2, j) for j in (0, 1, 3)]))),
     "win rate at": (lrbtl.win_rate("c", context=U), logit(np.mean([win(2, j, (2, 1)) for j in (0, 1, 3)]))),
     "win rate in a pool": (lrbtl.win_rate("c", pool=["a", "c", "b"]), logit(np.mean([win(2, j) for j in (0, 1)]))),
+    "score of some, among some": (
+        lrbtl.score("b", ("x2", None), weights=WEIGHTS, among=["a", "d"]),
+        (SCORES[1, 2] - SCORES[[0, 3], 2].mean(axis=0)) @ [0.25, 0.75],
+    ),
+    "gap by weight": (
+        lrbtl.gap("a", "d", weights={("x0", "y0"): 1, U: 3}),
+        [0.25, 0.75] @ (SCORES[0] - SCORES[3])[[0, 2], [0, 1]],
+    ),
+    "win by weight": (lrbtl.win_probability("a", "d", weights=WEIGHTS), logit(np.sum(win(0, 3) * WEIGHTS) / 8)),
     "weighted by name": (
         lrbtl.weighted_score("a", {U: 2.0, ("x0", "y0"): 0.5}),
         2 * SCORES[0, 2, 1] + 0.5 * SCORES[0, 0, 0],
@@ -75,34 +87,33 @@ TARGETS = {
 }
 
 
-def dense_gradient(gradient):
-    if not isinstance(gradient, SparseGradient):
-        return gradient
-    out = np.zeros((SHAPE[0], 6))
-    np.add.at(out, (gradient.models, gradient.contexts), gradient.weights)
-    return out.reshape(SHAPE)
+def value_at(resolved, view):
+    return evaluate([resolved], view)[0][0]
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_value_and_gradient(name):
     target, expected = TARGETS[name]
     resolved = target.resolve(BATTLES)
-    value, gradient = resolved.at(DenseView(SCORES))
+    values, gradients = evaluate([resolved, resolved], DenseView(SCORES))
+    value = values[1]
     assert value == pytest.approx(expected, rel=1e-12)
     assert resolved.scale == ("logit" if name.startswith(("win", "mean win")) else "identity")
     slope = np.empty(SHAPE)
     for index in np.ndindex(*SHAPE):
         step = np.zeros(SHAPE)
         step[index] = 1e-5
-        above, below = (resolved.at(DenseView(SCORES + sign * step))[0] for sign in (1, -1))
+        above, below = (value_at(resolved, DenseView(SCORES + sign * step)) for sign in (1, -1))
         slope[index] = (above - below) / 2e-5
-    np.testing.assert_allclose(dense_gradient(gradient), slope, atol=1e-8)
+    found = gradients.by_context(SHAPE[0], 6).toarray()[1].reshape(6, SHAPE[0]).T.reshape(SHAPE)
+    np.testing.assert_allclose(found, slope, atol=1e-8)
 
 
 def test_linear_targets_have_a_constant_gradient():
-    linear = {"score", "mean score", "gap", "mean gap", "weighted by name", "weighted", "linear"}
+    linear = {"score", "mean score", "score of some, among some", "gap", "mean gap", "gap by weight", "linear"}
+    linear |= {"weighted by name", "weighted"}
     for name, (target, _) in TARGETS.items():
-        assert (target.resolve(BATTLES).terms is not None) == (name in linear)
+        assert isinstance(target.resolve(BATTLES).kind, SparseGradient) == (name in linear)
 
 
 @pytest.mark.parametrize(
@@ -126,16 +137,16 @@ def test_labels(target, label):
 
 
 def test_codes_serve_as_well_as_labels():
-    by_code = lrbtl.gap(0, 3, (2, 1)).resolve(BATTLES).terms
-    by_label = lrbtl.gap("a", "d", U).resolve(BATTLES).terms
+    by_code = lrbtl.gap(0, 3, (2, 1)).resolve(BATTLES).kind
+    by_label = lrbtl.gap("a", "d", U).resolve(BATTLES).kind
     for x, y in zip(vars(by_code).values(), vars(by_label).values(), strict=True):
         np.testing.assert_array_equal(x, y)
 
 
 def test_a_near_certain_win_rate_keeps_its_gradient():
     scores = np.array([12.0, -12.0, 0.0, 0.0]).reshape(4, 1, 1) + np.zeros(SHAPE)
-    value, gradient = lrbtl.win_rate("a").resolve(BATTLES).at(DenseView(scores))
-    assert np.isfinite(value) and np.all(np.isfinite(gradient.weights))
+    values, gradients = evaluate([lrbtl.win_rate("a").resolve(BATTLES)], DenseView(scores))
+    assert np.isfinite(values[0]) and np.all(np.isfinite(gradients.weights))
 
 
 @pytest.mark.parametrize(
@@ -145,6 +156,12 @@ def test_a_near_certain_win_rate_keeps_its_gradient():
         (lrbtl.score(9), UnknownModelError, "9"),
         (lrbtl.score("a", ("x2", "y7")), UnknownContextError, "y7"),
         (lrbtl.score("a", "x2"), LrbtlError, "x2"),
+        (lrbtl.score("a", among=[]), TargetError, "among no models"),
+        (lrbtl.score("a", among=["zz"]), UnknownModelError, "zz"),
+        (lrbtl.score("a", weights="votes"), WeightError, "'equal', 'traffic'"),
+        (lrbtl.score("a", ("x1", None), weights={U: 1}), WeightError, "have no weight"),
+        (lrbtl.gap("a", "d", weights=[1.0, 2.0]), WeightError, "2 weights"),
+        (lrbtl.win_rate("a", weights=np.full(6, -1.0)), WeightError, "not negative"),
         (lrbtl.gap("a", "a"), TargetError, "two different models"),
         (lrbtl.gap("a", 0), TargetError, "two different models"),
         (lrbtl.win_probability("a", "nobody"), UnknownModelError, "nobody"),
@@ -176,7 +193,7 @@ def test_bad_targets_are_named(target, error, words):
 )
 def test_a_wrong_gradient_is_caught(value, gradient, words):
     with pytest.raises(GradientError, match=words):
-        lrbtl.functional(value, gradient, label="mine").resolve(BATTLES).at(DenseView(SCORES))
+        value_at(lrbtl.functional(value, gradient, label="mine").resolve(BATTLES), DenseView(SCORES))
 
 
 def test_the_gradient_is_checked_once():
@@ -187,9 +204,9 @@ def test_the_gradient_is_checked_once():
         return float(np.sum(T**2))
 
     resolved = lrbtl.functional(value, lambda T: 2 * T).resolve(BATTLES)
-    resolved.at(DenseView(SCORES))
+    value_at(resolved, DenseView(SCORES))
     first = len(calls)
-    resolved.at(DenseView(SCORES))
+    value_at(resolved, DenseView(SCORES))
     assert first > 1 and len(calls) == first + 1
 
 
@@ -239,4 +256,4 @@ def test_targets_survive_pickling():
         copy = pickle.loads(pickle.dumps(target))
         resolved = pickle.loads(pickle.dumps(copy.resolve(battles)))
         assert repr(copy) == repr(target)
-        assert resolved.at(view)[0] == target.resolve(battles).at(view)[0]
+        assert value_at(resolved, view) == value_at(target.resolve(battles), view)

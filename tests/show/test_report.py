@@ -2,11 +2,13 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
+import lrbtl
 from board_factory import CONTEXTS, LONG, NEWCOMER, SCRIPT, UNBEATEN, make_boards
 from lrbtl.errors import OutputPathError, ReportError
 from lrbtl.show import report
@@ -83,12 +85,14 @@ def test_data_holds_every_board(data, boards):
     assert {SCRIPT, LONG} <= set(data["models"])
     for entry, board in zip(data["boards"], [boards.overall, *boards.values()], strict=True):
         assert [data["models"][i] for i in entry["model"]] == list(board.models)
-        assert entry["rank"] == board.rank.tolist()
-        assert entry["note_of"] == list(board.notes)
-        np.testing.assert_allclose(entry["score"], board.score, rtol=1e-5)
-        top = board.models.index(UNBEATEN)
-        assert entry["upper"][top] is None
-        assert entry["lower"][top] is not None
+        assert entry["rank"] == [rank or None for rank in board.rank.tolist()]
+        assert entry["note"] == list(board.notes) and entry["status"] == list(board.status)
+        np.testing.assert_allclose(np.array(entry["score"], dtype=float), board.score, rtol=1e-5)
+        last = board.models.index(UNBEATEN)
+        assert entry["upper"][last] is entry["score"][last] is entry["rank"][last] is None
+        assert entry["status"][board.models.index(NEWCOMER)] == "preliminary"
+    assert data["boards"][0]["about"][0] == "categories weighted by votes"
+    assert "40 models (1 preliminary)" in data["summary"]
     assert data["diagnostics"][1] == {"level": "warn", "text": DIAGNOSTICS[1][1]}
 
 
@@ -102,23 +106,16 @@ def test_duels_are_the_win_matrices(data, boards):
             for j in range(i + 1, n):
                 a, b = boards.models.index(labels[i]), boards.models.index(labels[j])
                 for name, matrices in (("win", boards.win), ("lower", boards.win_lower), ("upper", boards.win_upper)):
-                    assert abs(duel[name][place] / 10_000 - matrices[context][a, b]) <= 0.5e-4 + 1e-12
+                    if UNBEATEN in (labels[i], labels[j]):
+                        assert duel[name][place] is None
+                    else:
+                        assert abs(duel[name][place] / 10_000 - matrices[context][a, b]) <= 0.5e-4 + 1e-12
                 place += 1
         assert place == len(duel["win"])
 
 
-def test_unknown_chances_are_null():
-    boards = make_boards(10, contexts=())
-    a, b = (boards.models.index(model) for model in (UNBEATEN, NEWCOMER))
-    for matrices in (boards.win, boards.win_lower, boards.win_upper):
-        matrices[None][a, b] = matrices[None][b, a] = np.nan
-    assert report.report_data(boards, (), None)["duels"][0]["win"].count(None) == 1
-
-
 def test_boards_without_win_matrices_or_contexts():
-    boards = make_boards(10, contexts=())
-    boards.win = {}
-    data = report.report_data(boards, (), None)
+    data = report.report_data(replace(make_boards(10, contexts=()), win={}), (), None)
     assert data["duels"] == []
     assert len(data["boards"]) == 1
 
@@ -161,8 +158,18 @@ def test_written_file_is_the_report(boards, tmp_path):
 
 def test_labels_that_no_encoding_holds_are_written(tmp_path):
     boards = make_boards(10, contexts=())
-    boards.models = boards.overall.models = ("\udcff", "日本", *boards.overall.models[2:])
-    boards.win = {}
-    report.write_report(tmp_path / "report.html", boards, title="\udcff")
+    overall = replace(boards.overall, models=("\udcff", "日本", *boards.overall.models[2:]))
+    report.write_report(tmp_path / "report.html", replace(boards, overall=overall, win={}), title="\udcff")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert json.loads(Page(text).scripts[0])["models"][:2] == ["\udcff", "日本"]
+
+
+def test_real_boards_with_number_labels():
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores((5, 2), 1, scale=1, rng=0), 2000, rng=1)
+    cells = battles.cells
+    battles = lrbtl.Battles.from_arrays(cells.a, cells.b, cells.y, [cells.context], counts=cells.count)
+    boards = lrbtl.leaderboard(battles, context="all", rank=1)
+    data = report.report_data(boards, (), None)
+    assert data["models"] == [str(model) for model in boards.models] and boards.models[0] in range(5)
+    assert [board["context"] for board in data["boards"]] == ["Overall", "0", "1"] and len(data["duels"]) == 3
+    assert data["duels"][2]["win"][0] == round(10_000 * boards.win[1][0, 1])

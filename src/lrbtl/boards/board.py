@@ -1,18 +1,19 @@
-"""Leaderboards as data: one board, and the boards of all contexts, with their tables."""
+"""Leaderboards as data: one board, the boards of all contexts, and the one list of their columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from typing import Any, Literal
 
 import numpy as np
 
-from lrbtl.data.labels import context_name, find_label, shown_context
+from lrbtl.data.labels import SEPARATOR, context_name, shown_context, suggest_labels
 from lrbtl.errors import UnknownContextError
 from lrbtl.fitting.fit import Fit
-from lrbtl.inference.summary import Provenance
+from lrbtl.methods.base import Provenance
 from lrbtl.tables import (
     ELLIPSIS,
     decimals_for,
@@ -26,41 +27,41 @@ from lrbtl.tables import (
 from lrbtl.typing import Floats, Longs
 
 Scale = Literal["elo", "logit", "probability"]
+Status = Literal["ranked", "absent", "preliminary", "unplaced"]
 
-HEADERS = ("model", "rank", "score", "interval", "ranks", "joint", "tier", "battles", "win rate", "note")
-UNCERTAIN = ("interval", "ranks", "joint", "tier")  # columns of boards with intervals
-SCALE_WORDS = {
-    "elo": "Elo points",
-    "logit": "log odds",
-    "probability": "probability to beat a model of the pool",
-}
+STATUSES: tuple[Status, ...] = ("ranked", "absent", "preliminary", "unplaced")  # in the order of a board
+SCALE_WORDS = {"elo": "Elo points", "logit": "log odds", "probability": "probability to beat a ranked model"}
+METHOD_WORDS = {"bradley-terry": "Bradley-Terry fit", "naive": "separate Bradley-Terry fits"}
+NOTHING = "–"
 ROWS_SHOWN = 60
-SMALLEST_GAIN = 1.02  # below it, low rank gains nothing worth telling
+SMALLEST_GAIN = 1.02  # below it, sharing between contexts gains nothing worth telling
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Leaderboard:
-    """One board: models from best to worst, then those that have no place; arrays of shape (n,).
+    """One board: ranked models from best to worst, then those without a rank; arrays of shape (n,).
 
     Attributes
     ----------
-    context : str or None
-        The context; None for the overall board.
-    models : tuple of str
+    context : label, tuple of labels or None
+        The context; None for the overall board, None in a tuple for all levels of a mode.
+    models : tuple
+        The battles' own labels.
     score, lower, upper, se : arrays
-        On `scale`; an infinite `lower` or `upper` means that the battles give no limit on that side. A model without an
-        upper limit (unbeaten) has its lower limit as score; one without a lower limit has none (NaN).
+        On `scale`; NaN for a model that has no score here.
     rank : array of int
-        One plus the number of models with a better score. Models that have no place come last and share a rank: those
-        without a score, and those noted for few battles whose interval is wider than the board.
+        One plus the number of ranked models with a better score; 0 for a model without a rank.
     best, worst : arrays of int
-        Ranks compatible with the intervals of the models taken one at a time.
+        Ranks compatible with the intervals of the models taken one at a time; 0 without a rank.
     rank_lower, rank_upper : arrays of int
-        Simultaneous rank intervals: all hold at once with probability `level`.
+        Simultaneous rank intervals: all hold at once with probability `level`; 0 without a rank.
     tier : array of int
-        Models of one tier are not distinguishable from its first model without a note.
+        Models of one tier cannot be told apart from its first model; 0 without a rank.
     battles, win_rate : arrays
-        Battles fought, and the share of them won (a tie is half a win).
+        Votes in the board's contexts, and the share of them won (a tie is half a win).
+    status : tuple of str
+        "ranked"; "absent": no votes in the board's contexts; "preliminary": too few votes in all for a rank;
+        "unplaced": the method gives no score.
     notes : tuple of str
         What to know of a model; empty for most.
     level : float
@@ -68,9 +69,11 @@ class Leaderboard:
     method : str
     info : Provenance
         How the board was made, with notes on the board as a whole.
+    weighting : str
+        How contexts are averaged, in words; empty where nothing is averaged.
     gain : float or None
-        Median ratio of the standard errors of separate fits per context to those of this board; about 1 where low rank
-        gains nothing, infinite where separate fits do not exist.
+        Median ratio of the errors of separate fits per context to those of this board, where the method tells it and
+        separate fits exist.
     islands : tuple of Leaderboard
         Boards of the models that no chain of battles links with this board's models: scores of different islands cannot
         be compared, so they are never merged.
@@ -80,12 +83,12 @@ class Leaderboard:
     >>> import lrbtl
     >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3,), 1, scale=1, rng=0), 900, rng=1)
     >>> board = lrbtl.leaderboard(battles)
-    >>> board.models[0], board.rank.tolist(), board.islands
-    ('model_1', [1, 2, 3], ())
+    >>> board.models[0], board.rank.tolist(), board.status[0]
+    ('model_1', [1, 2, 3], 'ranked')
     """
 
-    context: str | None
-    models: tuple[str, ...]
+    context: Any
+    models: tuple[Any, ...]
     score: Floats
     lower: Floats
     upper: Floats
@@ -98,19 +101,28 @@ class Leaderboard:
     tier: Longs
     battles: Longs
     win_rate: Floats
+    status: tuple[str, ...]
     notes: tuple[str, ...]
     level: float
     scale: str
     method: str
     info: Provenance
+    weighting: str = ""
     gain: float | None = None
     islands: tuple[Leaderboard, ...] = ()
 
     def __len__(self) -> int:
         return len(self.models)
 
+    @property
+    def has_intervals(self) -> bool:
+        """Whether there are intervals; FastChat's boards have none."""
+        return not np.isnan(self.lower).all()
+
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return the columns as plain lists; with islands their rows follow, and a column `island` tells them apart.
+        """Return the columns as plain lists for JSON, None for what is missing.
+
+        With islands their rows follow, and a column `island` tells them apart.
 
         Examples
         --------
@@ -119,9 +131,8 @@ class Leaderboard:
         >>> board.to_dict()["model"], [round(score) for score in board.to_dict()["score"]]
         (['x', 'y'], [1095, 905])
         """
-        parts = [self, *self.islands]
-        tables = [_columns(part) for part in parts]
-        table = {name: [x for part in tables for x in part[name]] for name in tables[0]}
+        parts = (self, *self.islands)
+        table = {column.name: [x for part in parts for x in column.values(part)] for column in COLUMNS}
         if self.islands:
             table["island"] = [k for k, part in enumerate(parts, 1) for _ in part.models]
         return table
@@ -130,13 +141,17 @@ class Leaderboard:
         """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
         return to_frame(self.to_dict(), backend)
 
+    def heading(self) -> list[str]:
+        """Return what a reader must know of the board, in a few lines."""
+        return heading_lines(self)
+
     def summary(self, top: int | None = None) -> str:
         """Return the board as text: all models, or the `top` best; by default long boards lose their middle."""
-        shown = [text_board(part, top) for part in (self, *self.islands)]
+        shown = [_text_board(part, top) for part in (self, *self.islands)]
         if self.islands:
-            shown.insert(
-                1, f"\nNo battle links the next {len(self.islands)} group(s) with these models: boards of their own."
-            )
+            n = len(self.islands)
+            groups = "group of models has" if n == 1 else f"{n} groups of models have"
+            shown.insert(1, f"\nNo votes link these models with the others: the next {groups} a board of their own.")
         return "\n".join(shown)
 
     def __repr__(self) -> str:
@@ -145,48 +160,171 @@ class Leaderboard:
     def _repr_html_(self) -> str:
         parts = []
         for board in (self, *self.islands):
-            heading = "<br>".join(escape(line.strip()) for line in heading_lines(board))
-            parts.append(f"<p>{heading}</p>" + html_table(*board_table(board, ROWS_SHOWN)))
+            heading = "<br>".join(escape(line) for line in board.heading())
+            parts.append(f"<p>{heading}</p>" + html_table(*_board_table(board, ROWS_SHOWN)))
         return "".join(parts)
 
 
-def _columns(board: Leaderboard) -> dict[str, list[Any]]:
-    arrays = {
-        "score": board.score,
-        "lower": board.lower,
-        "upper": board.upper,
-        "rank": board.rank,
-        "best": board.best,
-        "worst": board.worst,
-        "rank_lower": board.rank_lower,
-        "rank_upper": board.rank_upper,
-        "tier": board.tier,
-        "battles": board.battles,
-        "win_rate": board.win_rate,
-    }
-    return {
-        "model": list(board.models),
-        **{name: array.tolist() for name, array in arrays.items()},
-        "note": list(board.notes),
-    }
+# ------------------------------------------------------------------------------
+# The columns of a board: text, JSON, frames, HTML and reports are made from this list.
+# ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a board: to add one, add an entry to COLUMNS.
+
+    Attributes
+    ----------
+    name : str
+        In JSON, frames and reports.
+    values : callable
+        From a board to plain values for JSON, None for what is missing.
+    header : str or None
+        Of the printed column; None where it is not printed by itself.
+    show : callable or None
+        From a board to printed cells.
+    needs_intervals : bool
+        Whether it is left out of the print of boards without intervals.
+    """
+
+    name: str
+    values: Callable[[Leaderboard], list[Any]]
+    header: str | None = None
+    show: Callable[[Leaderboard], list[str]] | None = None
+    needs_intervals: bool = False
+
+
+def _labels(board: Leaderboard) -> list[Any]:
+    return [model if isinstance(model, str | int | float) else str(model) for model in board.models]
+
+
+def _numbers(name: str, board: Leaderboard) -> list[float | None]:
+    return [x if np.isfinite(x) else None for x in getattr(board, name).tolist()]
+
+
+def _places(name: str, board: Leaderboard) -> list[int | None]:
+    return [k or None for k in getattr(board, name).tolist()]
+
+
+def _texts(name: str, board: Leaderboard) -> list[str]:
+    return list(getattr(board, name))
+
+
+def _counts(name: str, board: Leaderboard) -> list[int]:
+    return [int(n) for n in getattr(board, name)]
+
+
+def _decimals(board: Leaderboard) -> int:
+    decimals = decimals_for(board.se, 2, 4)
+    return decimals if board.scale != "elo" else int(decimals > 1 and bool(np.isfinite(board.se).any()))
+
+
+def _show_score(board: Leaderboard) -> list[str]:
+    return [NOTHING if number == "nan" else number for number in format_numbers(board.score, _decimals(board))]
+
+
+def _show_interval(board: Leaderboard) -> list[str]:
+    return [
+        NOTHING if text == "unknown" else text for text in format_intervals(board.lower, board.upper, _decimals(board))
+    ]
+
+
+def _show_place(name: str, board: Leaderboard) -> list[str]:
+    return [NOTHING if k is None else str(k) for k in _places(name, board)]
+
+
+def _show_spread(low: str, high: str, board: Leaderboard) -> list[str]:
+    pairs = zip(_places(low, board), _places(high, board), strict=True)
+    return [NOTHING if a is None else f"{a}-{b}" for a, b in pairs]
+
+
+def _show_win_rate(board: Leaderboard) -> list[str]:
+    return ["" if np.isnan(x) else f"{x:.1%}" for x in board.win_rate]
+
+
+def _show_status(board: Leaderboard) -> list[str]:
+    return ["" if status == "ranked" else status for status in board.status]
+
+
+COLUMNS = (
+    Column("model", _labels, "model", lambda board: [str(model) for model in board.models]),
+    Column("rank", partial(_places, "rank"), "rank", partial(_show_place, "rank")),
+    Column("score", partial(_numbers, "score"), "score", _show_score),
+    Column("lower", partial(_numbers, "lower"), "interval", _show_interval, needs_intervals=True),
+    Column("upper", partial(_numbers, "upper")),
+    Column("se", partial(_numbers, "se")),
+    Column("best", partial(_places, "best"), "ranks", partial(_show_spread, "best", "worst"), needs_intervals=True),
+    Column("worst", partial(_places, "worst")),
+    Column(
+        "rank_lower",
+        partial(_places, "rank_lower"),
+        "joint",
+        partial(_show_spread, "rank_lower", "rank_upper"),
+        needs_intervals=True,
+    ),
+    Column("rank_upper", partial(_places, "rank_upper")),
+    Column("tier", partial(_places, "tier"), "tier", partial(_show_place, "tier"), needs_intervals=True),
+    Column("battles", partial(_counts, "battles"), "votes", lambda board: [f"{n:,}" for n in board.battles]),
+    Column("win_rate", partial(_numbers, "win_rate"), "win rate", _show_win_rate),
+    Column("status", partial(_texts, "status"), "status", _show_status),
+    Column("note", partial(_texts, "notes"), "note", partial(_texts, "notes")),
+)
+
+
+def _board_table(board: Leaderboard, limit: int) -> tuple[list[str], list[list[str]]]:
+    """Return headers and cells of the printed table, with a row of ellipses where rows were left out."""
+    printed = [column for column in COLUMNS if column.show and (board.has_intervals or not column.needs_intervals)]
+    cells = {column.header or "": column.show(board) for column in printed if column.show}
+    if not any(cells["status"]):
+        del cells["status"]
+    rows = [list(row) for row in zip(*cells.values(), strict=True)]
+    head, tail = shown_rows(len(board), limit)
+    gap = [[ELLIPSIS] * (len(cells) - 1) + [""]] if tail else []
+    return list(cells), [rows[k] for k in head] + gap + [rows[k] for k in tail]
+
+
+def _text_board(board: Leaderboard, top: int | None = None) -> str:
+    """Return heading and table of one board; notes follow the aligned columns."""
+    headers, rows = _board_table(board, ROWS_SHOWN if top is None else len(board))
+    rows = rows if top is None else rows[:top]
+    table = text_table(headers[:-1], [row[:-1] for row in rows]).splitlines()
+    notes = ["", *(row[-1] for row in rows)]
+    lines = [f"{line}  {note}".rstrip() for line, note in zip(table, notes, strict=True)]
+    first, *more = board.heading()
+    return "\n".join([first, *(f"  {line}" for line in more), *lines])
 
 
 def heading_lines(board: Leaderboard) -> list[str]:
-    """Return what a reader must know of a board, in a few lines."""
-    size = f"{len(board):,} models, {int(board.battles.sum()) // 2:,} battles"
-    lines = [f"Leaderboard, {shown_context(board.context)}: {size}"]
-    run = [board.method]
-    if board.info.rank is not None and len(board.info.rank) > 1:
-        run.append("rank " + " × ".join(map(str, board.info.rank)))
-    if board.info.n_folds:
-        run.append(f"{board.info.n_folds} folds")
-    words = [", ".join(run), f"scores in {SCALE_WORDS[board.scale]}"]
-    if has_intervals(board):
-        words.append(f"{board.level:.4g} intervals")
-    lines.append(f"  {'; '.join(words)}")
-    if board.gain is not None:
-        lines.append(f"  {gain_sentence(board.gain)}")
-    return lines + [f"  {note}" for note in board.info.notes]
+    """Return what a reader must know of a board: its size, how it was made, and notes."""
+    first = (
+        f"Leaderboard, {shown_context(board.context)}: {len(board):,} models, {int(board.battles.sum()) // 2:,} votes"
+    )
+    words = [method_words(board.info), f"scores in {SCALE_WORDS[board.scale]}"]
+    if board.has_intervals:
+        words.append(f"{100 * board.level:.4g}% intervals")
+    lines = [f"{first}; {board.weighting}" if board.weighting else first, "; ".join(words)]
+    if board.gain is not None and board.gain >= SMALLEST_GAIN:
+        lines.append(gain_sentence(board.gain))
+    return [*lines, *board.info.notes]
+
+
+def method_words(info: Provenance) -> str:
+    """Return how scores were estimated.
+
+    Examples
+    --------
+    >>> method_words(Provenance(method="efficient", rank=(2, 2), n_folds=10))
+    'efficient method, rank 2 × 2, 10 folds'
+    >>> method_words(Provenance(method="bradley-terry"))
+    'Bradley-Terry fit'
+    """
+    words = [METHOD_WORDS.get(info.method, f"{info.method} method")]
+    if info.rank is not None and len(info.rank) > 1:
+        words.append("rank " + " × ".join(map(str, info.rank)))
+    if info.n_folds:
+        words.append(f"{info.n_folds} folds")
+    return ", ".join(words)
 
 
 def gain_sentence(gain: float) -> str:
@@ -194,99 +332,88 @@ def gain_sentence(gain: float) -> str:
 
     Examples
     --------
-    >>> gain_sentence(1.46)
-    'against separate fits per context: standard errors 1.46 times smaller, worth 2.1 times the battles'
-    >>> gain_sentence(0.99)
-    'against separate fits per context: no gain in standard errors here'
+    >>> gain_sentence(1.25)
+    'intervals 20% narrower than separate fits'
     """
-    if not np.isfinite(gain):
-        return "separate fits per context do not exist for most models here; sharing between contexts gives every score"
-    if gain < SMALLEST_GAIN:
-        return "against separate fits per context: no gain in standard errors here"
-    return (
-        f"against separate fits per context: standard errors {gain:.2f} times smaller, worth {gain**2:.1f} times the "
-        "battles"
-    )
+    return f"intervals {1 - 1 / gain:.0%} narrower than separate fits"
 
 
-def board_table(board: Leaderboard, limit: int) -> tuple[list[str], list[list[str]]]:
-    """Return headers and cells of the printed table, with a row of ellipses where rows were left out."""
-    head, tail = shown_rows(len(board), limit)
-    decimals = decimals_for(board.se, 2, 4)
-    if board.scale == "elo":
-        decimals = int(decimals > 1 and np.isfinite(board.se).any())
-    score = ["–" if number == "nan" else number for number in format_numbers(board.score, decimals)]
-    interval = format_intervals(board.lower, board.upper, decimals)
-    headers = [name for name in HEADERS if has_intervals(board) or name not in UNCERTAIN]
-
-    def row(k: int) -> list[str]:
-        cells = {
-            "model": str(board.models[k]),
-            "rank": str(board.rank[k]),
-            "score": score[k],
-            "interval": interval[k],
-            "ranks": f"{board.best[k]}-{board.worst[k]}",
-            "joint": f"{board.rank_lower[k]}-{board.rank_upper[k]}",
-            "tier": str(board.tier[k]),
-            "battles": f"{board.battles[k]:,}",
-            "win rate": "" if np.isnan(board.win_rate[k]) else f"{board.win_rate[k]:.1%}",
-            "note": board.notes[k],
-        }
-        return [cells[name] for name in headers]
-
-    rows = [row(k) for k in head]
-    if tail:
-        rows.append([ELLIPSIS] * (len(headers) - 1) + [""])
-        rows.extend(row(k) for k in tail)
-    return headers, rows
+# ------------------------------------------------------------------------------
+# The boards of all contexts.
+# ------------------------------------------------------------------------------
 
 
-def has_intervals(board: Leaderboard) -> bool:
-    """Return whether a board has intervals; FastChat's has none."""
-    return not np.isnan(board.lower).all()
+def find_context(known: Sequence[Any], context: Any) -> Any:
+    """Return the context that a label means: a known one, or a text that names only one of them.
+
+    Examples
+    --------
+    >>> find_context([("math", "crowd"), ("math", "expert")], "math/expert")
+    ('math', 'expert')
+    """
+    if context is None or context in known:
+        return context
+    labels = [label for label in known if label is not None]
+    wanted = _plain(context_name(context))
+    found = [label for label in labels if shown_context(label) == context]
+    found = found or [label for label in labels if _plain(context_name(label)) == wanted]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UnknownContextError(f"{context!r} may be any of {found}: give the tuple of levels.")
+    raise UnknownContextError(f"unknown context {context!r}; {suggest_labels(context, map(shown_context, labels))}")
 
 
-def text_board(board: Leaderboard, top: int | None = None) -> str:
-    """Return heading and table of one board."""
-    headers, rows = board_table(board, ROWS_SHOWN if top is None else len(board))
-    rows = rows if top is None else rows[:top]
-    table = text_table(headers[:-1], [row[:-1] for row in rows]).splitlines()
-    notes = ["", *(row[-1] for row in rows)]
-    lines = [f"{line}  {note}".rstrip() for line, note in zip(table, notes, strict=True)]
-    return "\n".join([*heading_lines(board), *lines])
+def _plain(name: str) -> str:
+    return name.replace(SEPARATOR, SEPARATOR.strip())
 
 
 @dataclass(frozen=True, eq=False)
 class Lazy(Mapping[Any, Floats]):
-    """A mapping from context to matrix whose values are made when read."""
+    """A mapping from context to matrix whose values are made when read; a pickle holds them all.
 
-    keys_: tuple[Any, ...]
-    make: Callable[[Any], Floats]
+    `make` takes a context and the number of rows and columns that are needed, None for all.
+    """
+
+    contexts: tuple[Any, ...]
+    make: Callable[[Any, int | None], Floats]
 
     def __getitem__(self, key: Any) -> Floats:
-        if key not in self.keys_:
-            raise KeyError(key)
-        return self.make(key)
+        return self.make(find_context(self.contexts, key), None)
+
+    def first(self, key: Any, n: int) -> Floats:
+        """Return the first n rows and columns of a context's matrix, which may cost much less than all."""
+        return self.make(find_context(self.contexts, key), n)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.keys_)
+        return iter(self.contexts)
 
     def __len__(self) -> int:
-        return len(self.keys_)
+        return len(self.contexts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Lazy, (self.contexts, partial(_corner, dict(self)))
+
+
+def _corner(known: Mapping[Any, Floats], context: Any, n: int | None) -> Floats:
+    return known[context][:n, :n]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Leaderboards(Mapping[str, Leaderboard]):
-    """Boards of all contexts: a mapping from context label to `Leaderboard`, in the order of the labels.
+class Leaderboards(Mapping[Any, Leaderboard]):
+    """Boards of all contexts: a mapping from context to `Leaderboard`, in the order of the labels.
+
+    A context is the battles' own label: a level, or a tuple of levels for several modes. A text such as "math / crowd"
+    is understood too, where it names one context only.
 
     Attributes
     ----------
     overall : Leaderboard
-    models : tuple of str
+    models : tuple
         All models, best first by the overall board.
     win, win_lower, win_upper : mappings
         From context (None: overall) to an (n, n) array in the order of `models`; entry [a, b] is the probability that
-        a beats b and the limits of its interval. Overall, it is the probability at the mean gap.
+        a beats b and the limits of its interval. Overall, it is the weighted mean over contexts.
     islands : tuple of Leaderboards
         Boards of models that no chain of battles links with these.
     fit : Fit or None
@@ -298,11 +425,11 @@ class Leaderboards(Mapping[str, Leaderboard]):
     >>> truth = lrbtl.simulate_scores((6, 3), 1, scale=1.5, rng=0)
     >>> boards = lrbtl.leaderboard(lrbtl.simulate_battles(truth, 9000, rng=1), context="all", rank=1)
     >>> list(boards), boards.overall.models == boards.models, boards.win[None].shape
-    (['0', '1', '2'], True, (6, 6))
+    ([0, 1, 2], True, (6, 6))
     """
 
     overall: Leaderboard
-    boards: dict[str, Leaderboard]
+    boards: dict[Any, Leaderboard]
     win: Mapping[Any, Floats] = field(default_factory=dict)
     win_lower: Mapping[Any, Floats] = field(default_factory=dict)
     win_upper: Mapping[Any, Floats] = field(default_factory=dict)
@@ -310,49 +437,43 @@ class Leaderboards(Mapping[str, Leaderboard]):
     fit: Fit | None = None
 
     @property
-    def models(self) -> tuple[str, ...]:
+    def models(self) -> tuple[Any, ...]:
         """All models, best first overall."""
         return self.overall.models
 
     def __getitem__(self, context: Any) -> Leaderboard:
-        if context is None:
-            return self.overall
-        labels = list(self.boards)
-        name = context_name(context)
-        found = find_label({label: k for k, label in enumerate(labels)}, name, "context", UnknownContextError)
-        return self.boards[labels[found]]
+        found = find_context(tuple(self.boards), context)
+        return self.overall if found is None else self.boards[found]
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self.boards)
 
     def __len__(self) -> int:
         return len(self.boards)
 
+    def every(self) -> list[Leaderboard]:
+        """Return the overall board and those of the contexts."""
+        return [self.overall, *self.boards.values()]
+
     def to_dict(self) -> dict[str, list[Any]]:
         """Return all rows as plain lists, with the context as first column ("overall" first)."""
-        tables = [
-            (name, board.to_dict())
-            for part in (self, *self.islands)
-            for name, board in [(None, part.overall), *part.boards.items()]
-        ]
+        parts = [(k, board) for k, boards in enumerate((self, *self.islands), 1) for board in boards.every()]
+        tables = [board.to_dict() for _, board in parts]
         columns: dict[str, list[Any]] = {
-            "context": [shown_context(name) for name, table in tables for _ in table["model"]],
+            "context": [shown_context(board.context) for _, board in parts for _ in board.models]
         }
-        for key in tables[0][1]:
-            columns[key] = [x for _, table in tables for x in table[key]]
+        columns |= {name: [x for table in tables for x in table[name]] for name in tables[0]}
         if self.islands:
-            sizes = [
-                (k, len(board)) for k, part in enumerate((self, *self.islands), 1) for board in part._with_overall()
-            ]
-            columns["island"] = [k for k, size in sizes for _ in range(size)]
+            columns["island"] = [k for k, board in parts for _ in board.models]
         return columns
-
-    def _with_overall(self) -> list[Leaderboard]:
-        return [self.overall, *self.boards.values()]
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
         return to_frame(self.to_dict(), backend)
+
+    def heading(self) -> list[str]:
+        """Return what a reader must know of the overall board."""
+        return self.overall.heading()
 
     def summary(self, top: int | None = None) -> str:
         """Return all boards as text; of each context the `top` best, by default ten."""
@@ -365,4 +486,4 @@ class Leaderboards(Mapping[str, Leaderboard]):
         return self.summary()
 
     def _repr_html_(self) -> str:
-        return "".join(board._repr_html_() for board in self._with_overall())
+        return "".join(board._repr_html_() for board in self.every())

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
-from lrbtl.boards.board_assembly import Options, build_board
-from lrbtl.boards.board_scores import LowRankEngine
-from lrbtl.boards.components import Island, Weights, analyse_islands, with_context
-from lrbtl.boards.newcomers import place_outside
+from lrbtl.boards.components import Component, analyse_components, context_of
 from lrbtl.data.battles import Battles
-from lrbtl.data.labels import context_name, shown_context
-from lrbtl.errors import SeparationError, TargetError
-from lrbtl.fitting.options import Method, Run
-from lrbtl.inference.estimate import ELO
-from lrbtl.inference.joint import max_gap_quantile, max_t_quantile, normal_quantile
-from lrbtl.methods.standard_errors import pair_widening, tail_widening
-from lrbtl.methods.targets import Resolved, SparseGradient
-from lrbtl.model.links import Link
+from lrbtl.data.labels import shown_context
+from lrbtl.errors import NoDecisionError, SeparationError, TargetError, UninformedError
+from lrbtl.inference.analysis import Analysis
+from lrbtl.inference.estimate import ELO, Estimate
+from lrbtl.inference.joint import max_gap_quantile, normal_quantile, sidak_quantile
+from lrbtl.methods.registry import DEFAULT_METHOD
+from lrbtl.methods.standard_errors import tail_widening
+from lrbtl.methods.targets import Weights, resolved_gap, resolved_win
+from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.tables import format_intervals, format_numbers, html_table, text_table, to_frame
+from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Progress, Rank, Ridge, Seed
 
 ROWS_SHOWN = 15
+MOST_PAIRS = 1000  # up to here joint intervals of overall win probabilities use their correlations
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,117 +35,102 @@ class Comparison:
 
     Attributes
     ----------
-    a, b : str
+    a, b : labels
     contexts : tuple of str
         "overall", then the contexts.
     gap, lower, upper, joint_lower, joint_upper : arrays
         Elo points by which a is ahead, with the limits of its interval: each by itself, and all contexts together.
+        NaN where the method gives none.
     win, win_lower, win_upper, win_joint_lower, win_joint_upper : arrays
-        Probability that a beats b, likewise; overall it is the one at the mean gap.
+        Probability that a beats b, likewise; overall it is the weighted mean over contexts.
     battles, won : arrays
-        Direct battles between the two, and the share that a won (NaN without battles; a tie is half a win).
+        Direct votes between the two, and the share that a won (NaN without votes; a tie is half a win).
     level : float
     method : str
     """
 
-    a: str
-    b: str
+    a: Any
+    b: Any
     contexts: tuple[str, ...]
     gap: Floats
     lower: Floats
     upper: Floats
     joint_lower: Floats
     joint_upper: Floats
+    win: Floats
+    win_lower: Floats
+    win_upper: Floats
+    win_joint_lower: Floats
+    win_joint_upper: Floats
     battles: Longs
     won: Floats
     level: float
     method: str
 
-    @property
-    def win(self) -> Floats:
-        """Probabilities that a beats b."""
-        return np.asarray(expit(self.gap / ELO))
-
-    @property
-    def win_lower(self) -> Floats:
-        """Lower limits of `win`."""
-        return np.asarray(expit(self.lower / ELO))
-
-    @property
-    def win_upper(self) -> Floats:
-        """Upper limits of `win`."""
-        return np.asarray(expit(self.upper / ELO))
-
-    @property
-    def win_joint_lower(self) -> Floats:
-        """Lower limits of `win`, right for all contexts at once."""
-        return np.asarray(expit(self.joint_lower / ELO))
-
-    @property
-    def win_joint_upper(self) -> Floats:
-        """Upper limits of `win`, right for all contexts at once."""
-        return np.asarray(expit(self.joint_upper / ELO))
-
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return the table as plain lists."""
-        names = ("gap", "lower", "upper", "joint_lower", "joint_upper")
-        wins = ("win", "win_lower", "win_upper", "win_joint_lower", "win_joint_upper")
-        columns = {name: getattr(self, name).tolist() for name in (*names, *wins, "battles", "won")}
+        """Return the table as plain lists for JSON, None for what is missing."""
+        sides = ("", "lower", "upper", "joint_lower", "joint_upper")
+        names = [side or "gap" for side in sides] + ["_".join(filter(None, ("win", side))) for side in sides]
+        columns = {name: _plain(getattr(self, name)) for name in (*names, "battles", "won")}
         return {"context": list(self.contexts), **columns}
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
         return to_frame(self.to_dict(), backend)
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
-        headers = ["context", "gap", "interval", "joint", "wins", "interval", "joint", "battles", "won"]
-        gap = ["" if number == "nan" else number for number in format_numbers(self.gap, 0)]
-        single = format_intervals(self.lower, self.upper, 0)
-        joint = format_intervals(self.joint_lower, self.joint_upper, 0)
-        win = ["" if np.isnan(x) else f"{x:.1%}" for x in self.win]
-        sides = [
-            [f"{x:.0%}" for x in side]
-            for side in (self.win_lower, self.win_upper, self.win_joint_lower, self.win_joint_upper)
+    def heading(self) -> list[str]:
+        """Return what the table shows."""
+        return [
+            f"{self.a} against {self.b}: gap in Elo points and probability that {self.a} wins",
+            f"{100 * self.level:.4g}% intervals, each by itself and (joint) all at once; {self.method} method",
         ]
-        rows = [
-            [
-                context,
-                gap[k],
-                single[k],
-                joint[k],
-                win[k],
-                f"{sides[0][k]} to {sides[1][k]}",
-                f"{sides[2][k]} to {sides[3][k]}",
-                f"{self.battles[k]:,}",
-                "" if np.isnan(self.won[k]) else f"{self.won[k]:.1%}",
-            ]
-            for k, context in enumerate(self.contexts)
-        ]
-        return headers, rows
 
-    def _heading(self) -> str:
-        return (
-            f"{self.a} against {self.b}: gap in Elo points and probability that {self.a} wins; {self.level:.4g} "
-            f"intervals, each by itself and (joint) all at once; {self.method}"
-        )
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        columns = {
+            "context": list(self.contexts),
+            "gap": ["" if number == "nan" else number for number in format_numbers(self.gap, 0)],
+            "interval": format_intervals(self.lower, self.upper, 0),
+            "joint": format_intervals(self.joint_lower, self.joint_upper, 0),
+            "wins": _percents(self.win),
+            "interval ": _percent_intervals(self.win_lower, self.win_upper),
+            "joint ": _percent_intervals(self.win_joint_lower, self.win_joint_upper),
+            "votes": [f"{n:,}" for n in self.battles],
+            "won": _percents(self.won),
+        }
+        return [name.strip() for name in columns], [list(row) for row in zip(*columns.values(), strict=True)]
 
     def __repr__(self) -> str:
-        headers, rows = self._table()
-        return f"{self._heading()}\n{text_table(headers, rows)}"
+        return "\n".join([*self.heading(), text_table(*self._table())])
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(self._heading())}</p>" + html_table(*self._table())
+        return "".join(f"<p>{escape(line)}</p>" for line in self.heading()) + html_table(*self._table())
 
 
+def _plain(values: Floats | Longs) -> list[Any]:
+    return [x if np.isfinite(x) else None for x in values.tolist()]
+
+
+def _percents(values: Floats) -> list[str]:
+    return ["" if np.isnan(x) else f"{x:.1%}" for x in values]
+
+
+def _percent_intervals(lower: Floats, upper: Floats) -> list[str]:
+    return [
+        "unknown" if np.isnan(low) or np.isnan(high) else f"{low:.0%} to {high:.0%}"
+        for low, high in zip(lower, upper, strict=True)
+    ]
+
+
+@one_blas_thread
 def compare(
     battles: Battles,
     a: Any,
     b: Any,
     *,
     rank: Rank = "auto",
-    weights: Weights = None,
+    weights: Weights = "traffic",
     level: float = 0.95,
-    method: Method = "efficient",
+    method: str = DEFAULT_METHOD,
     n_folds: int = 10,
     ridge: Ridge = "auto",
     link: str | Link = "logistic",
@@ -165,7 +151,7 @@ def compare(
     Returns
     -------
     Comparison
-        Gaps, win probabilities, pointwise and joint intervals, direct battles.
+        Gaps, win probabilities, pointwise and joint intervals, direct votes.
 
     Examples
     --------
@@ -175,89 +161,71 @@ def compare(
     >>> result.contexts, bool((result.joint_lower < result.lower).all())
     (('overall', '0', '1', '2'), True)
     """
-    run = Run(rank, method, n_folds, ridge, link, n_threads, rng)
-    run.check(battles.shape)
     normal_quantile(level)
-    i, j = battles.model_index(a), battles.model_index(b)
-    if i == j:
+    pair = [battles.model_index(model) for model in (a, b)]
+    if pair[0] == pair[1]:
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
-    islands = analyse_islands(battles, weights, run, wanted=[i, j], progress=progress)
-    if len(islands) != 1:
-        raise SeparationError(f"no chain of battles links {a!r} with {b!r}: nothing can be said of their gap.")
-    island = islands[0]
-    i, j = (island.battles.model_index(battles.models[k]) for k in (i, j))
-    contexts = [None, *island.contexts()]
-    boards = np.array([island.weights_of(context) for context in contexts])
-    gap, lower, upper, joint_lower, joint_upper = ELO * _gaps(island, i, j, boards, level, rng)
-    fought, won = _direct(island.battles, i, j, boards)
+    options: dict[str, Any] = {"rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "link": link}
+    options |= {"n_threads": n_threads, "rng": rng, "progress": progress}
+    component = _component_of(battles, pair, weights, options)
+    i, j = (int(np.searchsorted(component.members, model)) for model in pair)
+    contexts: list[int | None] = [None, *component.contexts()]
+    boards = np.array([component.weights_in(context) for context in contexts])
+    gaps, wins = _duels(component.analysis, i, j, boards)
+    points = ELO * log_odds_unit(component.analysis)
+    sides = [_sides(gaps, level, points), _sides(wins, level)]
+    names = ("gap", "lower", "upper", "joint_lower", "joint_upper")
+    fought, won = _direct(component.battles, i, j, boards)
     return Comparison(
-        a=str(island.battles.models[i]),
-        b=str(island.battles.models[j]),
-        contexts=tuple(shown_context(None if u is None else context_name(u)) for u in contexts),
-        gap=gap,
-        lower=lower,
-        upper=upper,
-        joint_lower=joint_lower,
-        joint_upper=joint_upper,
+        a=battles.models[pair[0]],
+        b=battles.models[pair[1]],
+        contexts=tuple(shown_context(_label(component, context)) for context in contexts),
+        **dict(zip(names, sides[0], strict=True)),
+        **dict(zip(("win", *(f"win_{name}" for name in names[1:])), sides[1], strict=True)),
         battles=fought,
         won=won,
         level=level,
-        method=island.engine.info.method,
+        method=component.analysis.provenance.method,
     )
 
 
-def _gaps(island: Island, i: int, j: int, boards: Floats, level: float, rng: Seed) -> Floats:
-    """Return gap, limits and joint limits (5, n) of each board, given by its weights (n, D)."""
-    engine = island.engine
-    if isinstance(engine, LowRankEngine) and np.isin([i, j], engine.inside).all():
-        a, b = np.searchsorted(engine.inside, [i, j])
-        found = engine.steps.moments([_gap_target(a, b, weights) for weights in boards])
-        cov = found.reported_cov()
-        se = np.sqrt(np.diag(cov))
-        joint = max_t_quantile(cov / np.outer(se, se), level, rng)
-        z = normal_quantile(level)
-        reaches = (z * se, joint * tail_widening(joint, found.variance_noise) * se)
-        limits = (found.values + side * reach for reach in reaches for side in (-1.0, 1.0))
-        return engine.unit * np.array([found.values, *limits])
-    shared = 1.0 - (1.0 - level) / len(boards)
-    single, joint_limits = ([_gap_limits(island, i, j, weights, x) for weights in boards] for x in (level, shared))
-    return np.array([[*one, *both[1:]] for one, both in zip(single, joint_limits, strict=True)]).T
+def _component_of(battles: Battles, pair: Sequence[int], weights: Weights, options: dict[str, Any]) -> Component:
+    """Return the analysis of the models that votes link with both; raise where there is none."""
+    for model in pair:
+        if not battles.model_counts[model]:
+            raise UninformedError(f"{battles.models[model]!r} has no votes: nothing can be said of it.")
+    found = analyse_components(battles, weights, wanted=pair, **options)
+    if any(found[0].position(model) is None for model in pair):
+        names = " with ".join(repr(battles.models[model]) for model in pair)
+        raise SeparationError(f"no chain of battles links {names}: nothing can be said of their gap.")
+    return found[0]
 
 
-def _gap_target(a: int, b: int, weights: Floats) -> Resolved:
-    used = np.flatnonzero(weights)
-    models = np.repeat([a, b], used.size)
-    both = np.concatenate([weights[used], -weights[used]])
-    return Resolved(f"gap {a} {b}", "identity", SparseGradient(models, np.tile(used, 2), both))
+def _label(component: Component, context: int | None) -> Any:
+    return None if context is None else component.battles.context_label(context)
 
 
-def _gap_limits(island: Island, i: int, j: int, weights: Floats, level: float) -> tuple[float, float, float]:
-    """Return the gap on one board and its limits, also where a model is placed from outside the core."""
-    found = island.engine.scores(weights, win_rates=False)
-    place = {int(k): position for position, k in enumerate(found.inside)}
-    z = normal_quantile(level)
-    if i in place and j in place:
-        a, b = place[i], place[j]
-        gap = float(found.values[a] - found.values[b])
-        half = z * float(np.sqrt(found.cov[a, a] + found.cov[b, b] - 2 * found.cov[a, b]))
-        return gap, gap - half, gap + half
-    ends = []
-    for k in (i, j):
-        if k in place:
-            middle, half = float(found.values[place[k]]), z * float(np.sqrt(found.cov[place[k], place[k]]))
-            ends.append((middle, half, half))
-        else:
-            at = place_outside(island.battles, k, found.inside, found.by_context, found.cov, weights, level=level)
-            ends.append((at.score, at.score - at.lower, at.upper - at.score))
-    (first, down, up), (second, rival_down, rival_up) = ends
-    gap = first - second
-    if np.isnan(gap):
-        return gap, -np.inf, np.inf
-    return gap, gap - float(np.hypot(down, rival_up)), gap + float(np.hypot(up, rival_down))
+def _duels(analysis: Analysis, i: int, j: int, boards: Floats) -> tuple[Estimate, Estimate]:
+    """Return gaps and win probabilities on boards, given by their weights (n, D), from one estimate."""
+    pair = f"{analysis.battles.models[i]}, {analysis.battles.models[j]}"
+    gaps = [resolved_gap(i, j, weights, f"gap({pair})") for weights in boards]
+    wins = [resolved_win(i, j, weights, f"win_probability({pair})") for weights in boards]
+    found = analysis.estimate_resolved([*gaps, *wins])
+    return found[: len(boards)], found[len(boards) :]
+
+
+def _sides(found: Estimate, level: float, unit: float = 1.0) -> list[Floats]:
+    """Return estimates, limits and joint limits in some unit."""
+    return [unit * found.estimate, *unit * found.conf_int(level).T, *unit * found.conf_int(level, joint=True).T]
+
+
+def log_odds_unit(analysis: Analysis) -> float:
+    """Return the log odds of a nearly even vote per unit of score: 1 for the logistic link."""
+    return float(analysis.run.link.log_odds(np.zeros(1))[1][0])
 
 
 def _direct(battles: Battles, i: int, j: int, boards: Floats) -> tuple[Longs, Floats]:
-    """Return the direct battles in the contexts of each board, and the share that i won."""
+    """Return the direct votes in the contexts of each board, and the share that i won."""
     cells = battles.cells
     pair = (cells.a == min(i, j)) & (cells.b == max(i, j))
     y = cells.y[pair] if i < j else 1.0 - cells.y[pair]
@@ -267,37 +235,42 @@ def _direct(battles: Battles, i: int, j: int, boards: Floats) -> tuple[Longs, Fl
     return fought.astype(np.int64), np.divide(won, fought, out=np.full(len(boards), np.nan), where=fought > 0)
 
 
+# ------------------------------------------------------------------------------
+# All pairs.
+# ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class WinMatrix:
     """Probabilities that one model beats another, for all pairs.
 
     Attributes
     ----------
-    models : tuple of str
+    models : tuple
         Best first.
     win, lower, upper : arrays (n, n)
-        Entry [a, b]: probability that a beats b, and its limits; NaN, 0 and 1 where battles say nothing.
-    context : str or None
+        Entry [a, b]: probability that a beats b, and its limits; NaN, 0 and 1 where votes say nothing.
+    context : label, tuple of labels or None
     level : float
     joint : bool
         Whether the intervals hold for all pairs at once.
     """
 
-    models: tuple[str, ...]
+    models: tuple[Any, ...]
     win: Floats
     lower: Floats
     upper: Floats
-    context: str | None
+    context: Any
     level: float
     joint: bool
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return all ordered pairs as plain lists: a, b, win, lower, upper."""
         a, b = np.nonzero(~np.eye(len(self.models), dtype=np.bool_))
-        names = np.array(self.models, dtype=object)
         parts = {"win": self.win, "lower": self.lower, "upper": self.upper}
-        columns = {name: matrix[a, b].tolist() for name, matrix in parts.items()}
-        return {"a": names[a].tolist(), "b": names[b].tolist(), **columns}
+        columns = {name: _plain(matrix[a, b]) for name, matrix in parts.items()}
+        names = {side: [self.models[k] for k in at] for side, at in (("a", a), ("b", b))}
+        return {**names, **columns}
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return `to_dict` as a frame."""
@@ -305,28 +278,27 @@ class WinMatrix:
 
     def __repr__(self) -> str:
         n = min(len(self.models), ROWS_SHOWN)
-        where = shown_context(self.context)
-        kind = "jointly" if self.joint else "each by itself"
-        lines = [f"Win probabilities, {where}: row beats column; {self.level:.4g} intervals {kind} in lower and upper"]
+        kind = "for all pairs at once" if self.joint else "each by itself"
+        heading = f"Win probabilities, {shown_context(self.context)}: row beats column"
+        intervals = f"{100 * self.level:.4g}% intervals {kind} are in lower and upper"
         headers = ["model", *(str(k + 1) for k in range(n))]
-        rows = [
-            [f"{k + 1} {self.models[k]}", *("" if k == m else f"{self.win[k, m]:.0%}" for m in range(n))]
-            for k in range(n)
-        ]
+        chances = [["" if np.isnan(x) else f"{x:.0%}" for x in row] for row in self.win[:n, :n]]
+        rows = [[f"{k + 1} {self.models[k]}", *("" if k == m else chances[k][m] for m in range(n))] for k in range(n)]
         if n < len(self.models):
             rows.append([f"and {len(self.models) - n} more models", *[""] * n])
-        return "\n".join([*lines, text_table(headers, rows)])
+        return "\n".join([heading, intervals, text_table(headers, rows)])
 
 
+@one_blas_thread
 def win_matrix(
     battles: Battles,
     context: Any = None,
     *,
     rank: Rank = "auto",
-    weights: Weights = None,
+    weights: Weights = "traffic",
     level: float = 0.95,
     joint: bool = False,
-    method: Method = "efficient",
+    method: str = DEFAULT_METHOD,
     n_folds: int = 10,
     ridge: Ridge = "auto",
     link: str | Link = "logistic",
@@ -340,7 +312,7 @@ def win_matrix(
     ----------
     battles : Battles
     context : label or None
-        A context; None: at the mean gap over contexts.
+        A context; None: the weighted mean over contexts.
     joint : bool
         Intervals that hold for all pairs at once.
     rank, weights, level, method, n_folds, ridge, link, n_threads, rng, progress
@@ -358,26 +330,107 @@ def win_matrix(
     array([[0.5 , 0.75],
            [0.25, 0.5 ]])
     """
-    run = Run(rank, method, n_folds, ridge, link, n_threads, rng)
-    run.check(battles.shape)
-    name = None if context is None else battles.context_title(context)
-    islands = analyse_islands(battles, weights, run, progress=progress)
-    options = Options(level, "logit", None, rng)
-    parts = [
-        build_board(island.battles, island.engine, options, name, island.weights_of(context))[1]
-        for island in with_context(islands, battles, context)
-    ]
-    models = tuple(model for part in parts for model in part.models)
+    normal_quantile(level)
+    at = None if context is None else battles.context_indices(context)
+    options: dict[str, Any] = {"rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "link": link}
+    options |= {"n_threads": n_threads, "rng": rng, "progress": progress}
+    components = analyse_components(battles, weights, **options)
+    parts = [(part, board) for part in components if (board := part.weights_at(at)) is not None]
+    if not parts:
+        raise NoDecisionError(f"there are no votes in context {shown_context(context_of(battles, at))!r}.")
+    orders = [best_first(part.analysis, board) for part, board in parts]
+    models = tuple(part.battles.models[k] for (part, _), order in zip(parts, orders, strict=True) for k in order)
     win, lower, upper = (np.full((len(models), len(models)), fill) for fill in (np.nan, 0.0, 1.0))
     start = 0
-    for part in parts:
-        here = slice(start, start + len(part.models))
-        widen: float | Floats = 1.0
-        if joint:
-            known = np.isfinite(np.diag(part.cov))
-            critical = max_gap_quantile(part.cov[np.ix_(known, known)], level, rng)
-            widen = critical * pair_widening(critical, part.variance_noise) / normal_quantile(level)
-        for matrix, side in ((win, 0), (lower, -1), (upper, 1)):
-            matrix[here, here] = part.matrix(side, part.models, widen)
+    for (part, board), order in zip(parts, orders, strict=True):
+        here = slice(start, start + order.size)
+        block = win_table(part.analysis, board, order, level, joint=joint, rng=rng)
+        win[here, here], lower[here, here], upper[here, here] = block
         start = here.stop
-    return WinMatrix(models, win, lower, upper, name, level, joint)
+    return WinMatrix(models, win, lower, upper, context_of(battles, at), level, joint)
+
+
+def best_first(analysis: Analysis, weights: Floats) -> Longs:
+    """Return the models in the order of their scores; those without one come last."""
+    score = analysis.estimate_boards(weights[None, :])[0].estimate
+    return np.argsort(np.where(np.isnan(score), np.inf, -score), kind="stable")
+
+
+def win_table(
+    analysis: Analysis,
+    weights: Floats,
+    models: Longs,
+    level: float,
+    *,
+    joint: bool = False,
+    rng: Seed = 0,
+    gaps: Estimate | None = None,
+) -> tuple[Floats, Floats, Floats]:
+    """Return win probabilities of models, given by position, against each other, and their limits, (n, n) each.
+
+    Parameters
+    ----------
+    analysis : Analysis
+    weights : array (D,)
+        Of the contexts.
+    models : array (n,)
+    level, joint, rng
+        See `win_matrix`.
+    gaps : Estimate, optional
+        That of `all_gaps()`, from which the win probabilities of a context are read where their log odds are gaps.
+    """
+    n = len(models)
+    win, lower, upper = (np.full((n, n), fill) for fill in (np.nan, 0.0, 1.0))
+    known = np.flatnonzero(analysis.placed(weights)[models])
+    a, b = (known[side] for side in np.triu_indices(known.size, 1))
+    pairs = models[a], models[b]
+    if gaps is None:
+        values, limits = _from_wins(analysis, weights, *pairs, level, joint, rng)
+    else:
+        values, limits = _from_gaps(analysis, weights, *pairs, level, gaps)
+    exists = np.isfinite(limits).all(axis=1)
+    a, b, values, limits = a[exists], b[exists], values[exists], limits[exists]
+    win[a, b], lower[a, b], upper[a, b] = values, *limits.T
+    win[b, a], upper[b, a], lower[b, a] = 1.0 - values, *(1.0 - limits.T)
+    for matrix in (win, lower, upper):
+        np.fill_diagonal(matrix, 0.5)
+    return win, lower, upper
+
+
+def is_gap(analysis: Analysis, weights: Floats) -> bool:
+    """Return whether the log odds of a win on the board with these weights are a gap of scores."""
+    return analysis.run.link == LOGISTIC and np.count_nonzero(weights) == 1
+
+
+def _from_wins(
+    analysis: Analysis, weights: Floats, a: Longs, b: Longs, level: float, joint: bool, rng: Seed
+) -> tuple[Floats, Floats]:
+    """Return the probabilities that a beats b and their limits, from estimates of each pair."""
+    if not a.size:
+        return np.empty(0), np.empty((0, 2))
+    use_correlations = joint and not is_gap(analysis, weights) and a.size <= MOST_PAIRS
+    targets = [resolved_win(int(i), int(j), weights) for i, j in zip(a, b, strict=True)]
+    found = analysis.estimate_resolved(targets, errors_only=not use_correlations)
+    if not joint or use_correlations:
+        return found.estimate, found.conf_int(level, joint=joint)
+    if is_gap(analysis, weights):
+        models = np.union1d(a, b)
+        scores = analysis.estimate_boards(weights[None, :])[0]
+        critical = max_gap_quantile(scores.cov[np.ix_(models, models)], level, rng)
+    else:
+        critical = sidak_quantile(level, a.size)
+    half = critical * tail_widening(critical, found.variance_noise) * found.se / (found.estimate * (1 - found.estimate))
+    limits = np.stack([logit(found.estimate) + side * half for side in (-1.0, 1.0)], axis=1)
+    return found.estimate, np.asarray(expit(limits))
+
+
+def _from_gaps(
+    analysis: Analysis, weights: Floats, a: Longs, b: Longs, level: float, gaps: Estimate
+) -> tuple[Floats, Floats]:
+    """Return the probabilities that a beats b in one context and their limits, from the gaps of all pairs."""
+    d1, D = analysis.battles.shape[0], analysis.battles.n_contexts
+    first, second = np.minimum(a, b), np.maximum(a, b)
+    row = first * (2 * d1 - first - 3) // 2 + second - 1
+    at, sign = row * D + int(np.flatnonzero(weights)[0]), np.where(a < b, 1.0, -1.0)
+    limits = sign[:, None] * gaps.conf_int(level)[at]
+    return np.asarray(expit(sign * gaps.estimate[at])), np.asarray(expit(np.sort(limits, axis=1)))

@@ -9,24 +9,28 @@ every sum is linear in the counts of an unordered pair.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
-from lrbtl.boards.board_assembly import BASE_RATING, Options, battle_counts
-from lrbtl.boards.ranking import rank_interval, rank_scores, rank_spread, tiers
+from lrbtl.boards.components import context_of
+from lrbtl.boards.ranking import rank_models
 from lrbtl.data.battles import Battles
-from lrbtl.data.graph import strong_components
-from lrbtl.data.labels import context_name
+from lrbtl.data.graph import component_members, strong_components
 from lrbtl.errors import ScaleError, SeparationError
 from lrbtl.fitting.bradley_terry import Pairs, fit_batch, laplacian, sum_by
 from lrbtl.inference.estimate import ELO
-from lrbtl.inference.summary import Provenance
+from lrbtl.methods.base import Provenance
 from lrbtl.model.links import logistic_terms
 from lrbtl.typing import AnyInts, Floats, Longs
 
+Compat = Literal["arena-rank", "fastchat"]
+
+COMPAT = ("arena-rank", "fastchat")
+BASE_RATING = 1000.0  # Elo points of the mean model
 HESSIAN_RIDGE = 1e-5  # arena-rank's hessian_reg
 MIN_PAIR_COUNT = 50  # arena-rank's cap on the weight of rare pairs
 FASTCHAT_ANCHOR_RATING = 1114.0  # of mixtral-8x7b-instruct-v0.1
@@ -144,20 +148,28 @@ def _fit(a: AnyInts, b: AnyInts, y: Floats, weight: Floats, n_models: int) -> Fl
 FASTCHAT_ANCHOR = "mixtral-8x7b-instruct-v0.1"
 
 
-def compat_boards(battles: Battles, context: Any, compat: str, options: Options) -> Leaderboard | Leaderboards:
-    """Return the board of the pooled battles, of one context's, or all of these."""
-    if options.scale != "elo":
-        raise ScaleError(f"{compat} boards are in Elo points; leave scale={options.scale!r} out.")
-    if context is None:
-        return _board(battles.pooled(), None, compat, options)
-    if not (isinstance(context, str) and context == "all"):
-        at = battles.context_indices(context)
-        return _board(_part(battles, at), battles.context_title(context), compat, options)
-    boards = {}
-    for u in range(battles.n_contexts if battles.levels else 0):
-        name = context_name(battles.context_label(u))
-        boards[name] = _board(_part(battles, np.array([u])), name, compat, options)
-    return Leaderboards(_board(battles.pooled(), None, compat, options), boards)
+def compat_boards(
+    battles: Battles,
+    contexts: Longs | None,
+    compat: Compat,
+    *,
+    every: bool,
+    level: float,
+    scale: str,
+    anchor: tuple[int, float] | None,
+) -> Leaderboard | Leaderboards:
+    """Return the board of the pooled battles, of some contexts', or the pooled one and every context's."""
+    if scale != "elo":
+        raise ScaleError(f"{compat} boards are in Elo points; leave scale={scale!r} out.")
+    fixed = None if anchor is None else (battles.models[anchor[0]], anchor[1])
+    make = partial(_board, compat=compat, level=level, anchor=fixed)
+    if contexts is not None:
+        return make(_part(battles, contexts), context_of(battles, contexts))
+    overall = make(battles.pooled(), None)
+    if not every:
+        return overall
+    labels = [battles.context_label(u) for u in range(battles.n_contexts if battles.levels else 0)]
+    return Leaderboards(overall, {label: make(_part(battles, np.array([u])), label) for u, label in enumerate(labels)})
 
 
 def _part(battles: Battles, contexts: Longs) -> Battles:
@@ -168,54 +180,75 @@ def _part(battles: Battles, contexts: Longs) -> Battles:
     return battles.with_counts(counts).pooled().select(models=[battles.models[k] for k in fought])
 
 
-def _board(battles: Battles, context: str | None, compat: str, options: Options) -> Leaderboard:
+def _board(
+    battles: Battles, context: Any, *, compat: Compat, level: float, anchor: tuple[Any, float] | None
+) -> Leaderboard:
     cells, d1 = battles.cells, len(battles.models)
-    names = tuple(map(str, battles.models))
     columns = (cells.a, cells.b, cells.y, cells.count, d1)
     none = np.full(d1, np.nan)
     try:
         if compat == "arena-rank":
-            found = arena_rank(*columns, level=options.level)
+            found = arena_rank(*columns, level=level)
             ratings, se, lower, upper = found.ratings, np.sqrt(found.variances), found.lower, found.upper
         else:
             ratings, se, lower, upper = fastchat_ratings(*columns), none, none, none
     except SeparationError as error:
         raise SeparationError(f"{compat} has no ratings here: {_why(battles)}") from error
-    shift = _shift(names, ratings, compat, options)
+    shift = _shift(battles.models, ratings, compat, anchor)
     ratings, lower, upper = ratings + shift, lower + shift, upper + shift
-    above = lower[:, None] > upper[None, :]
-    best, worst = rank_spread(lower, upper)
-    rank_lower, rank_upper = rank_interval(above)
-    fought, won = battle_counts(battles, np.ones(1))
+    ranks = rank_models(ratings, lower[:, None] > upper[None, :], lower, upper)
+    votes, won = battle_counts(battles, np.ones(1))
     order = np.argsort(-ratings, kind="stable")
     return Leaderboard(
         context=context,
-        models=tuple(names[k] for k in order),
+        models=tuple(battles.models[k] for k in order),
         score=ratings[order],
         lower=lower[order],
         upper=upper[order],
         se=se[order],
-        rank=rank_scores(ratings)[order],
-        best=best[order],
-        worst=worst[order],
-        rank_lower=rank_lower[order],
-        rank_upper=rank_upper[order],
-        tier=tiers(ratings, above)[order],
-        battles=fought[order],
+        rank=ranks.rank[order],
+        best=ranks.best[order],
+        worst=ranks.worst[order],
+        rank_lower=ranks.lower[order],
+        rank_upper=ranks.upper[order],
+        tier=ranks.tier[order],
+        battles=votes[order],
         win_rate=won[order],
+        status=("ranked",) * d1,
         notes=("",) * d1,
-        level=options.level,
+        level=level,
         scale="elo",
         method=compat,
-        info=Provenance(method=compat, n_battles=battles.n_battles, level=options.level, notes=_notes(compat)),
+        info=Provenance(method=compat, n_battles=battles.n_battles, level=level, notes=_notes(compat)),
     )
 
 
-def _shift(names: tuple[str, ...], ratings: Floats, compat: str, options: Options) -> float:
-    anchor = options.anchor
-    if anchor is None and compat == "fastchat" and FASTCHAT_ANCHOR in names:
+def battle_counts(battles: Battles, weights: Floats) -> tuple[Longs, Floats]:
+    """Return the votes of each model in the contexts that have a weight, and the share of them won.
+
+    Examples
+    --------
+    >>> import lrbtl, numpy as np
+    >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[30, 10])
+    >>> battle_counts(battles, np.ones(1))
+    (array([40, 40]), array([0.75, 0.25]))
+    """
+    cells, d1, used = battles.cells, len(battles.models), np.flatnonzero(weights)
+    here: slice | Longs = slice(None)
+    if used.size == 1:  # cells of one context lie together
+        here = slice(*cells.start[[used[0], used[0] + 1]].tolist())
+    elif used.size < weights.size:
+        here = np.flatnonzero(weights[cells.context])
+    a, b, count, y = cells.a[here], cells.b[here], cells.count[here], cells.y[here]
+    votes = np.bincount(a, count, d1) + np.bincount(b, count, d1)
+    won = np.bincount(a, count * y, d1) + np.bincount(b, count * (1.0 - y), d1)
+    return votes.astype(np.int64), np.divide(won, votes, out=np.full(d1, np.nan), where=votes > 0)
+
+
+def _shift(models: tuple[Any, ...], ratings: Floats, compat: Compat, anchor: tuple[Any, float] | None) -> float:
+    if anchor is None and compat == "fastchat":
         anchor = (FASTCHAT_ANCHOR, FASTCHAT_ANCHOR_RATING)
-    return 0.0 if anchor is None or anchor[0] not in names else anchor[1] - float(ratings[names.index(anchor[0])])
+    return 0.0 if anchor is None or anchor[0] not in models else anchor[1] - float(ratings[models.index(anchor[0])])
 
 
 def _notes(compat: str) -> tuple[str, ...]:
@@ -227,8 +260,8 @@ def _notes(compat: str) -> tuple[str, ...]:
 
 
 def _why(battles: Battles) -> str:
-    from lrbtl.fitting.core import pooled_core
-
-    outside = np.setdiff1d(np.arange(len(battles.models)), pooled_core(battles))
+    cells = battles.cells
+    labels = strong_components(cells.a, cells.b, cells.y, len(battles.models))[0]
+    outside = np.setdiff1d(np.arange(len(battles.models)), component_members(labels)[0])
     shown = ", ".join(repr(battles.models[k]) for k in outside[:5])
     return f"{shown} only won, only lost or never met the others; leave them out with battles.select(...)."

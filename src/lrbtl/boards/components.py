@@ -1,262 +1,201 @@
-"""Battles split into groups that battles link, each with the analysis that serves all of its boards."""
+"""Battles split into groups of models that votes link, each with one analysis that serves all of its boards."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from lrbtl.boards.board_scores import Engine, LowRankEngine, SeparateEngine
 from lrbtl.data.battles import Battles
+from lrbtl.data.cells import recode_cells
 from lrbtl.data.graph import component_members, weak_components
-from lrbtl.errors import (
-    ContextModeError,
-    IslandWarning,
-    LrbtlError,
-    MethodError,
-    NoDecisionError,
-    SeparationError,
-    SingularInformationError,
-    UninformedError,
-    UnknownContextError,
-    WeakSignalWarning,
-    WeightError,
-    warn_user,
-)
-from lrbtl.fitting.core import candidate_ranks, fit_core, pooled_core
-from lrbtl.fitting.options import Run, check_choice
-from lrbtl.fitting.signal import warn_weak_signal
-from lrbtl.model.links import LOGISTIC
-from lrbtl.model.tie_links import as_link
-from lrbtl.threads import one_blas_thread
-from lrbtl.typing import Floats, Longs, Progress
+from lrbtl.errors import IslandWarning, LrbtlError, NoDecisionError, WeightError, warn_user
+from lrbtl.inference.analysis import Analysis, analyse
+from lrbtl.methods.targets import Weights, context_weights
+from lrbtl.typing import Floats, Longs
 
-NO_SIGNAL = 1e-9  # largest singular value of scores that the penalty removed altogether
-Weights = Literal["traffic"] | Mapping[Any, float] | ArrayLike | None
+WEIGHTING = {
+    "traffic": "categories weighted by votes",
+    "equal": "all categories weigh the same",
+    "given": "categories weighted as given",
+}
 
 
-@dataclass(frozen=True)
-class Island:
-    """Battles of models that a chain of battles links, what estimates their scores, and the overall board's weights."""
+@dataclass(frozen=True, eq=False)
+class Component:
+    """Models that a chain of votes links, and the analysis of their battles.
+
+    Attributes
+    ----------
+    battles : Battles
+        Between these models, at the levels with votes.
+    analysis : Analysis
+    members : array
+        Positions of its models among those of all battles.
+    kept : array (D,)
+        Positions of its contexts among those of all battles.
+    weights : array (D,)
+        Weights of its contexts on the overall board.
+    weighting : str
+        These weights in words.
+    lost : tuple of str
+        What became of smaller groups that have no analysis.
+    """
 
     battles: Battles
-    engine: Engine
+    analysis: Analysis
+    members: Longs
+    kept: Longs
     weights: Floats
+    weighting: str
+    lost: tuple[str, ...] = ()
 
-    def weights_of(self, context: Any) -> Floats:
-        """Return the weights of a context's board, or of the overall board for None.
+    def position(self, model: int) -> int | None:
+        """Return the position here of a model, given by its position among all; None where it is not here."""
+        at = np.flatnonzero(self.members == model)
+        return int(at[0]) if at.size else None
 
-        Contexts that share some levels have the weights of the overall board, scaled to sum to 1.
+    def contexts(self) -> list[int]:
+        """Return the contexts with votes, by position; none for battles without context modes."""
+        return np.flatnonzero(self.battles.context_counts).tolist() if self.battles.levels else []
+
+    def weights_in(self, context: int | None) -> Floats:
+        """Return the weights of the board of one of these contexts, or of the overall board."""
+        return self.weights if context is None else np.eye(self.battles.n_contexts)[context]
+
+    def weights_at(self, contexts: Longs | None) -> Floats | None:
+        """Return the weights of the board of some contexts, given by their positions among those of all battles.
+
+        None stands for the overall board, and is returned where these models have no votes in the contexts.
         """
-        if context is None:
+        if contexts is None:
             return self.weights
-        at = self.battles.context_indices(context)
-        given = np.ones(1) if at.size == 1 else self.weights[at]
-        if given.sum() <= 0:
-            raise WeightError(f"the contexts of {context!r} have no weight; give them one, or leave weights out.")
-        weights = np.zeros(self.battles.n_contexts)
-        weights[at] = given / given.sum()
-        return weights
-
-    def prepare(self) -> None:
-        """Compute what the boards of all contexts need, together where that is cheaper."""
-        if isinstance(self.engine, LowRankEngine):
-            self.engine.prepare(np.array([self.weights_of(context) for context in (None, *self.contexts())]))
-
-    def contexts(self) -> Iterable[Any]:
-        """Return the labels of all contexts; none for battles without context modes."""
-        return (self.battles.context_label(u) for u in range(self.battles.n_contexts if self.battles.levels else 0))
+        here = np.flatnonzero(np.isin(self.kept, contexts))
+        if not self.battles.context_counts[here].any():
+            return None
+        weights = np.zeros(self.kept.size)
+        weights[here] = 1.0 if here.size == 1 else self.weights[here]
+        if weights.sum() <= 0:
+            raise WeightError("the contexts of this board have no weight; give them one, or leave weights out.")
+        return np.asarray(weights / weights.sum())
 
 
-@one_blas_thread
-def analyse_islands(
-    battles: Battles, weights: Weights, run: Run, *, wanted: Any = None, progress: Progress | None = None
-) -> list[Island]:
-    """Return the islands of some battles, largest first, each analysed once.
+def analyse_components(
+    battles: Battles, weights: Weights, *, wanted: Sequence[int] | None = None, **options: Any
+) -> list[Component]:
+    """Return the components of some battles, largest first, each analysed once.
 
     Parameters
     ----------
     battles : Battles
     weights : see `leaderboard`
-    run : Run
-    wanted : models or None
-        Only islands with one of these models, all of which must be in one island.
-    progress : callable, optional
+    wanted : positions of models or None
+        Only components with one of these models.
+    **options
+        See `analyse`.
     """
     if not np.any(battles.cells.y != 0.5):
         raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
-    overall = context_weights(battles, weights)
-    islands = find_islands(battles)
+    given = weights if weights is None or isinstance(weights, str) else context_weights(battles, weights)
+    groups = linked_models(battles)
+    if wanted is None and len(groups) > 1:
+        _warn_groups(battles, groups)
     if wanted is not None:
-        islands = [island for island in islands if np.isin(wanted, island).any()]
-    elif len(islands) > 1:
-        _warn_islands(battles, islands)
-    found = []
-    for members in islands:
-        part = battles.select(models=[battles.models[k] for k in members])
+        groups = [group for group in groups if np.isin(wanted, group).any()]
+    found: list[Component] = []
+    lost: list[str] = []
+    for group in groups:
         try:
-            found.append(_analyse(part, overall, run, progress))
-        except LrbtlError:
-            if not found or not part.levels:
+            found.append(_component(battles, group, given, options))
+        except LrbtlError as error:
+            if not found:
                 raise
-            found.append(_pooled_island(part, run.method, "too few battles for contexts: all of them together"))
-    _warn_weak(found)
-    return found
+            lost.append(no_board(group.size, error))
+    return [replace(found[0], lost=tuple(lost)), *found[1:]]
 
 
-def _warn_weak(islands: list[Island]) -> None:
-    """Warn once where a rank that was chosen has a component near the noise: of the largest island with such."""
-    for island in islands:
-        if isinstance(island.engine, LowRankEngine) and island.engine.steps.fit.rank_chosen:
-            fit = island.engine.steps.fit
-            warn_weak_signal(fit.point, fit.battles.n_battles, fit.design.noise, chosen=True)
-            return
+def no_board(n_models: int, reason: LrbtlError) -> str:
+    """Return the sentence on a group of models that has no board."""
+    return f"{n_models} models that no votes link with these have no board: {reason}"
 
 
-def with_context(islands: list[Island], battles: Battles, context: Any) -> list[Island]:
-    """Return the islands that have battles in a context; all for None."""
-    found = [island for island in islands if _has_context(island, context)]
-    if not found:
-        name = battles.context_title(context)
-        raise NoDecisionError(f"the battles of context {name!r} rank nobody: no two models both won and lost there.")
-    return found
-
-
-def _has_context(island: Island, context: Any) -> bool:
-    try:
-        return context is None or bool(island.battles.context_counts[island.battles.context_indices(context)].any())
-    except (UnknownContextError, ContextModeError):
-        return False
-
-
-def _analyse(part: Battles, overall: Floats, run: Run, progress: Progress | None) -> Island:
-    """Return one island; `part` holds its models and all contexts."""
-    core = pooled_core(part)
-    if not part.levels:
-        return Island(part, make_engine(part, overall, run, progress), overall)
-    if core.size < 2 and run.method != "naive":
-        return _pooled_island(part, run.method, "no two models both won and lost: contexts are put together")
-    kept = informed_levels(part, core)
-    weights = overall.reshape(part.shape[1:])[np.ix_(*kept)].ravel()
-    if weights.sum() <= 0:
-        raise WeightError("all contexts with a weight lack battles; give weights to other contexts.")
-    weights = weights / weights.sum()
-    levels = zip(part.mode_names, part.levels, kept, strict=True)
-    part = part.select(contexts={name: [labels[k] for k in keep] for name, labels, keep in levels})
-    return Island(part, make_engine(part, weights, run, progress), weights)
-
-
-def _pooled_island(part: Battles, method: str, note: str) -> Island:
-    pooled = part.pooled()
-    return Island(pooled, SeparateEngine(pooled, method, note), np.ones(1))
-
-
-def context_weights(battles: Battles, weights: Weights) -> Floats:
-    """Return the weights (D,) of the contexts in the overall score, with sum 1.
+def linked_models(battles: Battles) -> list[Longs]:
+    """Return groups of models that votes link, largest first; models without votes belong to none.
 
     Examples
     --------
     >>> import lrbtl
-    >>> battles = lrbtl.Battles.from_arrays([0, 0, 0], [1, 1, 1], [1, 0, 1], ["code", "math", "math"])
-    >>> context_weights(battles, {"math": 2}), context_weights(battles, "traffic").round(2)
-    (array([0., 1.]), array([0.33, 0.67]))
+    >>> linked_models(lrbtl.Battles.from_arrays([0, 1, 3], [1, 2, 4], [1, 0, 1], n_models=6))
+    [array([0, 1, 2]), array([3, 4])]
     """
-    D = battles.n_contexts
-    if weights is None:
-        values = np.ones(D)
-    elif isinstance(weights, str):
-        check_choice(weights, ("traffic",), "weights", WeightError)
-        values = battles.context_counts.astype(np.float64)
-    elif isinstance(weights, Mapping):
-        values = np.zeros(D)
-        for label, weight in weights.items():
-            values[battles.context_index(label)] = weight
-    else:
-        values = np.asarray(weights, dtype=np.float64).reshape(-1)
-        if values.size != D:
-            raise WeightError(f"{values.size} weights were given for {D} contexts; give one per context.")
-    if not np.all(np.isfinite(values)) or values.min() < 0 or values.sum() <= 0:
-        raise WeightError("weights must be finite, not negative, and not all zero.")
-    return np.asarray(values / values.sum())
-
-
-def find_islands(battles: Battles) -> list[Longs]:
-    """Return groups of models that battles link, largest first; models without battles belong to none."""
     cells = battles.cells
     groups = component_members(weak_components(cells.a, cells.b, len(battles.models))[0])
     return [group.astype(np.int64) for group in groups if battles.model_counts[group[0]] > 0]
 
 
-def make_engine(part: Battles, weights: Floats, run: Run, progress: Progress | None) -> Engine:
-    """Return what computes the scores: separate fits, or one low-rank analysis.
+def _component(battles: Battles, members: Longs, weights: Weights | Floats, options: dict[str, Any]) -> Component:
+    part, kept = select_positions(battles, members)
+    if isinstance(weights, np.ndarray):
+        weights = weights[kept]
+        if weights.sum() <= 0:
+            raise WeightError("all contexts with a weight lack battles; give weights to other contexts.")
+    overall = context_weights(part, weights)
+    words = WEIGHTING["equal" if weights is None else weights if isinstance(weights, str) else "given"]
+    return Component(part, analyse(part, **options), members, kept, overall, words)
 
-    A rank chosen from the data may ask for more than every model's and context's battles determine: then smaller ones
-    are tried, and separate fits last.
+
+def select_positions(battles: Battles, members: Longs) -> tuple[Battles, Longs]:
+    """Return the battles between some models, at the levels with such battles, and the contexts that are left."""
+    cells, shape = battles.cells, battles.shape[1:]
+    inside = np.isin(cells.a, members) & np.isin(cells.b, members)
+    codes = np.unravel_index(cells.context[inside], shape) if shape else ()
+    kept = [np.unique(code) for code in codes]
+    contexts = np.ravel_multi_index(np.ix_(*kept), shape).ravel() if shape else np.zeros(1, dtype=np.int64)
+    if members.size == len(battles.models) and contexts.size == battles.n_contexts:
+        return battles, contexts
+    maps = _positions(members, len(battles.models)), _positions(contexts, battles.n_contexts)
+    part = replace(
+        battles,
+        cells=recode_cells(cells, *maps, n_models=members.size, n_contexts=contexts.size),
+        models=tuple(battles.models[k] for k in members),
+        levels=tuple(tuple(level[k] for k in at) for level, at in zip(battles.levels, kept, strict=True)),
+    )
+    return part, contexts
+
+
+def context_of(battles: Battles, contexts: Longs | None) -> Any:
+    """Return the label of a board's contexts, given by positions: None for all levels of a mode, and for all modes.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], [["en", "fr"], ["code", "math"]])
+    >>> context_of(battles, battles.context_indices("fr / *"))
+    ('fr', None)
     """
-    link = as_link(run.link)
-    if run.method == "naive" and link != LOGISTIC:
-        raise MethodError(f"the naive method fits Bradley-Terry: it has no link={str(link)!r}.")
-    if run.method == "naive" or (not part.levels and run.method != "whitened" and link == LOGISTIC):
-        return SeparateEngine(part, run.method)
-    options = {"ridge": run.ridge, "n_threads": run.n_threads, "rng": run.rng, "link": link}
-    ranks = candidate_ranks(part, run.rank, progress=progress, **options)
-    for rank in ranks:
-        notes = () if rank == ranks[0] else (f"rank {ranks[0]} asks for more than these battles tell: rank {rank}",)
-        try:
-            return _low_rank_engine(part, rank, weights, run, options, notes, progress)
-        except (SeparationError, SingularInformationError, UninformedError):
-            if run.rank != "auto":
-                raise
-    return SeparateEngine(part, "naive", "too few battles for a low-rank fit: each context by itself")
+    if contexts is None:
+        return None
+    if contexts.size == 1:
+        return battles.context_label(int(contexts[0]))
+    codes = [np.unique(code) for code in np.unravel_index(contexts, battles.shape[1:])]
+    return tuple(
+        levels[code[0]] if code.size == 1 else None for levels, code in zip(battles.levels, codes, strict=True)
+    )
 
 
-def _low_rank_engine(
-    part: Battles,
-    rank: int | Sequence[int],
-    weights: Floats,
-    run: Run,
-    options: dict[str, Any],
-    notes: tuple[str, ...],
-    progress: Progress | None,
-) -> Engine:
-    """Return the low-rank analysis of a rank; sparse models whose scores run away are left out, to be placed later."""
-    without = np.empty(0, dtype=np.int64)
-    while True:
-        inside, full_fit = fit_core(part, rank, without=without, **options)
-        if not full_fit.singular_values[0][0] > NO_SIGNAL:
-            return SeparateEngine(part, "naive", "too little evidence for a low-rank fit: each context by itself")
-        full_fit = replace(full_fit, rank_chosen=run.rank == "auto")
-        with warnings.catch_warnings():
-            if full_fit.rank_chosen:
-                warnings.simplefilter("ignore", WeakSignalWarning)  # said once, of the rank that is used
-            engine = LowRankEngine(
-                inside, full_fit, method=run.method, n_folds=run.n_folds, rng=run.rng, progress=progress, notes=notes
-            )
-        lost = engine.runaways(weights)
-        if not lost.size:
-            return engine
-        without = np.union1d(without, lost)
+def _positions(kept: Longs, size: int) -> Longs:
+    places = np.full(size, -1)
+    places[kept] = np.arange(kept.size)
+    return places
 
 
-def informed_levels(part: Battles, core: Longs) -> list[Longs]:
-    """Return the levels of each context mode in which models of the core met (or any models, if the core is one)."""
-    cells = part.cells
-    is_core = np.zeros(len(part.models), dtype=np.bool_)
-    is_core[core] = True
-    inner = is_core[cells.a] & is_core[cells.b] if core.size > 1 else np.ones(cells.n_cells, dtype=np.bool_)
-    parts = np.unravel_index(cells.context[inner], part.shape[1:]) if part.levels else ()
-    return [np.unique(codes).astype(np.int64) for codes in parts]
-
-
-def _warn_islands(battles: Battles, islands: list[Longs]) -> None:
-    sizes = ", ".join(str(group.size) for group in islands[:5])
-    example = battles.models[islands[1][0]]
+def _warn_groups(battles: Battles, groups: list[Longs]) -> None:
+    sizes = ", ".join(str(group.size) for group in groups[:5])
+    example = battles.models[groups[1][0]]
     warn_user(
-        f"no battle links {len(islands)} groups of models (sizes {sizes}; {example!r} is in the second): their scores "
+        f"no battle links {len(groups)} groups of models (sizes {sizes}; {example!r} is in the second): their scores "
         "cannot be compared, so each has a board of its own in `islands`.",
         IslandWarning,
     )

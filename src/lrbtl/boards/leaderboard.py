@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from numbers import Real
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
+from scipy.special import logit
 
-from lrbtl.boards.board import Leaderboard, Leaderboards, Scale
-from lrbtl.boards.board_assembly import Duels, Options, build_board, collect_boards
-from lrbtl.boards.board_scores import LowRankEngine
-from lrbtl.boards.compat import compat_boards
-from lrbtl.boards.components import Island, Weights, analyse_islands, with_context
+from lrbtl.boards.board import STATUSES, Lazy, Leaderboard, Leaderboards, Scale
+from lrbtl.boards.comparison import is_gap, log_odds_unit, win_table
+from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, battle_counts, compat_boards
+from lrbtl.boards.components import Component, analyse_components, context_of, no_board
+from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
-from lrbtl.data.labels import context_name
-from lrbtl.errors import MethodError, ScaleError
-from lrbtl.fitting.options import Method, Run, check_choice
+from lrbtl.data.labels import shown_context
+from lrbtl.errors import BoundError, MethodError, NoDecisionError, ScaleError
+from lrbtl.fitting.options import check_choice, check_whole
+from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
+from lrbtl.methods.registry import DEFAULT_METHOD
+from lrbtl.methods.targets import Weights, all_gaps, resolved_win_rate
 from lrbtl.model.links import Link
-from lrbtl.threads import ordered_map
-from lrbtl.typing import Progress, Rank, Ridge, Seed
+from lrbtl.model.tie_links import TIE_LINKS
+from lrbtl.threads import one_blas_thread, ordered_map
+from lrbtl.typing import Bools, Floats, Longs, Progress, Rank, Ridge, Seed
 
-Compat = Literal["arena-rank", "fastchat"]
+Board = TypeVar("Board")
 
 SCALES = ("elo", "logit", "probability")
-COMPAT = ("arena-rank", "fastchat")
+FEW_VOTES = 10  # in the contexts of a board, below which a model has a note
 
 
 class BoardOptions(TypedDict, total=False):
@@ -33,9 +40,10 @@ class BoardOptions(TypedDict, total=False):
 
     rank: Rank
     weights: Weights
+    min_battles: int
     level: float
     scale: Scale
-    method: Method
+    method: str
     anchor: tuple[Any, float] | None
     compat: Compat | None
     n_folds: int
@@ -50,15 +58,17 @@ class BoardOptions(TypedDict, total=False):
 def leaderboard(battles: Battles, *, context: Literal["all"], **options: Unpack[BoardOptions]) -> Leaderboards: ...
 @overload
 def leaderboard(battles: Battles, *, context: Any = None, **options: Unpack[BoardOptions]) -> Leaderboard: ...
+@one_blas_thread
 def leaderboard(
     battles: Battles,
     *,
     rank: Rank = "auto",
     context: Any = None,
-    weights: Weights = None,
+    weights: Weights = "traffic",
+    min_battles: int = 30,
     level: float = 0.95,
     scale: Scale = "elo",
-    method: Method = "efficient",
+    method: str = DEFAULT_METHOD,
     anchor: tuple[Any, float] | None = None,
     compat: Compat | None = None,
     n_folds: int = 10,
@@ -71,10 +81,10 @@ def leaderboard(
     """Return the leaderboard of some battles: scores, intervals, ranks with their uncertainty, tiers.
 
     Battles without contexts give the plain Bradley-Terry board. With contexts, the scores of all contexts are
-    estimated together at low rank, and the overall score is their mean.
+    estimated together, and the overall score is their weighted mean.
 
-    A model that won (or lost) everything gets a one-sided interval, or none on a board with a context in which it never
-    played, and does not touch the others'. Models that no chain of battles links with the rest come as boards of
+    Ranks are among the models with enough votes, and so is the mean of the scores. The others follow below them, with a
+    status that tells why they have no rank. Models that no chain of battles links with the rest come as boards of
     their own in `islands`.
 
     Parameters
@@ -87,13 +97,16 @@ def leaderboard(
         win probabilities, from one analysis. For several modes give a tuple of labels, a text such as "math / crowd",
         or a mapping such as {"category": "math"}; None or "*" in place of a label, or a mode that the mapping leaves
         out, averages over that mode with `weights`. The mapping also names a context that is called "all".
-    weights : "traffic", mapping, array or None
-        Weights of the contexts in the overall score: uniform, by number of battles, or given; scaled to sum to 1.
+    weights : "traffic", "equal", mapping or array
+        Weights of the contexts in the overall score: by number of votes, all the same, or given; scaled to sum to 1.
+    min_battles : int
+        Models with fewer votes in all are preliminary: listed below the ranked ones, without a rank. The limit is
+        waived where fewer than two models would have a rank.
     level : float
         Confidence level.
     scale : "elo", "logit" or "probability"
-        Elo points (400 for odds of ten to one, mean 1000), log odds (mean 0), or win rate against the other models.
-    method : "efficient", "whitened", "mle" or "naive"
+        Elo points (400 for odds of ten to one, mean 1000), log odds (mean 0), or win rate against the ranked models.
+    method : str
         See `infer`; "naive" fits each context separately.
     anchor : (model, rating), optional
         Shifts an Elo board so that this model has this rating; the widths of intervals stay.
@@ -119,63 +132,337 @@ def leaderboard(
     >>> board.models[0] == f"model_{truth.mean(axis=1).argmax()}", float(board.score.mean().round(6))
     (True, 1000.0)
     >>> lrbtl.leaderboard(battles, rank=2, context=3).context
-    '3'
+    3
     >>> judged = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3, 2), 1, scale=2, rng=0), 9000, rng=1)
     >>> lrbtl.leaderboard(judged, rank=1, context=(2, None)).context
-    '2 / *'
+    (2, None)
     """
-    run = Run(rank, method, n_folds, ridge, link, n_threads, rng)
-    run.check(battles.shape)
     check_choice(scale, SCALES, "scale", ScaleError)
     normal_quantile(level)
-    if anchor is not None:
-        _check_anchor(anchor)
-        if scale != "elo":
-            raise ScaleError(f"an anchor fixes a rating in Elo points, but scale is {scale!r}; leave one of them out.")
-        anchor = (str(battles.models[battles.model_index(anchor[0])]), float(anchor[1]))
+    check_whole(min_battles, "min_battles")
     every = isinstance(context, str) and context == "all"
-    if context is not None and not every:
-        battles.context_indices(context)  # raises before anything is computed
-    options = Options(level, scale, anchor, rng, _absent(battles))
+    at = None if context is None or every else battles.context_indices(context)
+    fixed = _read_anchor(battles, anchor, scale)
     if compat is not None:
         check_choice(compat, COMPAT, "compat")
-        return compat_boards(battles, context, compat, options)
-    islands = analyse_islands(battles, weights, run, progress=progress)
+        return compat_boards(battles, at, compat, every=every, level=level, scale=scale, anchor=fixed)
+    options: dict[str, Any] = {"rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "link": link}
+    options |= {"n_threads": n_threads, "rng": rng, "progress": progress}
+    components = analyse_components(battles, weights, **options)
+    view = View(level, scale, min_battles, fixed, rng, n_threads, _silent(battles))
     if every:
-        boards = [_all_boards(island, options, n_threads, progress) for island in islands]
-        return replace(boards[0], islands=tuple(boards[1:]))
-    name = None if context is None else battles.context_title(context)
-    found = [
-        build_board(island.battles, island.engine, options, name, island.weights_of(context))[0]
-        for island in with_context(islands, battles, context)
-    ]
-    return replace(found[0], islands=tuple(found[1:]))
+        parts, others = _of_each(components, lambda part: _all_boards(part, view))
+        overall = _noted(parts[0].overall, others)
+        return replace(parts[0], overall=overall, islands=tuple(parts[1:]))
+    label = context_of(battles, at)
+    wanted = {part: weights_here for part in components if (weights_here := part.weights_at(at)) is not None}
+    if not wanted:
+        raise NoDecisionError(f"there are no votes in context {shown_context(label)!r}.")
+    boards, others = _of_each(wanted, lambda part: _boards(part, view, [label], wanted[part][None, :])[0])
+    return replace(_noted(boards[0], others), islands=tuple(boards[1:]))
 
 
-def _check_anchor(anchor: Any) -> None:
+def _of_each(components: Iterable[Component], make: Callable[[Component], Board]) -> tuple[list[Board], list[str]]:
+    """Return the boards of the components on which somebody can be ranked, and what became of the others."""
+    found: list[Board] = []
+    lost: dict[str, NoDecisionError] = {}
+    for part in components:
+        try:
+            found.append(make(part))
+        except NoDecisionError as error:
+            lost[no_board(part.members.size, error)] = error
+    if not found:
+        raise next(iter(lost.values()))
+    return found, list(lost)
+
+
+def _noted(board: Leaderboard, notes: Sequence[str]) -> Leaderboard:
+    """Return the board with more notes."""
+    return replace(board, info=replace(board.info, notes=(*board.info.notes, *notes)))
+
+
+@dataclass(frozen=True)
+class View:
+    """How boards are presented: the options of `leaderboard`, and notes on all of them.
+
+    The anchor is a model's position among those of all battles, and its rating.
+    """
+
+    level: float
+    scale: Scale
+    min_battles: int
+    anchor: tuple[int, float] | None
+    rng: Seed
+    n_threads: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The models of one board: which contexts count, who has a rank, and who voted.
+
+    Attributes
+    ----------
+    context : label, tuple of labels or None
+    weights : array (D,)
+    placed : array of bool (d1,)
+        Which models have a score.
+    status : array of str (d1,)
+    waived : bool
+        Whether `min_battles` was waived.
+    votes, win_rate : arrays (d1,)
+        In the board's contexts.
+    """
+
+    context: Any
+    weights: Floats
+    placed: Bools
+    status: Texts
+    waived: bool
+    votes: Longs
+    win_rate: Floats
+
+    @property
+    def ranked(self) -> Bools:
+        """Which models have a rank."""
+        return np.asarray(self.status == "ranked")
+
+
+def _read_anchor(battles: Battles, anchor: Any, scale: str) -> tuple[int, float] | None:
+    if anchor is None:
+        return None
     is_pair = isinstance(anchor, tuple | list) and len(anchor) == 2
     if not (is_pair and isinstance(anchor[1], Real) and np.isfinite(float(anchor[1]))):
         raise MethodError(f"anchor={anchor!r} is not valid: give (model, rating), such as ('model_01', 1000).")
+    if scale != "elo":
+        raise ScaleError(f"an anchor fixes a rating in Elo points, but scale is {scale!r}; leave one of them out.")
+    return battles.model_index(anchor[0]), float(anchor[1])
 
 
-def _all_boards(island: Island, options: Options, n_threads: int, progress: Progress | None) -> Leaderboards:
-    results: dict[str | None, tuple[Leaderboard, Duels]] = {}
-    contexts = {None if context is None else context_name(context): context for context in (None, *island.contexts())}
-    shared_rng = not (options.rng is None or isinstance(options.rng, int | np.integer))
-    island.prepare()
-
-    def board_of(name: str | None) -> tuple[Leaderboard, Duels]:
-        return build_board(island.battles, island.engine, options, name, island.weights_of(contexts[name]))
-
-    for name, found in zip(contexts, ordered_map(board_of, contexts, 1 if shared_rng else n_threads), strict=True):
-        results[name] = found
-        if progress is not None:
-            progress(f"board of {name or 'all contexts'}")
-    fit = island.engine.steps.fit if isinstance(island.engine, LowRankEngine) else None
-    return replace(collect_boards(results), fit=fit)
-
-
-def _absent(battles: Battles) -> tuple[str, ...]:
+def _silent(battles: Battles) -> tuple[str, ...]:
     names = [str(battles.models[k]) for k in np.flatnonzero(battles.model_counts == 0)]
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    return (f"{len(names)} model(s) without battles are not listed: {shown}",) if names else ()
+    have = "model has no votes and is" if len(names) == 1 else "models have no votes and are"
+    return (f"{len(names)} {have} not listed: {shown}",) if names else ()
+
+
+def _all_boards(part: Component, view: View) -> Leaderboards:
+    """Return the overall board of a component and those of its contexts."""
+    contexts: list[int | None] = [None, *part.contexts()]
+    labels = [None if u is None else part.battles.context_label(u) for u in contexts]
+    weights = np.array([part.weights_in(u) for u in contexts])
+    overall, *others = _boards(part, view, labels, weights)
+    boards = {board.context: board for board in others}
+    missing = [shown_context(label) for label in labels[1:] if label not in boards]
+    if missing:
+        overall = _noted(overall, [f"fewer than two models can be ranked in {', '.join(missing)}: no board"])
+    place = {model: k for k, model in enumerate(part.battles.models)}
+    rows = np.array([place[model] for model in overall.models])
+    kept = {label: row for label, row in zip(labels, weights, strict=True) if label is None or label in boards}
+    duels = Duels(part, kept, rows, view.level)
+    win, lower, upper = (Lazy(tuple(kept), partial(duels.matrix, side)) for side in range(3))
+    return Leaderboards(overall, boards, win, lower, upper, fit=part.analysis.run.fit)
+
+
+@dataclass(frozen=True)
+class Duels:
+    """Win probabilities of a component's models on its boards, computed when first read."""
+
+    part: Component
+    weights: dict[Any, Floats]
+    rows: Longs
+    level: float
+    known: dict[Any, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
+
+    def matrix(self, side: int, context: Any, n: int | None) -> Floats:
+        """Return win probabilities (side 0), or their lower (1) or upper (2) limits, among the first n models."""
+        rows, key = self.rows[:n], (context, n)
+        if key not in self.known:
+            weights, gaps = self.weights[context], None
+            if is_gap(self.part.analysis, weights) and self.part.analysis.placed(weights).all():
+                gaps = self.all_gaps
+            self.known[key] = win_table(self.part.analysis, weights, rows, self.level, gaps=gaps)
+        return self.known[key][side]
+
+    @cached_property
+    def all_gaps(self) -> Estimate:
+        """Gaps of all pairs in all contexts: much cheaper together."""
+        return self.part.analysis.estimate(all_gaps())
+
+
+# ------------------------------------------------------------------------------
+# Boards from estimates.
+# ------------------------------------------------------------------------------
+
+
+def _boards(part: Component, view: View, labels: Sequence[Any], weights: Floats) -> list[Leaderboard]:
+    """Return the boards with these weights (B, D) of contexts; all but the first only where two models have a rank."""
+    found = [_standing(part, view, label, row) for label, row in zip(labels, weights, strict=True)]
+    standings = [standing for k, standing in enumerate(found) if k == 0 or standing.ranked.sum() > 1]
+    if standings[0].ranked.sum() < 2:
+        raise NoDecisionError(_why_nobody(part, standings[0]))
+    if view.scale == "probability":
+        estimates = [_win_rates(part, standing) for standing in standings]
+    else:
+        among = np.array([standing.ranked for standing in standings])
+        estimates = part.analysis.estimate_boards(np.array([standing.weights for standing in standings]), among)
+    shared = not (view.rng is None or isinstance(view.rng, int | np.integer))  # a generator is used in order
+    pairs = list(zip(standings, estimates, strict=True))
+    return list(ordered_map(lambda pair: _board(part, view, *pair), pairs, 1 if shared else view.n_threads))
+
+
+def _standing(part: Component, view: View, label: Any, weights: Floats) -> Standing:
+    votes, won = battle_counts(part.battles, weights)
+    placed = part.analysis.placed(weights)
+    status, waived = find_statuses(part.battles.model_counts, votes, placed, view.min_battles)
+    return Standing(label, weights, placed, status, waived, votes, won)
+
+
+def _why_nobody(part: Component, standing: Standing) -> str:
+    where = "" if standing.context is None else f" in context {shown_context(standing.context)!r}"
+    reasons = [
+        f"{part.battles.models[k]} {part.analysis.why_not(int(k), standing.weights)}"
+        for k in np.flatnonzero(standing.status == "unplaced")[:3]
+    ]
+    return f"no two models can be ranked{where}" + (f": {'; '.join(reasons)}." if reasons else ".")
+
+
+def _win_rates(part: Component, standing: Standing) -> Estimate:
+    """Return the win rate against the ranked models of each model that has a score."""
+    ranked = np.flatnonzero(standing.ranked)
+    return part.analysis.estimate_resolved(
+        [resolved_win_rate(int(k), ranked[ranked != k], standing.weights) for k in np.flatnonzero(standing.placed)]
+    )
+
+
+def _board(part: Component, view: View, standing: Standing, found: Estimate) -> Leaderboard:
+    """Return one board of an estimate of the scores of all models, or of all that have one."""
+    info, d1 = part.analysis.provenance, len(standing.status)
+    at = np.arange(d1) if len(found) == d1 else np.flatnonzero(standing.placed)
+    unit = {"elo": ELO, "logit": 1.0, "probability": 1.0}[view.scale]
+    unit *= 1.0 if view.scale == "probability" else log_odds_unit(part.analysis)
+    score = unit * _spread(found.estimate, at, d1)
+    anchor_note, shift = _shift(part, view, score)
+    lower, upper = (shift + unit * _spread(side, at, d1) for side in found.conf_int(view.level).T)
+    ranks = _ranks(view, standing, found[np.searchsorted(at, np.flatnonzero(standing.ranked))])
+    group = np.array([STATUSES.index(status) for status in standing.status])
+    order = np.lexsort((np.arange(d1), np.where(np.isnan(score), np.inf, -score), group))
+    notes = (*view.notes, *part.lost, *info.notes, *_board_notes(part, view, standing), *anchor_note)
+    return Leaderboard(
+        context=standing.context,
+        models=tuple(part.battles.models[k] for k in order),
+        score=shift + score[order],
+        lower=lower[order],
+        upper=upper[order],
+        se=unit * _spread(found.se, at, d1)[order],
+        rank=ranks.rank[order],
+        best=ranks.best[order],
+        worst=ranks.worst[order],
+        rank_lower=ranks.lower[order],
+        rank_upper=ranks.upper[order],
+        tier=ranks.tier[order],
+        battles=standing.votes[order],
+        win_rate=standing.win_rate[order],
+        status=tuple(standing.status[order].tolist()),
+        notes=tuple(_note(part, standing, int(k)) for k in order),
+        level=view.level,
+        scale=view.scale,
+        method=info.method,
+        info=replace(info, level=view.level, notes=notes),
+        weighting=part.weighting if np.count_nonzero(standing.weights) > 1 else "",
+        gain=_gain(part, standing, found),
+    )
+
+
+def _spread(values: Floats, at: Longs, size: int) -> Floats:
+    """Return values of some models among all, NaN for the others."""
+    out = np.full(size, np.nan)
+    out[at] = values
+    return out
+
+
+def _ranks(view: View, standing: Standing, found: Estimate) -> Ranks:
+    """Return the ranks of the ranked models from the estimate of theirs, and 0 for the others."""
+    score, cov = found.estimate, found.cov
+    if view.scale == "probability":  # gaps are tested where errors are normal
+        slope = score * (1.0 - score)
+        score, cov = logit(score), cov / np.outer(slope, slope)
+    above = joint_above(score, cov, variance_noise=found.variance_noise, level=view.level, rng=view.rng)
+    ranks = rank_models(score, above, *found.conf_int(view.level).T)
+
+    def spread(values: Longs) -> Longs:
+        places = np.zeros(len(standing.status), dtype=np.int64)
+        places[standing.ranked] = values
+        return places
+
+    return Ranks(*map(spread, (ranks.rank, ranks.best, ranks.worst, ranks.lower, ranks.upper, ranks.tier)))
+
+
+def _shift(part: Component, view: View, score: Floats) -> tuple[tuple[str, ...], float]:
+    """Return what is added to scores, after a note where the anchor has no score."""
+    if view.scale != "elo":
+        return (), 0.0
+    if view.anchor is None:
+        return (), BASE_RATING
+    at = part.position(view.anchor[0])
+    if at is None or not np.isfinite(score[at]):
+        return (f"the anchor has no score here: ratings have mean {BASE_RATING:.0f}",), BASE_RATING
+    return (), view.anchor[1] - float(score[at])
+
+
+def _gain(part: Component, standing: Standing, found: Estimate) -> float | None:
+    """Return by how much separate fits have larger errors; None where the analysis does not tell, or they have none."""
+    if not part.battles.levels:
+        return None
+    try:
+        gain = found.gain_over_naive
+    except BoundError:
+        return None
+    gain = gain[standing.ranked if gain.size == standing.ranked.size else standing.ranked[standing.placed]]
+    return float(np.median(gain)) if np.isfinite(gain).all() else None
+
+
+def _note(part: Component, standing: Standing, model: int) -> str:
+    """Return what to know of a model."""
+    status, votes = standing.status[model], int(standing.votes[model])
+    if status == "unplaced":
+        return part.analysis.why_not(model, standing.weights)
+    if status == "absent":
+        return "no votes here: score from the other categories" if standing.placed[model] else "no votes here"
+    if votes >= FEW_VOTES:
+        return ""
+    return f"only {votes} vote{'s' * (votes != 1)}" + (" here" if standing.context is not None else "")
+
+
+def _board_notes(part: Component, view: View, standing: Standing) -> list[str]:
+    """Return what to know of a board as a whole."""
+    notes = []
+    few = int((standing.status == "preliminary").sum())
+    limit = f"fewer than {view.min_battles} votes"
+    if few:
+        have = "1 model has" if few == 1 else f"{few} models have"
+        notes.append(f"{have} {limit}: preliminary, without a rank and left out of the average")
+    if standing.waived:
+        notes.append(f"most models have {limit}, so that all are ranked")
+    if unplaced := int((standing.status == "unplaced").sum()):
+        are = (
+            "1 model has no score by this method and is"
+            if unplaced == 1
+            else f"{unplaced} models have no score by this method and are"
+        )
+        notes.append(f"{are} listed last")
+    return [*notes, *_vote_notes(part, standing.weights)]
+
+
+def _vote_notes(part: Component, weights: Floats) -> list[str]:
+    """Return what became of ties, and what scores of other links mean."""
+    cells, link = part.battles.cells, part.analysis.provenance.link
+    count = np.where(weights[cells.context] > 0, cells.count, 0)
+    ties = int(count[cells.y == 0.5].sum())
+    notes = []
+    if ties:
+        meaning = "are an outcome of their own" if link in TIE_LINKS else "count as half a win for both"
+        notes.append(f"{ties:,} ties ({ties / count.sum():.1%}) {meaning}")
+    if link is not None:
+        notes.append(f"{link} link; scores are scaled to the log odds of a nearly even vote")
+    return notes

@@ -1,19 +1,18 @@
-"""Ranks with their uncertainty, from scores and their covariance.
+"""Who has a rank on a board, and ranks with their uncertainty from scores and their covariance.
 
-Everything here takes the models of one board: `score` (d1,), `cov` (d1, d1), larger is better. A score may be NaN or
-infinite (a model whose score does not exist, because it only won, only lost or never met the others); rows and columns
-of `cov` that belong to such a model are ignored.
+Ranks take the ranked models of one board: `score` (d1,), `cov` (d1, d1), finite, larger is better.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lrbtl.inference.joint import gap_variances, max_gap_quantile
 from lrbtl.methods.standard_errors import pair_widening
 from lrbtl.typing import Bools, Floats, Longs, Seed
 
-TEN_TO_ONE = float(np.log(10.0))
+Texts = NDArray[np.str_]
 
 
 @dataclass(frozen=True)
@@ -32,32 +31,28 @@ class Ranks:
     tier: Longs
 
 
-def list_scores(score: Floats, lower: Floats, upper: Floats, noted: Bools) -> tuple[Floats, Bools]:
-    """Return the scores to show and which models they place on the board; the others come last.
+def find_statuses(votes: Longs, votes_here: Longs, placed: Bools, min_battles: int) -> tuple[Texts, bool]:
+    """Return the status of each model on a board, and whether the limit of `min_battles` was waived.
 
-    A model without an upper limit is shown at its lower limit, which is what its battles prove. One without a lower
-    limit has no score. A model that is `noted`, and whose interval is wider than the scores of the models without a
-    note are apart (and than odds of ten to one both ways), keeps its score but has no place.
+    It is where fewer than two models would have a rank.
 
     Examples
     --------
-    >>> score, lower = np.array([0.0, 1.0, 1.4, 1.2, 3.0]), np.array([-0.3, 0.7, -9.0, 0.5, -np.inf])
-    >>> upper, noted = np.array([0.3, 1.3, 11.8, np.inf, np.inf]), np.array([False, False, True, True, True])
-    >>> list_scores(score, lower, upper, noted)
-    (array([0. , 1. , 1.4, 0.5, nan]), array([ True,  True, False,  True, False]))
+    >>> votes, here = np.array([90, 80, 70, 9]), np.array([40, 40, 0, 9])
+    >>> find_statuses(votes, here, np.array([True, True, True, True]), 30)[0].tolist()
+    ['ranked', 'ranked', 'absent', 'preliminary']
     """
-    shown = np.where(np.isinf(lower), np.nan, np.where(np.isinf(upper), lower, score))
-    sure = score[~noted]
-    span = float(np.ptp(sure)) if sure.size > 1 else np.inf
-    adrift = noted & (upper - lower > max(span, 2 * TEN_TO_ONE))
-    adrift &= np.isfinite(lower) & np.isfinite(upper)
-    return shown, ~np.isnan(shown) & ~adrift
+    status = np.where(votes < min_battles, "preliminary", "ranked")
+    status = np.where(placed, status, "unplaced")
+    status = np.where(votes_here > 0, status, "absent")
+    waived = bool((status == "ranked").sum() < 2 and (status == "preliminary").any())
+    return np.where(waived & (status == "preliminary"), "ranked", status), waived
 
 
-def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats, noted: Bools | None = None) -> Ranks:
+def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats) -> Ranks:
     """Return every kind of rank of the models of one board.
 
-    `above` is that of `joint_above`; `lower`, `upper` are the pointwise intervals; tiers are not led by `noted` models.
+    `above` is that of `joint_above`; `lower`, `upper` are the pointwise intervals.
 
     Examples
     --------
@@ -67,23 +62,25 @@ def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats, noted
     (array([1, 3, 2]), array([1, 2, 2]), array([1, 3, 3]), array([1, 2, 2]))
     """
     rank, (best, worst), (low, high) = rank_scores(score), rank_spread(lower, upper), rank_interval(above)
-    worst, high = (
+    return Ranks(
+        rank,
+        np.minimum(best, rank),
         np.maximum(worst, rank),
+        np.minimum(low, rank),
         np.maximum(high, rank),
-    )  # also where models without a score share the last one
-    return Ranks(rank, best, worst, low, high, tiers(score, above, noted))
+        tiers(score, above),
+    )
 
 
 def rank_scores(score: Floats) -> Longs:
-    """Return one plus the number of models strictly better; models without a score (NaN) share the last place.
+    """Return one plus the number of models strictly better.
 
     Examples
     --------
-    >>> rank_scores(np.array([0.5, 1.0, 0.5, np.nan, np.inf]))
-    array([3, 2, 3, 5, 1])
+    >>> rank_scores(np.array([0.5, 1.0, 0.5]))
+    array([2, 1, 2])
     """
-    known = np.sort(score[~np.isnan(score)])
-    return 1 + known.size - np.searchsorted(known, score, side="right") + np.where(np.isnan(score), known.size, 0)
+    return 1 + score.size - np.searchsorted(np.sort(score), score, side="right")
 
 
 def rank_spread(lower: Floats, upper: Floats) -> tuple[Longs, Longs]:
@@ -108,33 +105,25 @@ def joint_above(
     """Return above[a, b]: a is better than b, at joint confidence `level` over all pairs.
 
     above[a, b] = score_a - score_b > c se_ab, c the quantile of the largest |gap| / se over all pairs, widened by the
-    variance noise of the scores. A model without a finite score and variance is above none and below none: evidence
-    from elsewhere (a one-sided bound) can be added to the result with `|` before it goes into `rank_interval` and
-    `tiers`.
+    variance noise of the scores.
 
     Examples
     --------
-    >>> joint_above(np.array([1.0, 0.0, np.inf]), 0.01 * np.eye(3))
-    array([[False,  True, False],
-           [False, False, False],
-           [False, False, False]])
+    >>> joint_above(np.array([1.0, 0.0]), 0.01 * np.eye(2))
+    array([[False,  True],
+           [False, False]])
     """
-    finite = np.flatnonzero(np.isfinite(score) & np.isfinite(np.diag(cov)))
-    inner = np.ix_(finite, finite)
-    gaps = score[finite][:, None] - score[finite][None, :]
-    se = np.sqrt(gap_variances(cov[inner]))
-    above = np.zeros((score.size, score.size), dtype=np.bool_)
-    critical = max_gap_quantile(cov[inner], level, rng)
-    reach = critical * (1.0 if variance_noise is None else pair_widening(critical, variance_noise[finite]))
-    above[inner] = (gaps > reach * se) & (se > 0)
-    return above
+    gaps = score[:, None] - score[None, :]
+    se = np.sqrt(gap_variances(cov))
+    critical = max_gap_quantile(cov, level, rng)
+    reach = critical * (1.0 if variance_noise is None else pair_widening(critical, variance_noise))
+    return np.asarray((gaps > reach * se) & (se > 0))
 
 
 def rank_interval(above: Bools) -> tuple[Longs, Longs]:
     """Return the simultaneous rank interval of each model.
 
-    lower(a) = 1 + #{b: above[b, a]}, upper(a) = d1 - #{b: above[a, b]}. A model that was compared with none keeps
-    1 to d1, and leaves room for itself in the intervals of the others.
+    lower(a) = 1 + #{b: above[b, a]}, upper(a) = d1 - #{b: above[a, b]}.
 
     Examples
     --------
@@ -144,13 +133,11 @@ def rank_interval(above: Bools) -> tuple[Longs, Longs]:
     return 1 + above.sum(axis=0), len(above) - above.sum(axis=1)
 
 
-def tiers(score: Floats, above: Bools, noted: Bools | None = None) -> Longs:
+def tiers(score: Floats, above: Bools) -> Longs:
     """Return the tier of each model: 1 for the top group, 2 for the next, ...
 
     Walk down the board; a new tier starts at the first model that the tier's top model is above (the joint gap test).
-    So no model of a tier is distinguishable from the tier's top, though it may be from a model between. A model
-    without a finite score, above and below none, or `noted` for few battles opens a tier only where `above` says so,
-    and the first other model after it counts as a top as well. Models without any score (NaN) come last.
+    So no model of a tier is distinguishable from the tier's top, though it may be from a model between.
 
     Examples
     --------
@@ -160,14 +147,9 @@ def tiers(score: Floats, above: Bools, noted: Bools | None = None) -> Longs:
     """
     order = np.argsort(-score, kind="stable")
     tier = np.empty(score.size, dtype=np.int64)
-    placed = np.isfinite(score) & (above.any(axis=0) | above.any(axis=1))
-    if noted is not None:
-        placed &= ~noted
-    current, tops = 1, [int(order[0])] if order.size else []
+    current, top = 1, order[:1]
     for a in order:
-        if above[tops, a].any():
-            current, tops = current + 1, [int(a)]
-        elif placed[a] and not placed[tops].any():
-            tops.append(int(a))
+        if above[top, a].any():
+            current, top = current + 1, a
         tier[a] = current
     return tier

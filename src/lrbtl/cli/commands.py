@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from lrbtl.boards.board import Leaderboard, Leaderboards
+from lrbtl.boards.board import Leaderboards
 from lrbtl.boards.comparison import compare
 from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.battles import Battles, battle_warnings
 from lrbtl.data.files import Columns, read_battles
 from lrbtl.errors import OutputPathError, UsageError
-from lrbtl.inference.diagnose import diagnose, fit_chosen
-from lrbtl.inference.diagnosis_text import left_out_sentence
+from lrbtl.fitting.fit import fit
+from lrbtl.inference.diagnose import diagnose
 from lrbtl.model.simulate import simulate_battles, simulate_scores
 from lrbtl.show.files import PICTURES, TABLES, check_target, csv_text, write_bytes, write_picture, write_result
 from lrbtl.show.report import write_report
@@ -34,12 +34,10 @@ def run_leaderboard(options: Namespace) -> None:
     if options.top is not None and options.top < 1:
         raise UsageError(f"--top {options.top}: give at least 1.")
     analysis = analysis_options(options)
-    anchor = read_anchor(options.anchor)
+    board = board_options(options)
     battles = load(options)
     context = read_board(options.board, battles)
-    boards = leaderboard(
-        battles, context=context, scale=options.scale, anchor=anchor, compat=options.compat, **analysis
-    )
+    boards = leaderboard(battles, context=context, compat=options.compat, **board, **analysis)
     if not options.quiet:
         print(boards.summary(options.top))
     for path in targets:
@@ -67,11 +65,8 @@ def run_diagnose(options: Namespace) -> None:
     analysis = analysis_options(options)
     battles = load(options)
     print(battles.summary(), "\n")
-    run = {"n_threads": options.threads, "rng": options.seed, "link": options.link}
-    fitted = fit_chosen(battles, analysis["rank"], progress=analysis["progress"], **run)
-    left_out = [model for model in battles.models if model not in set(fitted.battles.models)]
-    if left_out:
-        print(f"Left out: {left_out_sentence(left_out)}\n")
+    run = {name: analysis[name] for name in ("n_threads", "rng", "link")}
+    fitted = fit(battles, analysis["rank"], **run)
     print(command_words(str(diagnose(fitted.battles, fitted))))
 
 
@@ -79,16 +74,16 @@ def run_report(options: Namespace) -> None:
     """Write the report of a file."""
     path = check_target(options.out, (".html",))
     analysis = analysis_options(options)
-    anchor = read_anchor(options.anchor)
+    board = board_options(options)
     battles = load(options)
-    boards = leaderboard(battles, context="all", scale=options.scale, anchor=anchor, **analysis)
+    boards = leaderboard(battles, context="all", **board, **analysis)
     write_report(path, boards, diagnostics=diagnostics_of(boards, battles), title=options.title)
     say(f"wrote {path}")
 
 
 def run_demo(options: Namespace) -> None:
     """Show the features on the embedded arena."""
-    from lrbtl.model.simulate import NEWCOMER, UNBEATEN, demo_battles
+    from lrbtl.model.simulate import NEWCOMER, demo_battles
 
     folder = options.out
     if folder is not None:
@@ -99,8 +94,7 @@ def run_demo(options: Namespace) -> None:
     boards = leaderboard(battles, context="all", progress=progress_of(options))
     print(boards.overall, "\n")
     print(boards["maths"].summary(10), "\n")
-    best = next(model for model in boards.models if model not in (NEWCOMER, UNBEATEN))
-    print(compare(battles, best, NEWCOMER, rank=_rank_of(boards.overall)))
+    print(compare(battles, boards.models[0], NEWCOMER, rank=boards.overall.info.rank or "auto"))
     if folder is not None:
         write_result(folder / "board.csv", boards, "Demo")
         write_picture(folder / "board.png", boards.overall)
@@ -174,7 +168,7 @@ def load(options: Namespace) -> Battles:
     )
     for sentence in found.said:
         say(sentence)
-    return drop_thin_levels(found.battles, options.min_battles)
+    return drop_thin_levels(found.battles, options.min_level_battles)
 
 
 def drop_thin_levels(battles: Battles, fewest: int) -> Battles:
@@ -186,7 +180,7 @@ def drop_thin_levels(battles: Battles, fewest: int) -> Battles:
         enough = counts.sum(axis=others) >= fewest
         if not enough.any():
             raise UsageError(
-                f"--min-battles {fewest}: no level of {name} has that many battles; give a smaller number."
+                f"--min-level-battles {fewest}: no level of {name} has that many battles; give a smaller number."
             )
         kept[name] = [level for level, is_kept in zip(levels, enough, strict=True) if is_kept]
         dropped = [str(level) for level, is_kept in zip(levels, enough, strict=True) if not is_kept]
@@ -217,6 +211,14 @@ def analysis_options(options: Namespace) -> dict[str, Any]:
     }
 
 
+def board_options(options: Namespace) -> dict[str, Any]:
+    """Return the keyword arguments that boards take beside those of all analyses."""
+    if options.min_battles < 1:
+        raise UsageError(f"--min-battles {options.min_battles}: give at least 1.")
+    anchor = None if options.anchor is None else _pair(options.anchor, "--anchor", "MODEL=RATING, such as llama=1100")
+    return {"scale": options.scale, "anchor": anchor, "min_battles": options.min_battles}
+
+
 def read_rank(text: str) -> int | tuple[int, ...] | str:
     """Return a rank: a number, numbers joined by commas, or "auto".
 
@@ -236,28 +238,17 @@ def read_rank(text: str) -> int | tuple[int, ...] | str:
     return parts[0] if len(parts) == 1 else parts
 
 
-def read_weights(text: str | None) -> Any:
-    """Return weights of contexts: None for uniform, "traffic", or a mapping.
+def read_weights(text: str) -> str | dict[str, float]:
+    """Return weights of contexts: "traffic", "equal", or a mapping.
 
     Examples
     --------
     >>> read_weights("math=2,code=1")
     {'math': 2.0, 'code': 1.0}
     """
-    if text in (None, "uniform"):
-        return None
-    if text == "traffic":
+    if text in ("traffic", "equal"):
         return text
-    weights: dict[str, float] = {}
-    for part in str(text).split(","):
-        label, number = _pair(part, "--weights", "label=number,label=number, uniform or traffic")
-        weights[label] = number
-    return weights
-
-
-def read_anchor(text: str | None) -> tuple[str, float] | None:
-    """Return a model and its rating."""
-    return None if text is None else _pair(text, "--anchor", "MODEL=RATING, for example llama=1100")
+    return dict(_pair(part, "--weights", "traffic, equal, or label=number,label=number") for part in text.split(","))
 
 
 def read_outcomes(texts: list[str]) -> dict[str, float | None]:
@@ -317,10 +308,6 @@ def diagnostics_of(boards: Leaderboards, battles: Battles) -> list[tuple[str, st
     return [("warn", text) for text in battle_warnings(battles)]
 
 
-def _rank_of(board: Leaderboard) -> Any:
-    return board.info.rank or "auto"
-
-
 # ------------------------------------------------------------------------------
 # Messages of the library in the language of the command line: options instead of arguments.
 # ------------------------------------------------------------------------------
@@ -330,6 +317,7 @@ OPTIONS = {
     "method": "--method",
     "link": "--link",
     "weights": "--weights",
+    "min_battles": "--min-battles",
     "level": "--level",
     "scale": "--scale",
     "compat": "--compat",

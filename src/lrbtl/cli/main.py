@@ -24,6 +24,7 @@ from lrbtl.cli.commands import (
     run_simulate,
 )
 from lrbtl.errors import LrbtlError, UsageError
+from lrbtl.methods.registry import DEFAULT_METHOD, METHODS
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 Formatter = argparse.RawDescriptionHelpFormatter
@@ -146,7 +147,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-context", action="store_true", help="use no category column")
     group.add_argument("--count", metavar="COLUMN", help="how often a row happened")
     group.add_argument(
-        "--min-battles", type=int, default=1, metavar="N", help="leave out categories with fewer battles than N"
+        "--min-level-battles", type=int, default=1, metavar="N", help="leave out categories with fewer votes than N"
     )
     group = parser.add_argument_group("votes")
     group.add_argument(
@@ -160,9 +161,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 def _add_analysis(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("analysis")
-    group.add_argument(
-        "--method", choices=("efficient", "whitened", "mle", "naive"), default="efficient", help="default: efficient"
-    )
+    group.add_argument("--method", choices=tuple(METHODS), default=DEFAULT_METHOD, help=f"default: {DEFAULT_METHOD}")
     group.add_argument(
         "--link",
         choices=("logistic", "probit", "davidson", "rao-kupper"),
@@ -171,13 +170,28 @@ def _add_analysis(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--rank", default="auto", metavar="R", help="rank of the scores: a number or auto (default)")
     group.add_argument(
-        "--weights", metavar="W", help="weights of contexts overall: uniform, traffic, or label=number,label=number"
+        "--weights",
+        default="traffic",
+        metavar="W",
+        help="weights of categories overall: traffic (default), equal, or label=number,label=number",
     )
     group.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence level (default 0.95)")
     group.add_argument("--folds", type=int, default=10, metavar="K", help="folds of cross-fitting (default 10)")
     group.add_argument("--threads", type=int, default=1, metavar="N", help="threads (default 1)")
     group.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the folds (default 0)")
     group.add_argument("--progress", action="store_true", help="say what is going on, on stderr")
+
+
+def _add_view(group: Any) -> None:
+    group.add_argument("--scale", choices=("elo", "logit", "probability"), default="elo", help="default: elo")
+    group.add_argument("--anchor", metavar="MODEL=RATING", help="shift ratings so that this model has this one")
+    group.add_argument(
+        "--min-battles",
+        type=int,
+        default=30,
+        metavar="N",
+        help="models with fewer votes are preliminary: listed below the others, without a rank (default 30)",
+    )
 
 
 def _add_leaderboard(commands: Any) -> None:
@@ -194,8 +208,7 @@ def _add_leaderboard(commands: Any) -> None:
         help="overall (default), all, or a category: 'math', for several columns 'math / crowd' (* for all levels); "
         "column=level names one whatever it is called",
     )
-    group.add_argument("--scale", choices=("elo", "logit", "probability"), default="elo", help="default: elo")
-    group.add_argument("--anchor", metavar="MODEL=RATING", help="shift ratings so that this model has this one")
+    _add_view(group)
     group.add_argument("--compat", choices=("arena-rank", "fastchat"), help="that package's arithmetic instead")
     group.add_argument("--top", type=int, metavar="N", help="print the N best only")
     group.add_argument(
@@ -242,8 +255,7 @@ def _add_report(commands: Any) -> None:
     _add_file(parser)
     parser.add_argument("-o", "--out", metavar="FILE", required=True, help="the .html file")
     parser.add_argument("--title", default="Leaderboard", help="title of the page")
-    parser.add_argument("--scale", choices=("elo", "logit", "probability"), default="elo", help="default: elo")
-    parser.add_argument("--anchor", metavar="MODEL=RATING", help="shift ratings so that this model has this one")
+    _add_view(parser)
     _add_analysis(parser)
 
 

@@ -1,19 +1,28 @@
-"""Random folds of the battles, drawn from the multiplicities of the cells."""
+"""Random folds of the battles, drawn from the multiplicities of the cells.
+
+They are drawn in an order of models and contexts that the battles alone determine, so that no label, order of labels or
+side of a battle has a say in them.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lrbtl.data.cells import Cells
+from lrbtl.data.cells import Cells, canonical_outcome, context_starts, group_rows
 from lrbtl.errors import FoldError
-from lrbtl.typing import Longs, Seed
+from lrbtl.typing import Floats, Longs, Seed
 
 if TYPE_CHECKING:
     from lrbtl.data.labels import Labelled
 
+Unsigned = NDArray[np.uint64]
+
+_ROUNDS = 4  # after which models and contexts of any real battles are told apart
 _EXPAND = 16  # battles per cell up to which they are listed one by one
 
 
@@ -43,9 +52,87 @@ def fold_counts(cells: Cells, n_folds: int, rng: Seed = 0) -> Longs:
     ((3, 3), [40, 40, 40], [20, 40, 60])
     """
     generator = np.random.default_rng(rng)
-    if cells.n_battles <= _EXPAND * cells.n_cells:
-        return _deal_battles(cells, n_folds, generator)
-    return _draw_folds(cells, n_folds, generator)
+    order, ordered = _canonical(cells)
+    draw = _deal_battles if cells.n_battles <= _EXPAND * cells.n_cells else _draw_folds
+    folds = np.empty((n_folds, cells.n_cells), dtype=np.int64)
+    folds[:, order] = draw(ordered, n_folds, generator)
+    return folds
+
+
+# ------------------------------------------------------------------------------
+# An order that does not depend on labels.
+# ------------------------------------------------------------------------------
+
+
+def _canonical(cells: Cells) -> tuple[Longs, Cells]:
+    """Return the order of the cells that the battles alone determine, and the cells in that order.
+
+    Models and contexts are told apart by sums of hashes over their cells, which then enter the hashes of the cells, a
+    few times: what two of them have in common, their opponents' and contexts' battles may not. Models that nothing
+    tells apart keep the order of their labels.
+    """
+    model, context = _hashes(cells)
+    rank, place = _ranks(model), _ranks(context)[cells.context]
+    first, second = rank[cells.a], rank[cells.b]
+    swapped = (first > second) & (cells.b >= 0)
+    y = np.where(swapped, canonical_outcome(1.0 - cells.y), cells.y)
+    values, code = (
+        np.unique(y, return_inverse=True) if np.any((y != 0) & (y != 1)) else (np.ones(2), y.astype(np.int64))
+    )
+    codes = [place, np.minimum(first, second), np.maximum(first, second), code]
+    order, _ = group_rows(codes, [len(context), len(model), len(model), len(values)])
+    contexts = place[order].astype(np.int32)
+    start = context_starts(contexts, cells.n_contexts)
+    return order, replace(cells, context=contexts, count=cells.count[order], start=start)
+
+
+def _hashes(cells: Cells) -> tuple[Unsigned, Unsigned]:
+    """Return hashes of models and of contexts, equal under any labels."""
+    paired = bool(cells.n_cells) and bool(cells.b[0] >= 0)
+    model = np.ones(int(max(cells.a.max(initial=-1), cells.b.max(initial=-1))) + 1, dtype=np.uint64)
+    context = np.ones(cells.n_contexts, dtype=np.uint64)
+    count = _mixed(cells.count.astype(np.uint64))
+    own = back = _mixed(np.unique(cells.y, return_inverse=True)[1].astype(np.uint64) ^ count)  # whatever the units
+    if paired:
+        own, back = (_mixed(_bits(y) ^ count) for y in (cells.y, canonical_outcome(1.0 - cells.y)))
+    known = 0
+    for _ in range(_ROUNDS):
+        here = context[cells.context]
+        of_a = _mixed(own + 3 * model[cells.b] + here) if paired else _mixed(own + here)
+        of_b = _mixed(back + 3 * model[cells.a] + here) if paired else of_a
+        new_model, new_context = _mixed(model), _mixed(context)
+        np.add.at(new_model, cells.a, of_a)
+        if paired:
+            np.add.at(new_model, cells.b, of_b)
+        np.add.at(new_context, cells.context, _mixed(of_a + 5 * model[cells.a]) + _mixed(of_b + 5 * model[cells.b]))
+        model, context = new_model, new_context
+        before, known = known, len(np.unique(model)) + len(np.unique(context))
+        if known in (before, len(model) + len(context)):
+            break
+    return model, context
+
+
+def _mixed(x: Unsigned) -> Unsigned:
+    """Return the numbers scrambled, one to one (the finaliser of SplitMix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _bits(y: Floats) -> Unsigned:
+    return (y + 0.0).view(np.uint64)  # minus zero becomes zero
+
+
+def _ranks(hashes: Unsigned) -> Longs:
+    """Return the position of each in increasing order; equal ones keep theirs."""
+    ranks = np.empty(len(hashes), dtype=np.int64)
+    ranks[np.argsort(hashes, kind="stable")] = np.arange(len(hashes))
+    return ranks
+
+
+# ------------------------------------------------------------------------------
+# Drawing folds.
+# ------------------------------------------------------------------------------
 
 
 def _deal_battles(cells: Cells, n_folds: int, rng: np.random.Generator) -> Longs:

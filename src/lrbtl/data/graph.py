@@ -66,6 +66,19 @@ def component_members(labels: Indices) -> list[Indices]:
     return sorted(members, key=lambda group: (-group.size, group[0]))
 
 
+def largest_component(labels: Indices, votes: AnyInts) -> Indices:
+    """Return the members of the largest component of one context; of equally large ones that with most votes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lrbtl.data.graph import largest_component
+    >>> largest_component(np.array([0, 1, 0, 1]), np.array([3, 5, 3, 5]))
+    array([1, 3])
+    """
+    return max(component_members(labels), key=lambda group: (group.size, votes[group].sum()))
+
+
 def _nodes(a: AnyInts, b: AnyInts, n_models: int, context: AnyInts | None) -> tuple[Indices, Indices]:
     offset = np.zeros(1, dtype=np.intp) if context is None else context.astype(np.intp) * n_models
     return offset + a, offset + b

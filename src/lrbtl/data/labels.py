@@ -109,17 +109,24 @@ def context_name(context: Any) -> str:
     return SEPARATOR.join(ANY if part is None else str(part) for part in parts)
 
 
-def shown_context(context: str | None) -> str:
+def shown_context(context: Any) -> str:
     """Name of a board's context in titles and tables: "overall" for None, which no context is called.
+
+    A level that holds the separator is quoted, so that two contexts never share a name.
 
     Examples
     --------
     >>> shown_context(None), shown_context("math"), shown_context("overall")
     ('overall', 'math', 'context "overall"')
+    >>> shown_context(("a", "b / c")), shown_context(("a", None))
+    ('a / "b / c"', 'a / *')
     """
     if context is None:
         return "overall"
-    return f'context "{context}"' if context.lower() == "overall" else context
+    if isinstance(context, tuple):
+        context = tuple(f'"{part}"' if SEPARATOR in str(part) else part for part in context)
+    name = context_name(context)
+    return f'context "{name}"' if name.lower() == "overall" else name
 
 
 def find_context(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> int:

@@ -1,5 +1,5 @@
 """In: battles and targets.
 
-Out: an `Estimate` (values, joint covariance, intervals, tests), efficiency bounds, a diagnosis of the fit.
-Open first: `infer`; `estimate` is what it returns.
+Out: an `Analysis`, from it any `Estimate` (values, joint covariance, intervals, tests); bounds; a diagnosis of the fit.
+Open first: `analysis`; `estimate` is what it returns.
 """

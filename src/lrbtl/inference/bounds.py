@@ -14,7 +14,7 @@ from lrbtl.fitting.solvers import IsotropicSolver, SolverName, touched
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, centre, check_rank, truncate
 from lrbtl.methods.one_step import Law, evaluate_targets
-from lrbtl.methods.targets import Target
+from lrbtl.methods.targets import Stack, Target
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import Sampling, UniformSampling, reference_probability
 from lrbtl.model.tie_links import as_link
@@ -83,7 +83,7 @@ def efficiency_bound(
     resolved = [each.resolve(_unnamed(truth.shape, entries)) for each in targets]
     if not resolved:
         raise TargetError("no targets were given: pass at least one.")
-    values, gradients = evaluate_targets(space, resolved, truth.shape, law_of_response)
+    values, gradients = evaluate_targets(space, Stack.of(resolved), truth.shape, law_of_response)
     if method == "efficient":
         information = law.at(space, law_of_response).solver(solver)
         if (hit := np.flatnonzero(touched(information, gradients))).size:

@@ -1,9 +1,8 @@
 """Diagnostics: is the fit in the regime where its intervals can be believed, and which method is safe."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import prod
-from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
@@ -12,7 +11,6 @@ from lrbtl.data.battles import check_same_labels
 from lrbtl.data.graph import component_members, weak_components
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import SamplingError
-from lrbtl.fitting.core import candidate_ranks, fit_core, pooled_core, select_models
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import Fit
 from lrbtl.fitting.fit import fit as fit_scores
@@ -23,10 +21,10 @@ from lrbtl.inference.diagnosis_text import Level, sentences, verdict
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.methods.one_step import ScoreView, evaluate_targets
-from lrbtl.methods.targets import Resolved, SparseGradient, Target, score
+from lrbtl.methods.targets import Resolved, Stack, Target, evaluate, resolve_targets, score
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import ProductSampling, Sampling, reference_probability
-from lrbtl.typing import Floats, Longs, Progress, Rank
+from lrbtl.typing import Floats, Longs
 
 EXACT_NORM = 1500  # scores up to which the norm behind C_A is exact
 CERTAINTY = 0.05  # probability that the Bernstein bound leaves out
@@ -72,8 +70,6 @@ class Diagnosis:
     rank : tuple
     advice : str or None
         What to do about a weak signal; None where the rank restricts nothing.
-    left_out : tuple
-        Models that are no part of the fit.
     unit : "battles" or "observations"
     """
 
@@ -103,7 +99,6 @@ class Diagnosis:
     reason: str
     rank: tuple[int, ...]
     advice: str | None
-    left_out: tuple[object, ...] = ()
     unit: str = "battles"
 
     @property
@@ -133,8 +128,7 @@ def diagnose(
     ----------
     battles : Battles or Observations
     fit : Fit, optional
-        Of these battles. By default one of a rank chosen from the data, without models that only won, only lost, have
-        too few battles for it or never met the others.
+        Of these battles or of some of their models. By default of all, with a rank chosen from the data.
     targets : Target or list, optional
         For alignment and the Bernstein bound; by default the mean score of every model.
     sampling : Sampling, optional
@@ -151,20 +145,18 @@ def diagnose(
     >>> lrbtl.diagnose(battles).rank
     (2, 2)
     """
-    left_out: tuple[object, ...] = ()
     if fit is None:
-        fit = fit_chosen(battles)
-        left_out = tuple(model for model in battles.models if model not in set(fit.battles.models))
-        battles = fit.battles
+        fit = fit_scores(battles, "auto")
+    if set(fit.battles.models) < set(battles.models):
+        battles = fit.battles  # one of several groups of models that no battle links
     check_same_labels(battles, fit.battles)
     if targets is None:
         targets = [score(i) for i in range(battles.shape[0])]
-    targets = [targets] if isinstance(targets, Target) else list(targets)
     design = Design.of(battles, fit.n_threads, fit.link)
     here = design.with_count(design.count / battles.n_battles).at(fit.point)
     space, solver = here.space, here.solver()
-    resolved = [target.resolve(battles) for target in targets]
-    _, gradients = evaluate_targets(space, resolved, battles.shape, fit.link)
+    resolved = resolve_targets(battles, [targets] if isinstance(targets, Target) else targets)
+    _, gradients = evaluate_targets(space, Stack.of(resolved), battles.shape, fit.link)
     low, high = _information_range(here, solver)
     variance, largest, bernstein = _influence(here, solver, gradients, battles.n_battles)
     overlap = _overlap(battles, sampling)
@@ -206,19 +198,8 @@ def diagnose(
         reason=reason,
         rank=fit.rank,
         advice=advice if signal < SIGNAL_FLOOR else None,
-        left_out=left_out,
         unit=unit,
     )
-
-
-def fit_chosen(data: Data, rank: Rank = "auto", *, progress: Progress | None = None, **options: Any) -> Fit:
-    """Return the fit that boards would use: to the models that its rank, given or chosen, can place."""
-    if isinstance(data, Observations):
-        return fit_scores(data, rank, **options)
-    ranks = candidate_ranks(data, rank, progress=progress, **options)
-    if ranks:
-        return replace(fit_core(data, ranks[0], **options)[1], rank_chosen=isinstance(rank, str))
-    return fit_scores(select_models(data, pooled_core(data)), "auto", **options)
 
 
 def incoherence(point: Tucker) -> list[float]:
@@ -283,22 +264,16 @@ def _alignment(
     space: TangentSpace, targets: Sequence[Resolved], gradients: Floats, shape: tuple[int, ...], link: Link
 ) -> float:
     """Return the smallest ||P_T Gamma|| / ||Gamma|| sqrt(prod d / max d) [Li26, eq. alignment]."""
-    view = ScoreView(space, shape, link)
+    _, sparse = evaluate(targets, ScoreView(space, shape, link))
     inside = np.einsum("im,im->m", gradients, space.solve_isotropic(gradients))
-    sizes = shape[0], len(space.V)
-    whole = np.array([_square(target.at(view)[1], *sizes, space.centred) for target in targets])
+    d1, D = shape[0], len(space.V)
+    entries = sparse.by_context(d1, D)
+    whole = np.asarray(entries.multiply(entries).sum(axis=1)).reshape(-1)
+    if space.centred:
+        sums = entries @ np.repeat(np.eye(D), d1, axis=0)
+        whole = whole - np.square(sums).sum(axis=1) / d1
     ratio = np.sqrt(inside / np.maximum(whole, 1e-300))
     return float(ratio.min() * np.sqrt(prod(shape) / max(shape)))
-
-
-def _square(gradient: SparseGradient | Floats, d1: int, D: int, centred: bool) -> float:
-    """Return ||Q1 Gamma||^2, or without the centring ||Gamma||^2."""
-    if isinstance(gradient, SparseGradient):
-        sums = np.bincount(gradient.contexts, gradient.weights, D)
-        entries = np.bincount(gradient.models * D + gradient.contexts, gradient.weights)
-        return float(entries @ entries - (sums @ sums / d1 if centred else 0.0))
-    flat = gradient.reshape(d1, D)
-    return float(np.square(flat - flat.mean(axis=0) if centred else flat).sum())
 
 
 def _overlap(battles: Data, sampling: Sampling | None) -> tuple[float, float]:

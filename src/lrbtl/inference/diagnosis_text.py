@@ -82,8 +82,6 @@ def _battles(d: "Diagnosis") -> list[Check]:
             f"Connection: the models form {len(d.groups)} connected group{'s' * (len(d.groups) > 1)}.",
         )
     ]
-    if d.left_out:
-        checks.append((False, f"Left out: {left_out_sentence(d.left_out)}"))
     if d.split_contexts:
         text = f"{_some(d.split_contexts)} do not connect their models by themselves; low rank borrows from the others."
         checks.append((False, f"Contexts: {text}"))
@@ -91,11 +89,6 @@ def _battles(d: "Diagnosis") -> list[Check]:
         text = f"{_some(d.thin_contexts)} have fewer than {THIN_CONTEXT} battles; mle is not safe in such."
         checks.append((False, f"Thin contexts: {text}"))
     return checks
-
-
-def left_out_sentence(models: Sequence[object]) -> str:
-    """Return what is said of models that are no part of the fit."""
-    return f"{_some(models)} that only won, only lost, have too few battles for the rank or never met the others."
 
 
 def _counts(d: "Diagnosis") -> list[Check]:

@@ -21,7 +21,8 @@ from lrbtl.errors import (
     UnknownTargetError,
 )
 from lrbtl.inference.joint import WaldTest, max_t_quantile, normal_quantile, wald_interval, wald_statistic
-from lrbtl.inference.summary import ROWS_SHOWN, EstimateTable, Provenance, name_contrast
+from lrbtl.inference.summary import ROWS_SHOWN, EstimateTable, name_contrast
+from lrbtl.methods.base import Provenance
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.methods.targets import FamilyLabels
 from lrbtl.tables import shown_rows, to_frame
@@ -64,7 +65,8 @@ class Estimate:
         How the run was made.
     bound_se, naive_se
         (M,) on the working scale: the smallest standard error any estimator can have at this estimate, and that of
-        one Bradley-Terry fit per context. A function is called when they are first read.
+        one Bradley-Terry fit per context. A function for the latter is called when they are first read; pickles of an
+        estimate for which that has not happened lack them.
 
     Examples
     --------
@@ -87,8 +89,8 @@ class Estimate:
         se: ArrayLike | None = None,
         variance_noise: ArrayLike = 0.0,
         info: Provenance | None = None,
-        bound_se: ArrayLike | Callable[[], ArrayLike] | Deferred | None = None,
-        naive_se: ArrayLike | Callable[[], ArrayLike] | Deferred | None = None,
+        bound_se: ArrayLike | None = None,
+        naive_se: ArrayLike | Callable[[], ArrayLike | None] | None = None,
     ) -> None:
         self.labels = labels if isinstance(labels, FamilyLabels) else tuple(labels)
         self.info = Provenance() if info is None else info
@@ -103,8 +105,8 @@ class Estimate:
             raise EstimateError(f"cov has shape {self._cov.shape} for {len(self.labels)} targets.")
         self._se = np.sqrt(np.maximum(np.diag(self._cov), 0.0)) if self._cov is not None else self._vector(se, "se")
         self.variance_noise = self._vector(np.broadcast_to(variance_noise, (len(self.labels),)), "variance_noise")
-        self._bound_se = bound_se if isinstance(bound_se, Deferred) else Deferred(bound_se)
-        self._naive_se = naive_se if isinstance(naive_se, Deferred) else Deferred(naive_se)
+        self._bound_se = None if bound_se is None else self._vector(bound_se, "bound_se")
+        self._naive_source = naive_se
         self._root: Estimate = self
         self._root_weights: Floats | None = None  # (M, targets of the root); None is the identity
 
@@ -142,17 +144,27 @@ class Estimate:
     @property
     def bound(self) -> Floats:
         """(M,) smallest standard errors any estimator can have at this estimate, to be read beside `se`."""
-        if (bound_se := self._bound_se.read()) is None:
+        if self._bound_se is None:
             raise BoundError("this estimate carries no efficiency bound; ask the estimate that infer returned.")
-        return self._slope * self._vector(bound_se, "bound_se")
+        return self._slope * self._bound_se
 
     @property
     def gain_over_naive(self) -> Floats:
         """(M,) naive standard error over this one: 2 means that separate fits needed four times the battles."""
-        if (naive_se := self._naive_se.read()) is None:
+        if self._naive_se is None:
             raise BoundError("this estimate carries no naive standard errors; compare with infer(..., method='naive').")
         with np.errstate(divide="ignore", invalid="ignore"):
-            return self._vector(naive_se, "naive_se") / self._se
+            return self._naive_se / self._se
+
+    @cached_property
+    def _naive_se(self) -> Floats | None:
+        values = self._naive_source() if callable(self._naive_source) else self._naive_source
+        return None if values is None else self._vector(values, "naive_se")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state["_naive_source"] = None if callable(self._naive_source) else self._naive_source
+        return state
 
     @cached_property
     def _is_logit(self) -> Bools:
@@ -275,8 +287,8 @@ class Estimate:
             se=self._se[rows] if cov is None else None,
             variance_noise=self.variance_noise[rows],
             info=self.info,
-            bound_se=self._bound_se.rows(rows),
-            naive_se=self._naive_se.rows(rows),
+            bound_se=None if self._bound_se is None else self._bound_se[rows],
+            naive_se=lambda: None if self._naive_se is None else self._naive_se[rows],
         )
         part._root = self._root
         if cov is not None:
@@ -398,41 +410,3 @@ def _read_only(values: ArrayLike) -> Floats:
     view = np.asarray(values, dtype=np.float64).view()
     view.flags.writeable = False
     return view
-
-
-# ------------------------------------------------------------------------------
-# Arrays that are computed when they are first read.
-# ------------------------------------------------------------------------------
-
-
-class Deferred:
-    """An array, a function that will compute it, or None where there is neither.
-
-    A function that was not called yet does not survive pickling: the copy has no array.
-
-    Examples
-    --------
-    >>> later = Deferred(lambda: [1.0, 2.0, 3.0])
-    >>> later.rows(np.array([2, 0])).read()
-    array([3., 1.])
-    >>> Deferred(None).read() is None
-    True
-    """
-
-    def __init__(self, values: ArrayLike | Callable[[], ArrayLike] | None) -> None:
-        self._values = values
-
-    def read(self) -> Floats | None:
-        """Return the array, computed at the first call."""
-        if callable(self._values):
-            self._values = self._values()
-        return None if self._values is None else np.asarray(self._values, dtype=np.float64)
-
-    def rows(self, rows: Longs) -> Deferred:
-        """Return some rows of it, deferred as well."""
-        if self._values is None:
-            return self
-        return Deferred(lambda: np.asarray(self.read())[rows])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_values": None if callable(self._values) else self._values}

@@ -1,5 +1,5 @@
-"""In: a fit and targets.
+"""In: data, options, and targets resolved to positions.
 
-Out: corrected values of the targets with the moments of their errors, by method.
-Open first: `targets`, then `cross_fit`.
+Out: a `Run` of a method on the data, which gives the moments of any targets and boards.
+Open first: `base`, then `efficient` (or `naive`, the shortest); `registry` lists the methods.
 """

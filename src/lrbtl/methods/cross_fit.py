@@ -1,9 +1,10 @@
-"""Cross-fitting: the steps of all folds, and what they say of targets and of families of targets."""
+"""Low-rank methods: the steps of all folds (or of the full sample), and what they say of targets and boards."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,55 +12,59 @@ from lrbtl.data.battles import Battles
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.labels import context_name
 from lrbtl.data.observations import Data
-from lrbtl.errors import MethodError, SamplingError, SingularInformationError
+from lrbtl.errors import SamplingError, SingularInformationError
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.fit import Fit, refit
+from lrbtl.fitting.fit import Fit, fit, refit
 from lrbtl.fitting.local import Local
 from lrbtl.fitting.newton import Newton
-from lrbtl.fitting.signal import warn_thin_contexts, warn_unconverged, warn_weak_signal, warn_wrong_variances
-from lrbtl.fitting.solvers import Solver, SolverName, needs_krylov, touched
+from lrbtl.fitting.signal import warn_unconverged, warn_weak_signal, warn_wrong_variances
+from lrbtl.fitting.solvers import KrylovSolver, Solver, needs_krylov, touched
 from lrbtl.lowrank.covariance import Blocks, inverse_blocks
 from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, joined
+from lrbtl.methods.many import ManyGradients, many_gradients
+from lrbtl.methods.naive import Naive, separate_errors
 from lrbtl.methods.one_step import (
     FoldStep,
-    Law,
+    Recipe,
+    ScoreView,
     evaluate_targets,
     fold_step,
-    inverse_weights,
-    mle_step,
 )
+from lrbtl.methods.repeats import Repeated
 from lrbtl.methods.standard_errors import (
     VarianceNoise,
+    believed_covariance,
+    believed_variances,
     gap_variances,
     mean_covariances,
     mean_jacobian,
-    mean_variances,
     sandwich_blocks,
     sandwich_border,
     score_variances,
     widening,
 )
-from lrbtl.methods.targets import Resolved
-from lrbtl.model.sampling import ProductSampling, Sampling, UniformSampling
+from lrbtl.methods.targets import Resolved, Stack, evaluate
+from lrbtl.model.links import LOGISTIC
+from lrbtl.model.tie_links import as_link
 from lrbtl.threads import one_blas_thread, ordered_map
-from lrbtl.typing import Floats, Longs, Progress, Seed
+from lrbtl.typing import Bools, Floats, Longs, Seed
 
-# Shares of the fit's ridge, which minimises the error of the scores: intervals want less bias, for some variance.
-# Whitened scores are divided by the fitted information, whose noise costs more than some bias.
-RIDGE_SHARE = {"efficient": 0.5, "whitened": 0.75, "mle": 0.25}
-LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score or gap from infinity
-SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
-SMALLEST_SHARE = 1e-12  # of the model-based variance, below which a sandwich variance is rounding
+LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score from infinity
+MOVED = 1e-6  # share of a direction without information below which it leaves a score alone
+PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
+BATCH = 512  # targets whose errors are computed at a time, where they are few
+TOGETHER = 256  # boards whose covariances are computed at a time
 
 
 @dataclass(frozen=True)
-class Moments:
-    """Estimates on the working scale.
+class Sandwich:
+    """Estimates of M targets with the ingredients of their errors.
 
     Attributes
     ----------
     values : array (M,)
-    cov : array (M, M)
+    cov : array (M, M), or (M,) where only variances were asked for
         From out-of-fold influence values, or from the full sample.
     bound : array (M,)
         Model-based standard errors: what an efficient estimate has if every vote is a plain win or loss.
@@ -75,10 +80,14 @@ class Moments:
     dispersion: float
     variance_noise: Floats
 
-    def reported_cov(self) -> Floats:
-        """Return the covariance to show, with an allowance for the noise of its own variances."""
-        wider = widening(self.variance_noise)
-        return believed_covariance(self.cov, np.sqrt(self.dispersion) * self.bound) * np.outer(wider, wider)
+    def reported(self) -> Moments:
+        """Return the moments to show, with an allowance for the noise of their own variances."""
+        wider, model = widening(self.variance_noise), np.sqrt(self.dispersion) * self.bound
+        if self.cov.ndim == 1:
+            se = wider * np.sqrt(believed_variances(self.cov, model**2))
+            return Moments(self.values, None, se, self.variance_noise, self.bound)
+        cov = believed_covariance(self.cov, model) * np.outer(wider, wider)
+        return Moments(self.values, cov, np.sqrt(np.diag(cov)), self.variance_noise, self.bound)
 
 
 @dataclass(frozen=True)
@@ -89,16 +98,16 @@ class Information:
     solver: Solver
 
 
-@dataclass(frozen=True)
-class CrossFit:
+class OneStepRun(Run):
     """Steps that turn any target into an estimate with a covariance.
 
-    Attributes
+    Parameters
     ----------
     fit : Fit
         To all battles.
+    provenance : Provenance
     steps : list of FoldStep
-        One per fold; one in all for `mle`.
+        One per fold, or one in all.
     full : FoldStep or None
         The step of the full sample, where standard errors come from it.
     reference : Information or None
@@ -106,10 +115,17 @@ class CrossFit:
     """
 
     fit: Fit
-    method: str
-    steps: list[FoldStep]
-    full: FoldStep | None
-    reference: Information | None = None
+
+    def __init__(
+        self,
+        fit: Fit,
+        provenance: Provenance,
+        steps: list[FoldStep],
+        full: FoldStep | None = None,
+        reference: Information | None = None,
+    ) -> None:
+        self.fit, self.data, self.link, self.provenance = fit, fit.battles, fit.link, provenance
+        self.steps, self.full, self.reference = steps, full, reference
 
     @property
     def n(self) -> float:
@@ -121,67 +137,148 @@ class CrossFit:
         """Variance of the votes over that of wins and losses: 1 without ties and soft votes."""
         return self.fit.design.at(self.fit.point).dispersion
 
+    # --------------------------------------------------------------------------
+    # Listed targets.
+    # --------------------------------------------------------------------------
+
+    def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
+        """Return estimates with the covariance to report, or errors; NaN for targets that run to infinity."""
+        if not errors_only:
+            return self._finite(self.sandwich(targets), targets)
+        space = self.steps[0].space
+        many = len(targets) > space.size and not any(isinstance(x.solver, KrylovSolver) for x in self._breads)
+        size = max(1, PULL_BUDGET // (space.size + space.V.size)) if many else BATCH
+        parts = []
+        for first in range(0, len(targets), size):
+            part = targets[first : first + size]
+            parts.append(self._finite(self.many_sandwich(part) if many else self.sandwich(part), part))
+        return joined(parts)
+
+    def _finite(self, found: Sandwich, targets: Sequence[Resolved]) -> Moments:
+        """Return what is reported of targets, NaN for those that touch scores which run to infinity."""
+        if not self._infinite.any():
+            return found.reported()
+        _, gradients = evaluate(targets, ScoreView(self.steps[0].space, self.data.shape, self.steps[0].link))
+        return found.reported().without(gradients.touch(self._infinite))
+
     @one_blas_thread
-    def moments(self, targets: Sequence[Resolved]) -> Moments:
+    def sandwich(self, targets: Sequence[Resolved]) -> Sandwich:
         """Return estimates, covariance and model-based errors of targets."""
-        values = np.zeros(len(targets))
-        cov = np.zeros((len(targets), len(targets)))
-        model = np.zeros(len(targets))
-        loose = VarianceNoise(values.shape)
-        shape = self.fit.battles.shape
+        M, stack, shape = len(targets), Stack.of(targets), self.data.shape
+        values, cov, model, loose = np.zeros(M), np.zeros((M, M)), np.zeros(M), VarianceNoise((M,))
         for step in self.steps:
-            at, gradients = evaluate_targets(step.space, targets, shape, step.link)
-            _check_touched(step, gradients, targets, self.fit.battles)
+            at, gradients = evaluate_targets(step.space, stack, shape, step.link)
+            _check_touched(step, touched(step.solver, gradients), targets, self.data)
             share = step.n / self.n
             values += share * (at + gradients.T @ step.delta)
             if self.full is None:
-                covariance, bound = self._fold_moments(step, gradients)
+                covariance, bound = _fold_moments(step, gradients)
                 cov += share * covariance
                 model += share * bound
                 loose.add(bound)
         if self.full is not None:
-            _, gradients = evaluate_targets(self.full.space, targets, shape, self.full.link)
-            cov, model = self._fold_moments(self.full, gradients)
+            cov, model = _fold_moments(self.full, evaluate_targets(self.full.space, stack, shape, self.full.link)[1])
         if self.reference is not None:
-            _, gradients = evaluate_targets(self.reference.space, targets, shape, self.fit.link)
-            _check_touched(self.reference, gradients, targets, self.fit.battles)
+            _, gradients = evaluate_targets(self.reference.space, stack, shape, self.link)
+            _check_touched(self.reference, touched(self.reference.solver, gradients), targets, self.data)
             model = np.einsum("im,im->m", gradients, self.reference.solver.solve(gradients))
-        return Moments(values, cov / self.n, np.sqrt(model / self.n), self.dispersion, loose.value())
+        return Sandwich(values, cov / self.n, np.sqrt(model / self.n), self.dispersion, loose.value())
+
+    @one_blas_thread
+    def many_sandwich(self, targets: Sequence[Resolved]) -> Sandwich:
+        """Return the same with variances only: for more targets than coordinates, from inverses of all of these."""
+        M, stack, shape = len(targets), Stack.of(targets), self.data.shape
+        values, variances, model, loose = np.zeros(M), np.zeros(M), np.zeros(M), VarianceNoise((M,))
+        for step in self.steps:
+            at, gradients = many_gradients(step.space, stack, shape, step.link)
+            _check_touched(step, gradients.touched(step.solver.null), targets, self.data)
+            share = step.n / self.n
+            values += share * (at + gradients.dot(step.delta))
+            if self.full is None:
+                variance, bound = _many_moments(step, gradients)
+                variances += share * variance
+                model += share * bound
+                loose.add(bound)
+        if self.full is not None:
+            _, gradients = many_gradients(self.full.space, stack, shape, self.full.link)
+            variances, model = _many_moments(self.full, gradients)
+        if self.reference is not None:
+            space, solver = self.reference.space, self.reference.solver
+            _, gradients = many_gradients(space, stack, shape, self.link)
+            _check_touched(self.reference, gradients.touched(solver.null), targets, self.data)
+            model = gradients.squares(solver.solve(np.eye(space.size)))
+        return Sandwich(values, variances / self.n, np.sqrt(model / self.n), self.dispersion, loose.value())
+
+    def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
+        """Return the model-based errors of separate fits at these scores; None for observed entries."""
+        if not isinstance(self.data, Battles):
+            return None
+        view = ScoreView(self.fit.design.space(self.fit.point), self.data.shape, self.link)
+        return separate_errors(self.data, view, targets)
+
+    # --------------------------------------------------------------------------
+    # Families and boards: one inverse per fold serves all of them.
+    # --------------------------------------------------------------------------
+
+    @cached_property
+    def _scores(self) -> Floats:
+        return np.asarray(sum(step.n / self.n * _one_step_scores(step) for step in self.steps))
+
+    def scores(self) -> Floats:
+        """Return the one-step estimates of all scores, (d1, D); NaN where they run to infinity."""
+        return np.where(self._infinite, np.nan, self._scores)
+
+    @cached_property
+    def _infinite(self) -> Bools:
+        """Scores that run to infinity, (d1, D); from the median, as they would take the mean along."""
+        if not self.link.separable:
+            return np.zeros(self._scores.shape, dtype=np.bool_)
+        middle = np.median(self._scores, axis=0) if isinstance(self.data, Battles) else 0.0
+        return np.asarray(~(np.abs(self._scores - middle) < LARGEST_SCORE))
 
     @property
-    def _error_steps(self) -> list[tuple[float, FoldStep]]:
-        """The steps that standard errors come from, with their shares of the battles."""
-        return [(1.0, self.full)] if self.full is not None else [(step.n / self.n, step) for step in self.steps]
+    def _breads(self) -> list[FoldStep | Information]:
+        return [*self.steps, *([] if self.reference is None else [self.reference])]
 
     @property
     def determined(self) -> bool:
         """Whether the battles of all folds inform every direction of the scores."""
-        return all(bread is None or bread.solver.null is None for bread in (*self.steps, self.reference))
+        return all(bread.solver.null is None for bread in self._breads)
 
-    def check(self, targets: Sequence[Resolved]) -> None:
-        """Raise where a target touches a direction that some fold's battles leave without information."""
-        bread: FoldStep | Information | None
-        for bread in (*self.steps, self.reference):
-            if bread is not None and bread.solver.null is not None:
-                _, gradients = evaluate_targets(bread.space, targets, self.fit.battles.shape, self.fit.link)
-                _check_touched(bread, gradients, targets, self.fit.battles)
+    def placed(self, weights: Floats) -> Bools:
+        """Return which models have a finite mean score that the battles determine."""
+        used = np.flatnonzero(weights)
+        kept = np.asarray(~self._infinite[:, used].any(axis=1))
+        for bread in self._breads:
+            kept = _determined_together(bread, weights, kept)
+        return kept
 
-    def _fold_moments(self, step: FoldStep, gradients: Floats) -> tuple[Floats, Floats]:
-        directions = step.solver.solve(gradients)
-        covariance = directions.T @ (step.meat @ directions)
-        return 0.5 * (covariance + covariance.T), np.einsum("im,im->m", gradients, directions)
+    def score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
+        """Return the moments of all models' mean scores for each row of weights (B, D); see `Run.score_moments`."""
+        space = self.steps[0].space
+        if len(weights) < space.U.shape[1] or not self.determined or needs_krylov(space, "auto"):
+            return super().score_moments(weights, among)
+        found: list[Sandwich] = []
+        for first in range(0, len(weights), TOGETHER):
+            part = slice(first, first + TOGETHER)
+            found += self.mean_sandwiches(weights[part], None if among is None else among[part])
+        out = []
+        for i, each in enumerate(found):
+            lost = ~self.placed(weights[i])
+            if among is not None and lost[among[i]].any():
+                lost[:] = True
+            out.append(each.reported().without(lost))
+        return out
 
     @one_blas_thread
-    def mean_moments(self, weights: Floats) -> list[Moments]:
-        """Return the moments of every model's mean score over contexts, for each row of weights (B, D) of contexts.
-
-        One inverse per fold serves all rows: cheaper than `moments` where their number exceeds the rank.
-        """
+    def mean_sandwiches(self, weights: Floats, among: Bools | None = None) -> list[Sandwich]:
+        """Return what `sandwich` says of every model's mean score, for each row of weights (B, D) of contexts."""
         self._check_determined("scores")
-        shape = len(weights), *self.fit.battles.shape[:1]
+        shape = len(weights), self.data.shape[0]
+        centre = _centrings(among)
         cov, model, loose = np.zeros((*shape, shape[1])), np.zeros(shape), VarianceNoise(shape)
         shares, steps = zip(*self._error_steps, strict=True)
-        found = ordered_map(lambda step: _mean_moments(step, weights), steps, self.fit.n_threads)
+        found = ordered_map(lambda step: _mean_moments(step, weights, centre), steps, self.fit.n_threads)
         for share, (covariances, own) in zip(shares, found, strict=True):
             cov += share * covariances
             model += share * own
@@ -189,35 +286,26 @@ class CrossFit:
         if self.reference is not None:
             space, solver = self.reference.space, self.reference.solver
             v, R = mean_jacobian(space, weights)
-            model = mean_variances(space, v, R, solver.inverse().border, solver.solve(R))
-        bound = np.sqrt(model / self.n)
-        variance_noise = loose.value()
-        values = weights @ self.one_step_scores().T
-        values -= values.mean(axis=1, keepdims=True)
-        return [
-            Moments(values[i], cov[i] / self.n, bound[i], self.dispersion, variance_noise[i])
-            for i in range(len(weights))
-        ]
+            model = _diagonals(centre(mean_covariances(space, v, R, solver.inverse().border, solver.solve(R))))
+        bound, noise = np.sqrt(model / self.n), loose.value()
+        values = weights @ self._scores.T
+        inside = np.ones(shape, dtype=np.bool_) if among is None else among
+        if isinstance(self.data, Battles) or among is not None:
+            values = values - (values * inside).sum(axis=1, keepdims=True) / inside.sum(axis=1, keepdims=True)
+        rows = range(len(weights))
+        return [Sandwich(values[i], cov[i] / self.n, bound[i], self.dispersion, noise[i]) for i in rows]
 
-    def one_step_scores(self) -> Floats:
-        """Return the one-step estimates of all scores, (d1, D)."""
-        return np.asarray(sum(step.n / self.n * _one_step_scores(step) for step in self.steps))
-
-    def all_scores(self) -> tuple[Floats, Floats]:
-        """Return estimates and believed standard errors of all scores, (d1, D) each; NaN where they run to infinity."""
-        self._check_determined("scores")
-        return self._believed_family(self.one_step_scores(), score_variances)
-
-    def all_gaps(self) -> tuple[Floats, Floats]:
-        """Return estimates and believed standard errors of all gaps a - b, a < b, (pairs, D) each."""
-        self._check_determined("gaps")
-        scores = self.one_step_scores()
-        a, b = np.triu_indices(len(scores), 1)
-        return self._believed_family(scores[a] - scores[b], gap_variances)
+    def family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
+        """Return estimates and errors of all scores or gaps; NaN where they run to infinity."""
+        self._check_determined(kind)
+        if kind == "scores":
+            return self._family(self._scores, self._infinite, score_variances)
+        a, b = np.triu_indices(len(self._scores), 1)
+        return self._family(self._scores[a] - self._scores[b], self._infinite[a] | self._infinite[b], gap_variances)
 
     @one_blas_thread
-    def _believed_family(
-        self, values: Floats, variances_of: Callable[[TangentSpace, Blocks], Floats]
+    def _family(
+        self, values: Floats, lost: Bools, variances_of: Callable[[TangentSpace, Blocks], Floats]
     ) -> tuple[Floats, Floats]:
         sandwich, model, loose = np.zeros_like(values), np.zeros_like(values), VarianceNoise(values.shape)
 
@@ -233,136 +321,60 @@ class CrossFit:
             loose.add(bound)
         if self.reference is not None:
             model = variances_of(self.reference.space, inverse_blocks(self.reference.solver.inverse()))
-        model *= self.dispersion
-        variances = np.where(model > SEPARATED * sandwich, model, sandwich)
-        separated = (np.abs(values) >= LARGEST_SCORE) & self.fit.link.separable
+        variances = believed_variances(sandwich, self.dispersion * model)
         errors = widening(loose.value()) * np.sqrt(variances / self.n)
-        return np.where(separated, np.nan, values), np.where(separated, np.nan, errors)
+        return np.where(lost, np.nan, values), np.where(lost, np.nan, errors)
+
+    @property
+    def _error_steps(self) -> list[tuple[float, FoldStep]]:
+        """The steps that standard errors come from, with their shares of the battles."""
+        return [(1.0, self.full)] if self.full is not None else [(step.n / self.n, step) for step in self.steps]
 
     def _check_determined(self, what: str) -> None:
-        for bread in (*self.steps, self.reference):
-            _check_determined(bread, what, self.fit.battles)
+        """Raise where any direction is without information: a family of all scores or gaps touches it."""
+        for bread in self._breads:
+            if bread.solver.null is not None:
+                raise _undetermined(bread, 0, self.data.say(f"all {what}"), self.data)
 
 
-def believed_covariance(cov: Floats, model_se: Floats) -> Floats:
-    """Return the sandwich covariance with model-based variances where they are far larger.
-
-    Near separation (and where all votes are ties) residuals vanish, and the sandwich with them.
-    """
-    variance = np.maximum(np.diag(cov), 0.0)
-    usable = variance > SMALLEST_SHARE * model_se**2
-    se = np.sqrt(np.where(usable, variance, 1.0))
-    correlation = np.where(np.outer(usable, usable), cov / np.outer(se, se), np.eye(len(cov)))
-    new = np.where(model_se**2 > SEPARATED * variance, model_se, np.sqrt(variance))
-    return np.asarray(correlation * np.outer(new, new))
+def _fold_moments(step: FoldStep, gradients: Floats) -> tuple[Floats, Floats]:
+    """Return what a step says of targets: covariance and model-based variances, per battle."""
+    directions = step.solver.solve(gradients)
+    covariance = directions.T @ (step.meat @ directions)
+    return 0.5 * (covariance + covariance.T), np.einsum("im,im->m", gradients, directions)
 
 
-@one_blas_thread
-def cross_fit(
-    fit: Fit,
-    *,
-    method: str = "efficient",
-    sampling: Sampling | None = None,
-    n_folds: int = 10,
-    se: str = "crossfit",
-    solver: SolverName = "auto",
-    rng: Seed = 0,
-    progress: Progress | None = None,
-) -> CrossFit:
-    """Return the steps of a cross-fitted (or, for `mle`, a full-sample) analysis of a fit's battles."""
-    battles = fit.battles
-    if not fit.singular_values[0][0] > 1e-9:
-        paired = isinstance(battles, Battles)
-        raise SingularInformationError(
-            f"all fitted {battles.say('scores')} are zero, round which a low-rank set has no tangent space: "
-            + ("the votes favour no model" if paired else "the observations show no signal")
-            + f". Add {battles.say('battles')} or give a smaller ridge"
-            + (", or use method='naive'." if paired else ".")
-        )
-    design = fit.design
-    ridge = RIDGE_SHARE[method] * fit.ridge
-    warn_weak_signal(fit.point, battles.n_battles, design.noise, centred=design.centred, chosen=fit.rank_chosen)
-    if method == "mle":
-        if isinstance(battles, Battles):
-            warn_thin_contexts(battles)
-        newton = refit(fit, design.count, ridge=ridge, tol=1e-6)
-        warn_unconverged(int(not newton.converged), 1)
-        return CrossFit(fit, method, [mle_step(design.with_link(newton.link), newton.point, ridge, solver)], None)
-    serial_fit = fit if fit.n_threads == 1 else replace(fit, n_threads=1)  # threads take a fold each
-    weights, law = _weights_and_law(battles, serial_fit.design, method, sampling)
-    check_folds(battles, n_folds)
-    start = refit(fit, design.count, ridge=ridge)
-    if design.variance is not None:
-        residual = design.y - design.at(start.point).eta
-        warn_wrong_variances(float(design.count @ (residual**2 / design.variance) / design.count.sum()))
-    spread = _spread(design.with_link(start.link).at(start.point), ridge)
-
-    def step(at: Newton, held_out: Floats, trained_on: float) -> FoldStep:
-        scaled = None if spread is None else spread * (battles.n_battles / trained_on)
-        held = serial_fit.design.with_link(at.link), at.point, held_out
-        return fold_step(*held, method=method, weights=weights, law=law, spread=scaled, solver=solver)
-
-    def fold(counts: Longs) -> tuple[FoldStep, bool]:
-        held_out = counts.astype(float)
-        train = design.count - held_out
-        newton = refit(serial_fit, train, ridge=ridge, start=start)
-        return step(newton, held_out, float(train.sum())), newton.converged
-
-    steps = []
-    failed = int(not start.converged)
-    for found, converged in ordered_map(fold, fold_counts(battles.cells, n_folds, rng), fit.n_threads):
-        steps.append(found)
-        failed += not converged
-        if progress is not None:
-            progress(f"fold {len(steps)} of {n_folds}")
-    warn_unconverged(failed, n_folds + 1)
-    full = step(start, design.count, battles.n_battles) if se == "full" else None
-    reference = None
-    if method == "whitened":
-        here = design.with_count(design.count / battles.n_battles).at(start.point)
-        reference = Information(here.space, here.solver(solver))
-    return CrossFit(fit, method, steps, full, reference)
+def _many_moments(step: FoldStep, gradients: ManyGradients) -> tuple[Floats, Floats]:
+    """Return what a step says of very many targets: variances and model-based variances, per battle."""
+    inverse = step.solver.solve(np.eye(step.space.size))
+    return gradients.squares(inverse.T @ (step.meat @ inverse)), gradients.squares(inverse)
 
 
-def _spread(here: Local, ridge: Floats) -> Floats | None:
-    """Return the variance of each eta that scores allow for; None, for either solver, beyond what can be factored."""
-    return None if needs_krylov(here.space, "auto") else here.dispersion * here.eta_variances(ridge)
-
-
-def _weights_and_law(
-    battles: Data, design: Design, method: str, sampling: Sampling | None
-) -> tuple[Floats | None, Law | None]:
-    """Return inverse-probability weights (whitened) or the law of the information (efficient)."""
-    if sampling is not None and not hasattr(sampling, "probability"):
-        raise SamplingError(
-            f"sampling={sampling!r} is no law: give lrbtl.UniformSampling(), ProductSampling or TableSampling."
-        )
-    if method == "efficient":
-        if sampling is None:
-            return None, None
-        sampling.probability(battles.cells, battles.shape)  # raises where an observed battle is impossible
-        variance = design.variance
-        if variance is not None and np.ptp(variance) > 0:
-            raise MethodError(
-                "the information under a sampling law needs the variance of every entry, but only those of the "
-                "observed ones are known: leave `sampling` out, which uses the observed entries."
-            )
-        everywhere = None if variance is None else np.full(prod(battles.shape), variance[0])
-        return None, Law.of(sampling, battles.shape, design.n_threads, entries=not design.centred, variance=everywhere)
-    if design.link.n_extra:
-        raise MethodError(f"the whitened estimator has no tie parameter: use method='efficient' with {design.link}.")
-    law = ProductSampling.estimate(battles) if sampling is None else sampling
-    return (None if isinstance(law, UniformSampling) else inverse_weights(law, design)), None
-
-
-def _mean_moments(step: FoldStep, weights: Floats) -> tuple[Floats, Floats]:
+def _mean_moments(step: FoldStep, weights: Floats, centre: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
     """Return what a step says of mean scores: covariances (B, d1, d1) and model-based variances (B, d1), per battle."""
     space, inverse = step.space, step.solver.inverse()
     v, R = mean_jacobian(space, weights)
     solved = step.solver.solve(R)
     product = step.solver.solve(step.meat @ solved)
     covariances = mean_covariances(space, v, R, sandwich_border(inverse, step.meat), product)
-    return covariances, mean_variances(space, v, R, inverse.border, solved)
+    return centre(covariances), _diagonals(centre(mean_covariances(space, v, R, inverse.border, solved)))
+
+
+def _diagonals(matrices: Floats) -> Floats:
+    return np.asarray(np.einsum("baa->ba", matrices))
+
+
+def _centrings(among: Bools | None) -> Callable[[Floats], Floats]:
+    """Return what turns covariances (B, d1, d1) of scores into those of scores less the mean `among` some models."""
+    if among is None or among.all():
+        return lambda covariances: covariances
+    share = among / among.sum(axis=1, keepdims=True)
+
+    def centre(covariances: Floats) -> Floats:
+        rows = covariances - np.einsum("bk,bkj->bj", share, covariances)[:, None, :]
+        return np.asarray(rows - np.einsum("bik,bk->bi", rows, share)[:, :, None])
+
+    return centre
 
 
 def _one_step_scores(step: FoldStep) -> Floats:
@@ -371,40 +383,188 @@ def _one_step_scores(step: FoldStep) -> Floats:
     return (step.space.U + dU) @ step.space.V.T + step.space.U @ dV.T
 
 
-def _check_touched(step: FoldStep | Information, gradients: Floats, targets: Sequence[Resolved], battles: Data) -> None:
-    """Raise where a target touches a direction without information."""
-    hit = np.flatnonzero(touched(step.solver, gradients))
-    if step.solver.null is not None and len(hit):
-        overlap = np.abs(step.solver.null.T @ gradients[:, hit[0]])
-        more = f" (and {len(hit) - 1} more targets)" if len(hit) > 1 else ""
-        raise _undetermined(step, int(np.argmax(overlap)), targets[hit[0]].label + more, battles)
+# ------------------------------------------------------------------------------
+# Directions that no battle informs.
+# ------------------------------------------------------------------------------
 
 
-def _check_determined(step: FoldStep | Information | None, what: str, battles: Data) -> None:
-    """Raise where any direction is without information: a family of all scores or gaps touches it."""
-    if step is not None and step.solver.null is not None:
-        raise _undetermined(step, 0, battles.say(f"all {what}"), battles)
+def _determined_together(bread: FoldStep | Information, weights: Floats, kept: Bools) -> Bools:
+    """Return the largest group of the kept models whose mean scores move alike along directions without information."""
+    space = bread.space
+    for column in () if bread.solver.null is None else bread.solver.null.T:
+        dU, dV = space.push(np.ascontiguousarray(column))
+        change = dU @ (space.V.T @ weights) + space.U @ (dV.T @ weights)
+        scale = np.linalg.norm(dU) * np.linalg.norm(space.V) + np.linalg.norm(space.U) * np.linalg.norm(dV)
+        order = np.flatnonzero(kept)[np.argsort(change[kept], kind="stable")]
+        groups = np.split(order, np.flatnonzero(np.diff(change[order]) > MOVED * scale) + 1)
+        kept = np.isin(np.arange(len(kept)), max(groups, key=len))
+    return kept
 
 
-def _undetermined(step: FoldStep | Information, column: int, what: str, battles: Data) -> SingularInformationError:
+def _check_touched(bread: FoldStep | Information, hit: Bools, targets: Sequence[Resolved], data: Data) -> None:
+    """Raise where targets touch a direction without information, as `hit` says of each."""
+    if hit.any():
+        first, more = targets[int(np.argmax(hit))], f" (and {hit.sum() - 1} more targets)" if hit.sum() > 1 else ""
+        _, gradients = evaluate_targets(bread.space, Stack.of([first]), data.shape, LOGISTIC)
+        overlap = np.abs(np.asarray(bread.solver.null).T @ gradients[:, 0])
+        raise _undetermined(bread, int(np.argmax(overlap)), first.label + more, data)
+
+
+def _undetermined(bread: FoldStep | Information, column: int, what: str, data: Data) -> SingularInformationError:
     """Return the error that names what a direction without information involves."""
-    assert step.solver.null is not None
-    dU, dV = step.space.push(step.solver.null[:, column])
-    models, contexts = np.linalg.norm(dU @ step.space.V.T, axis=1), np.linalg.norm(step.space.U @ dV.T, axis=0)
+    assert bread.solver.null is not None
+    dU, dV = bread.space.push(bread.solver.null[:, column])
+    models, contexts = np.linalg.norm(dU @ bread.space.V.T, axis=1), np.linalg.norm(bread.space.U @ dV.T, axis=0)
     floor = 1e-6 * max(models.max(), contexts.max())
-    involved = [f"{battles.say('model')} {battles.models[i]}" for i in _largest(models, floor)]
-    if len(battles.shape) > 1:
-        involved += [
-            f"{battles.say('context')} {context_name(battles.context_label(i))}" for i in _largest(contexts, floor)
-        ]
-    drop = "drop them with battles.select(...), " if isinstance(battles, Battles) else ""
+    involved = [f"{data.say('model')} {data.models[i]}" for i in _largest(models, floor)]
+    if len(data.shape) > 1:
+        involved += [f"{data.say('context')} {context_name(data.context_label(i))}" for i in _largest(contexts, floor)]
+    instead = "use method='hierarchical'" if isinstance(data, Battles) else "use a smaller rank"
     return SingularInformationError(
-        f"the {battles.say('battles')} do not determine {what}: at rank {step.space.point.rank} nothing informs a "
-        f"direction that involves {', '.join(involved)}. Add {battles.say('battles')} there, {drop}or use a smaller "
-        "rank."
+        f"the {data.say('battles')} do not determine {what}: at rank {bread.space.point.rank} nothing informs a "
+        f"direction that involves {', '.join(involved)}. Add {data.say('battles')} there, or {instead}."
     )
 
 
 def _largest(sizes: Floats, floor: float) -> list[int]:
     """Return the positions of up to three sizes that stand out."""
     return [int(i) for i in np.argsort(-sizes)[:3] if sizes[i] > max(0.3 * sizes.max(), floor)]
+
+
+# ------------------------------------------------------------------------------
+# The methods: what they share in the making of a run.
+# ------------------------------------------------------------------------------
+
+
+class LowRank(Method):
+    """A method that starts from a low-rank fit.
+
+    Attributes
+    ----------
+    ridge_share : float
+        Share of the fit's ridge, which minimises the error of the scores: intervals want less bias, for some variance.
+    """
+
+    ridge_share: ClassVar[float]
+
+    def run(self, data: Data, options: Options) -> Run:
+        """Return the method run on data; logistic battles without contexts are a plain Bradley-Terry fit."""
+        if self._is_plain(data, options):
+            return Naive().plain_run(data, "bradley-terry")
+        full_fit = fit(
+            data,
+            options.rank,
+            ridge=options.ridge,
+            link=options.link,
+            n_threads=options.n_threads,
+            rng=options.rng,
+        )
+        return self.run_fit(full_fit, options)
+
+    def _is_plain(self, data: Data, options: Options) -> bool:
+        """Whether no rank restricts anything, so that maximum likelihood is efficient, and no option is lost by it."""
+        logistic = options.link is None or as_link(options.link) == LOGISTIC
+        asked = options.sampling is not None or options.ridge != "auto" or options.se != "crossfit"
+        return isinstance(data, Battles) and not data.levels and logistic and not asked
+
+    @abstractmethod
+    def run_fit(self, full_fit: Fit, options: Options) -> Run:
+        """Return the method run on the battles of a fit."""
+
+    def provenance(self, full_fit: Fit, options: Options) -> Provenance:
+        """Return how a run on a fit came about."""
+        data = full_fit.battles
+        return Provenance(
+            method=self.name,
+            rank=full_fit.rank,
+            n_battles=data.n_battles,
+            ridge=tuple(float(x) for x in full_fit.ridge),
+            sampling=None if options.sampling is None else repr(options.sampling),
+            link=None if full_fit.link == LOGISTIC else str(full_fit.link),
+            unit=data.say("battles"),
+        )
+
+
+class CrossFitted(LowRank):
+    """A low-rank method whose steps are taken on held-out folds."""
+
+    @abstractmethod
+    def recipe(self, design: Design, options: Options, data: Data) -> Recipe:
+        """Return what the method puts into the step of a fold."""
+
+    def reference(self, design: Design, space: TangentSpace, options: Options) -> Information | None:
+        """Return the efficient information where the steps do not use it."""
+        return None
+
+    def run_fit(self, full_fit: Fit, options: Options) -> Run:
+        """Return the method run on the battles of a fit, on as many random partitions as asked for."""
+        check_signal(full_fit)
+        seeds: list[Seed] = [options.rng]
+        if options.n_repeats > 1:
+            seeds = list(np.random.default_rng(options.rng).spawn(options.n_repeats))
+        runs = [self._partition(full_fit, options, seed) for seed in seeds]
+        return runs[0] if len(runs) == 1 else Repeated(runs)
+
+    @one_blas_thread
+    def _partition(self, full_fit: Fit, options: Options, seed: Seed) -> OneStepRun:
+        data, design = full_fit.battles, full_fit.design
+        serial_fit = full_fit if full_fit.n_threads == 1 else replace(full_fit, n_threads=1)  # threads take a fold each
+        if options.sampling is not None and not hasattr(options.sampling, "probability"):
+            raise SamplingError(
+                f"sampling={options.sampling!r} is no law: give lrbtl.UniformSampling(), ProductSampling or "
+                "TableSampling."
+            )
+        recipe = self.recipe(serial_fit.design, options, data)
+        check_folds(data, options.n_folds)
+        ridge = self.ridge_share * full_fit.ridge
+        start = refit(full_fit, design.count, ridge=ridge)
+        space = design.space(start.point)
+        spread = _spread_of(design.with_link(start.link).at(space), ridge)
+
+        def step(at: Newton, held_out: Floats, trained_on: float) -> FoldStep:
+            scaled = None if spread is None else spread * (data.n_battles / trained_on)
+            return fold_step(serial_fit.design.with_link(at.link), at.point, held_out, recipe, scaled)
+
+        def fold(counts: Longs) -> tuple[FoldStep, bool]:
+            held_out = counts.astype(float)
+            train = design.count - held_out
+            newton = refit(serial_fit, train, ridge=ridge, start=start)
+            return step(newton, held_out, float(train.sum())), newton.converged
+
+        steps = []
+        failed = int(not start.converged)
+        for found, converged in ordered_map(fold, fold_counts(data.cells, options.n_folds, seed), full_fit.n_threads):
+            steps.append(found)
+            failed += not converged
+            if options.progress is not None:
+                options.progress(f"fold {len(steps)} of {options.n_folds}")
+        warn_unconverged(failed, options.n_folds + 1)
+        full = step(start, design.count, data.n_battles) if options.se == "full" else None
+        info = replace(self.provenance(full_fit, options), n_folds=options.n_folds, se=None if full is None else "full")
+        return OneStepRun(full_fit, info, steps, full, self.reference(design, space, options))
+
+
+def _spread_of(here: Local, ridge: Floats) -> Floats | None:
+    """Return the variance of eta in each cell that scores allow for, and warn where given variances are wrong."""
+    design = here.design
+    if design.variance is not None:
+        residual = design.y - here.eta
+        warn_wrong_variances(float(design.count @ (residual**2 / design.variance) / design.count.sum()))
+    if needs_krylov(here.space, "auto"):  # beyond what can be factored, scores are plain: the same for either solver
+        return None
+    return here.dispersion * here.eta_variances(ridge)
+
+
+def check_signal(full_fit: Fit) -> None:
+    """Raise where all fitted scores are zero; warn where the weakest component of a given rank is near the noise."""
+    data, design = full_fit.battles, full_fit.design
+    if not full_fit.singular_values[0][0] > 1e-9:
+        paired = isinstance(data, Battles)
+        raise SingularInformationError(
+            f"all fitted {data.say('scores')} are zero, round which a low-rank set has no tangent space: "
+            + ("the votes favour no model" if paired else "the observations show no signal")
+            + f". Add {data.say('battles')} or give a smaller ridge"
+            + (", or use method='hierarchical'." if paired else ".")
+        )
+    if not full_fit.rank_chosen:
+        warn_weak_signal(full_fit.point, data.n_battles, design.noise, centred=design.centred)

@@ -1,102 +1,195 @@
-"""The naive baseline as an estimator: one Bradley-Terry fit per context, its HC3 errors, contexts independent."""
+"""The naive method: one Bradley-Terry fit per context, its HC3 errors, contexts independent."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from lrbtl.errors import SeparationWarning, warn_user
+from lrbtl.data.battles import Battles
+from lrbtl.data.graph import largest_component
+from lrbtl.data.observations import Data
+from lrbtl.errors import MethodError, SeparationWarning
 from lrbtl.fitting.bradley_terry import centred_inverse, laplacian
-from lrbtl.fitting.fit import Fit
-from lrbtl.fitting.separate import SeparateFit
-from lrbtl.methods.targets import Resolved, SparseGradient
+from lrbtl.fitting.separate import SeparateFit, fit_separate
+from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, joined
+from lrbtl.methods.standard_errors import believed_covariance, believed_variances
+from lrbtl.methods.targets import Gradients, Resolved, View, evaluate
 from lrbtl.model.links import LOGISTIC, Link
-from lrbtl.typing import Floats, Longs
+from lrbtl.model.tie_links import as_link
+from lrbtl.typing import AnyInts, Bools, Floats, Indices, Longs
+
+UNBALANCED = 1e-9  # share of a gradient's weight in a strong component that is rounding
+BATCH = 4096  # targets whose errors are computed at a time
+
+
+class Naive(Method):
+    """One Bradley-Terry fit per context."""
+
+    name = "naive"
+
+    def run(self, data: Data, options: Options) -> Run:
+        """Return separate fits; raise for observed entries and other links."""
+        if not isinstance(data, Battles) or (options.link is not None and as_link(options.link) != LOGISTIC):
+            raise MethodError("the naive method fits Bradley-Terry: it takes battles and link='logistic' only.")
+        return self.plain_run(data, self.name)
+
+    def plain_run(self, data: Data, name: str) -> "NaiveRun":
+        """Return separate fits under the name of what they are."""
+        assert isinstance(data, Battles)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SeparationWarning)  # estimates and boards tell of their own targets
+            return NaiveRun(fit_separate(data), Provenance(method=name, n_battles=data.n_battles))
 
 
 @dataclass(frozen=True)
 class NaiveView:
     """Scores of separate fits; in a separated context, those that sum to zero within each strong component."""
 
-    fit: SeparateFit
+    separate: SeparateFit
     link: Link = LOGISTIC
-
-    @cached_property
-    def within(self) -> Floats:
-        """Scores (D, d1)."""
-        return self.fit.within_scores
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return scores[models, contexts]."""
-        return self.within[contexts, models]
+        return self.separate.within_scores[contexts, models]
 
     def dense(self) -> Floats:
         """Return all scores."""
-        return self.within.T.reshape(self.fit.battles.shape)
+        return self.separate.within_scores.T.reshape(self.separate.battles.shape)
 
 
-def naive_moments(fit: SeparateFit, targets: Sequence[Resolved]) -> tuple[Floats, Floats]:
-    """Return estimates and their covariance; NaN for targets that a separated context leaves infinite or unknown."""
-    view = NaiveView(fit)
-    d1, D = fit.battles.shape[0], fit.battles.n_contexts
-    values = np.empty(len(targets))
-    gradients = []
-    for i, target in enumerate(targets):
-        values[i], gradient = target.at(view)
-        gradients.append(_by_context(gradient, d1, D))
-    cov = np.zeros((len(targets), len(targets)))
-    undefined = np.zeros(len(targets), dtype=bool)
-    for u in sorted({u for gradient in gradients for u in gradient}):
-        rows = [i for i, gradient in enumerate(gradients) if u in gradient]
-        weights = np.stack([gradients[i][u] for i in rows])
-        labels = fit.components.reshape(d1, D)[:, u]
-        if np.any(labels != labels[0]):
-            inside = np.stack([weights[:, labels == label].sum(axis=1) for label in np.unique(labels)], axis=1)
-            undefined[rows] |= np.abs(inside).max(axis=1) > 1e-9 * np.abs(weights).max()
-        covariance = np.nan_to_num(fit.covariance(fit.battles.context_label(u), kind="hc3"))
-        cov[np.ix_(rows, rows)] += weights @ covariance @ weights.T
-    values[undefined] = np.nan
-    cov[undefined] = np.nan
-    cov[:, undefined] = np.nan
-    if undefined.any():
-        named = [targets[int(i)].label for i in np.flatnonzero(undefined)]
-        warn_user(
-            f"{len(named)} targets ({', '.join(named[:3])}) have no naive estimate: in a context that they touch some "
-            "model only wins, only loses or never meets the others. They are NaN; use method='efficient'.",
-            SeparationWarning,
-        )
-    return values, cov
+class NaiveRun(Run):
+    """Separate Bradley-Terry fits: what strong components leave infinite or unknown is NaN."""
+
+    data: Battles
+
+    def __init__(self, separate: SeparateFit, provenance: Provenance) -> None:
+        self.separate, self.data, self.link, self.provenance = separate, separate.battles, LOGISTIC, provenance
+
+    @cached_property
+    def dispersion(self) -> float:
+        """Variance of the votes over that of wins and losses: 1 without ties and soft votes."""
+        cells, within = self.data.cells, self.separate.within_scores
+        inside = self._components[cells.a, cells.context] == self._components[cells.b, cells.context]
+        if not inside.any():
+            return 1.0
+        u, a, b = cells.context[inside], cells.a[inside], cells.b[inside]
+        return LOGISTIC.dispersion(within[u, a] - within[u, b], cells.y[inside], cells.count[inside].astype(float))
+
+    @property
+    def _components(self) -> Indices:
+        """Strong components, (d1, D)."""
+        return self.separate.components.reshape(self.data.shape[0], -1)
+
+    def _covariances(self, u: int) -> tuple[Floats, Floats]:
+        """Return the HC3 covariance of one context's scores and the model-based one; zero between components."""
+        context = self.data.context_label(u)
+        robust, model = (np.nan_to_num(self.separate.covariance(context, kind=kind)) for kind in ("hc3", "model"))
+        return robust, self.dispersion * model
+
+    def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
+        """Return estimates with their covariance or errors; NaN for targets that separation leaves without."""
+        if errors_only and len(targets) > BATCH:
+            batches = (targets[k : k + BATCH] for k in range(0, len(targets), BATCH))
+            return joined([self.moments(batch, errors_only=True) for batch in batches])
+        values, gradients = evaluate(targets, NaiveView(self.separate))
+        M, d1 = len(targets), self.data.shape[0]
+        cov, model, lost = np.zeros(M if errors_only else (M, M)), np.zeros(M), np.zeros(M, dtype=np.bool_)
+        for u, rows, weights in by_context(gradients, d1, self.data.n_contexts):
+            robust, plain = self._covariances(u)
+            lost[rows] |= _crosses(weights, self._components[:, u])
+            product = weights @ robust
+            if errors_only:
+                cov[rows] += np.einsum("ma,ma->m", product, weights)
+            else:
+                cov[np.ix_(rows, rows)] += product @ weights.T
+            model[rows] += np.einsum("ma,ma->m", weights @ plain, weights)
+        return self._reported(values, cov, model).without(lost)
+
+    def _reported(self, values: Floats, cov: Floats, model: Floats) -> Moments:
+        bound = None if self.data.levels else np.sqrt(model / self.dispersion)
+        noise = np.zeros(len(values))
+        if cov.ndim == 1:
+            return Moments(values, None, np.sqrt(believed_variances(cov, model)), noise, bound)
+        cov = believed_covariance(cov, np.sqrt(model))
+        return Moments(values, cov, np.sqrt(np.diag(cov)), noise, bound)
+
+    def family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
+        """Return estimates and errors of all scores or gaps."""
+        d1, D = self.data.shape[0], self.data.n_contexts
+        scores, groups = self.separate.within_scores.T, self._components
+        a, b = np.triu_indices(d1, 1)
+        if kind == "scores":
+            values, known = scores, np.broadcast_to(np.all(groups == groups[0], axis=0), scores.shape)
+        else:
+            values, known = scores[a] - scores[b], groups[a] == groups[b]
+        errors = np.empty_like(values)
+        for u in range(D):
+            robust, model = self._covariances(u)
+            if kind == "gaps":
+                parts = [np.diag(c)[a] + np.diag(c)[b] - 2 * c[a, b] for c in (robust, model)]
+            else:
+                parts = [np.diag(robust), np.diag(model)]
+            errors[:, u] = np.sqrt(believed_variances(*parts))
+        return np.where(known, values, np.nan), np.where(known, errors, np.nan)
+
+    @cached_property
+    def _cores(self) -> Bools:
+        """Members of each context's largest strong component, (d1, D); of equally large ones that with most battles."""
+        cells, (d1, D) = self.data.cells, (self.data.shape[0], self.data.n_contexts)
+        votes = np.zeros((D, d1), dtype=np.int64)
+        np.add.at(votes, (cells.context, cells.a), cells.count)
+        np.add.at(votes, (cells.context, cells.b), cells.count)
+        out = np.zeros((d1, D), dtype=np.bool_)
+        for u in range(D):
+            best = largest_component(self._components[:, u], votes[u])
+            out[best, u] = best.size > 1 or d1 == 1
+        return out
+
+    def scores(self) -> Floats:
+        """Return all scores (d1, D), zero-sum in each context's largest strong component; NaN outside it."""
+        return np.where(self._cores, self.separate.within_scores.T, np.nan)
+
+    def placed(self, weights: Floats) -> Bools:
+        """Return the members of the largest strong component of every context with a weight."""
+        return np.asarray(np.all(self._cores[:, np.flatnonzero(weights)], axis=1))
 
 
-def naive_family(fit: SeparateFit, kind: str) -> tuple[Floats, Floats]:
-    """Return estimates and standard errors of all scores, or all gaps, contexts in order within a model or pair."""
-    d1, D = fit.battles.shape[0], fit.battles.n_contexts
-    scores = fit.within_scores.T
-    components = fit.components.reshape(d1, D)
-    covariances = [fit.covariance(fit.battles.context_label(u), kind="hc3") for u in range(D)]
-    if kind == "scores":
-        values = np.where(np.all(components == components[0], axis=0), scores, np.nan)
-        return values.reshape(-1), np.sqrt([np.diag(c) for c in covariances]).T.reshape(-1)
-    a, b = np.triu_indices(d1, 1)
-    values = np.where(components[a] == components[b], scores[a] - scores[b], np.nan)
-    variances = [np.diag(c)[a] + np.diag(c)[b] - 2 * c[a, b] for c in covariances]
-    return values.reshape(-1), np.sqrt(np.maximum(np.array(variances).T, 0.0)).reshape(-1)
+def by_context(gradients: Gradients, d1: int, D: int) -> list[tuple[int, Longs, Floats]]:
+    """Return, for each context that some targets touch, its position, these targets, and their weights (k, d1)."""
+    matrix = gradients.by_context(d1, D)
+    out = []
+    for u in np.unique(gradients.contexts).tolist():
+        part = matrix[:, u * d1 : (u + 1) * d1].tocsr()
+        rows = np.flatnonzero(np.diff(part.indptr))
+        out.append((u, rows, part[rows].toarray()))
+    return out
 
 
-def naive_errors(fit: Fit, targets: Sequence[Resolved], gradients: Sequence[SparseGradient | Floats]) -> Floats:
-    """Return model-based standard errors that separate fits would have if the scores were those of the fit.
+def _crosses(weights: Floats, labels: AnyInts) -> Bools:
+    """Return which gradients (k, d1) do not sum to zero within each strong component of a separated context."""
+    if np.all(labels == labels[0]):
+        return np.zeros(len(weights), dtype=np.bool_)
+    sums = np.stack([weights[:, labels == label].sum(axis=1) for label in np.unique(labels)], axis=1)
+    return np.asarray(np.abs(sums).max(axis=1) > UNBALANCED * np.abs(weights).max(axis=1))
+
+
+# ------------------------------------------------------------------------------
+# What separate fits would give if other scores were true.
+# ------------------------------------------------------------------------------
+
+
+def separate_errors(battles: Battles, view: View, targets: Sequence[Resolved]) -> Floats:
+    """Return model-based standard errors that separate fits would have if the scores were those of the view.
 
     They exist also where a separate fit does not, as long as the context's comparisons connect its models; else
     infinity.
     """
-    d1, D = fit.battles.shape[0], fit.battles.n_contexts
+    d1 = battles.shape[0]
     variances = np.zeros(len(targets))
-    by_context = [_by_context(gradient, d1, D) for gradient in gradients]
-    for u in sorted({u for gradient in by_context for u in gradient}):
-        rows = [i for i, gradient in enumerate(by_context) if u in gradient]
-        covariance = _separate_covariance(fit, u)
-        weights = np.stack([by_context[i][u] for i in rows])
+    for u, rows, weights in by_context(evaluate(targets, view)[1], d1, battles.n_contexts):
+        covariance = _separate_covariance(battles, view, u)
         weights = weights - weights.mean(axis=1, keepdims=True)
         if covariance is None:
             variances[rows] = np.inf
@@ -105,34 +198,14 @@ def naive_errors(fit: Fit, targets: Sequence[Resolved], gradients: Sequence[Spar
     return np.sqrt(variances)
 
 
-def naive_variances(fit: Fit) -> Floats:
-    """Return the same squared for every score, (D, d1)."""
-    found = (_separate_covariance(fit, u) for u in range(fit.battles.n_contexts))
-    nothing = np.full(fit.battles.shape[0], np.inf)
-    return np.array([nothing if covariance is None else np.diag(covariance) for covariance in found])
-
-
-def _separate_covariance(fit: Fit, u: int) -> Floats | None:
+def _separate_covariance(battles: Battles, view: View, u: int) -> Floats | None:
     """Return the model-based covariance of a separate fit's scores in one context; None where it is not connected."""
-    battles, cells = fit.battles, fit.battles.cells
-    d1 = battles.shape[0]
+    cells, d1 = battles.cells, battles.shape[0]
     part = slice(cells.start[u], cells.start[u + 1])
     a, b = cells.a[part], cells.b[part]
-    scores = fit.scores.reshape(d1, -1)[:, u]
-    fisher = fit.link.terms(scores[a] - scores[b], cells.y[part]).fisher
+    scores = view.entries(np.arange(d1), np.full(d1, u))
+    fisher = view.link.terms(scores[a] - scores[b], cells.y[part]).fisher
     bread = laplacian(a, b, cells.count[part] * fisher, d1)
     if np.linalg.matrix_rank(bread, hermitian=True) < d1 - 1:
         return None
     return centred_inverse(bread)
-
-
-def _by_context(gradient: SparseGradient | Floats, d1: int, D: int) -> dict[int, Floats]:
-    """Return the gradient of each touched context, (d1,)."""
-    if isinstance(gradient, SparseGradient):
-        out: dict[int, Floats] = {}
-        for u in np.unique(gradient.contexts):
-            at = gradient.contexts == u
-            out[int(u)] = np.bincount(gradient.models[at], gradient.weights[at], d1).astype(np.float64)
-        return out
-    flat = gradient.reshape(d1, D)
-    return {int(u): flat[:, u] for u in np.flatnonzero(np.abs(flat).max(axis=0) > 0)}

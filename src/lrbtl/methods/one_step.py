@@ -14,9 +14,9 @@ The whitened estimator has J^T Q1 J / d_eff for K and w s / I for s, with w = q 
 the mean information under the same spread of eta, because 1 / I at a noisy eta has heavy tails.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from scipy import sparse
@@ -24,16 +24,14 @@ from scipy import sparse
 from lrbtl.fitting.bradley_terry import HC3_FLOOR
 from lrbtl.fitting.design import CompleteDesign, Design, every_entry
 from lrbtl.fitting.local import Local
-from lrbtl.fitting.solvers import IsotropicSolver, Solver, SolverName
+from lrbtl.fitting.solvers import Solver, SolverName
 from lrbtl.lowrank.arrowhead import Arrowhead
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
-from lrbtl.methods.targets import Resolved, SparseGradient
+from lrbtl.methods.targets import Gradients, Stack
 from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.model.sampling import Sampling, reference_probability
 from lrbtl.typing import Floats, Longs
-
-PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
 
 
 @dataclass(frozen=True)
@@ -86,49 +84,37 @@ class ScoreView:
         return (self.space.U @ self.space.V.T).reshape(self.shape)
 
 
+class Recipe(Protocol):
+    """What a method puts into the step of a fold: its matrix K_k, its scores, and what B_k is made of."""
+
+    @property
+    def known_variances(self) -> bool:
+        """Whether known variances stand for squared residuals in B_k: the error of the fit cancels with that in K_k."""
+
+    def bread(self, train: Local) -> Solver:
+        """Return a solver for K_k; `train` are the training folds at the fit, with shares that sum to one."""
+
+    def scored(self, part: Local, inside: Longs, spread: Floats | None) -> Local:
+        """Return the cells `inside` a fold with the method's scores, for a variance `spread` of eta."""
+
+
 def fold_step(
-    design: Design,
-    point: Tucker,
-    held_out: Floats,
-    *,
-    method: str,
-    weights: Floats | None = None,
-    law: "Law | None" = None,
-    spread: Floats | None = None,
-    solver: SolverName = "auto",
+    design: Design, point: Tucker, held_out: Floats, recipe: Recipe, spread: Floats | None = None
 ) -> FoldStep:
     """Return the step of a fold, given its multiplicities; `design` counts all battles.
 
-    `spread` is the variance of eta in each cell that the scores allow for, none by default. `weights`
-    multiply whitened scores. `law` replaces the empirical information of the efficient method by its expectation.
-    Where the fold holds all battles the information is theirs too: the step of the full sample. Known variances stand
-    for squared residuals in B_k where the information is empirical: the error of the fit, which enters the squares,
-    cancels with it.
+    `spread` is the variance of eta in each cell that the scores allow for, none by default. Where the fold holds all
+    battles the information is theirs too: the step of the full sample.
     """
     space = design.space(point)
-    chosen: Solver
-    if method == "whitened":
-        chosen = IsotropicSolver(space, design.d_eff)
-    elif law is not None:
-        chosen = law.at(space, design.link).solver(solver)
-    else:
-        train = design.count - held_out if held_out.sum() < design.count.sum() else design.count
-        chosen = design.with_count(train / train.sum()).at(space).solver(solver)
     inside = np.flatnonzero(held_out)  # gathers by position are faster than by mask
     n = float(held_out.sum())
     part = design.restricted(inside).with_count(held_out[inside] / n).at(space)
-    part = _with_scores(part, method, *(None if each is None else each[inside] for each in (weights, spread)))
-    known = method == "efficient" and law is None and design.variance is not None
-    return FoldStep(space, n, part.gradient, part.information if known else part.meat, chosen, design.link)
-
-
-def _with_scores(part: Local, method: str, weights: Floats | None, spread: Floats | None) -> Local:
-    """Return a fold's cells with the scores of the method."""
-    if method == "whitened":
-        link, variance = part.design.link, part.design.variance
-        fisher = part.terms.fisher if spread is None else link.mean_fisher(part.eta, spread, variance)
-        return part.with_score((part.terms.score if weights is None else weights * part.terms.score) / fisher)
-    return part if spread is None else part.spread(spread)
+    part = recipe.scored(part, inside, None if spread is None else spread[inside])
+    known = recipe.known_variances and design.variance is not None
+    train = design.count - held_out if n < design.count.sum() else design.count
+    bread = recipe.bread(design.with_count(train / train.sum()).at(space))
+    return FoldStep(space, n, part.gradient, part.information if known else part.meat, bread, design.link)
 
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> FoldStep:
@@ -180,38 +166,22 @@ def inverse_weights(law: Sampling, design: Design) -> Floats:
 
 
 def evaluate_targets(
-    space: TangentSpace, targets: Sequence[Resolved], shape: tuple[int, ...], link: Link = LOGISTIC
+    space: TangentSpace, targets: Stack, shape: tuple[int, ...], link: Link = LOGISTIC
 ) -> tuple[Floats, Floats]:
     """Return psi(T_k) of each target (M,) and its gradient in coordinates (size, M)."""
-    view = ScoreView(space, shape, link)
-    values, gradients = np.empty(len(targets)), np.empty((space.size, len(targets)))
-    sparse_terms: list[tuple[int, SparseGradient]] = []
-    for i, target in enumerate(targets):
-        values[i], gradient = target.at(view)
-        if isinstance(gradient, SparseGradient):
-            sparse_terms.append((i, gradient))
-        else:
-            gradients[:, i] = space.pull_dense(gradient.reshape(shape[0], -1))
-    batch = max(1, PULL_BUDGET // space.V.size)
-    for first in range(0, len(sparse_terms), batch):
-        part = sparse_terms[first : first + batch]
-        gradients[:, [i for i, _ in part]] = pull_terms(space, [terms for _, terms in part])
-    return values, gradients
+    values, gradients = targets.at(ScoreView(space, shape, link))
+    return values, pull_gradients(space, gradients)
 
 
-def pull_terms(space: TangentSpace, terms: Sequence[SparseGradient]) -> Floats:
-    """Return J^T Q1 of sparse gradients, (size, M)."""
-    count, (d1, _), D = len(terms), space.U.shape, len(space.V)
-    target = np.repeat(np.arange(count), [len(t.weights) for t in terms])
-    models = np.concatenate([t.models for t in terms])
-    contexts = np.concatenate([t.contexts for t in terms])
-    weights = np.concatenate([t.weights for t in terms])
-    by_model = sparse.csr_array((weights, (target * d1 + models, contexts)), shape=(count * d1, D))
-    by_context = sparse.csr_array((weights, (target * D + contexts, models)), shape=(count * D, d1))
+def pull_gradients(space: TangentSpace, gradients: Gradients) -> Floats:
+    """Return J^T Q1 of gradients, (size, M)."""
+    count, (d1, _), D = gradients.size, space.U.shape, len(space.V)
+    target, models, contexts = gradients.target, gradients.models, gradients.contexts
+    by_model = sparse.csr_array((gradients.weights, (target * d1 + models, contexts)), shape=(count * d1, D))
+    by_context = sparse.csr_array((gradients.weights, (target * D + contexts, models)), shape=(count * D, d1))
     gU = (by_model @ space.V).reshape(count, d1, -1)
     if space.centred:
         gU = gU - gU.mean(axis=1, keepdims=True)
-    out = space.pull(gU, (by_context @ space.U).reshape(count, D, -1))
-    for column, each in enumerate(terms):
-        out[space.extra.stop - len(each.effects) : space.extra.stop, column] = each.effects
+    out = space.pull(gU, np.asarray(by_context @ space.U).reshape(count, D, -1))
+    out[space.extra.stop - len(gradients.effects) : space.extra.stop] = gradients.effects
     return out

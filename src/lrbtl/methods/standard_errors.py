@@ -62,21 +62,6 @@ def mean_covariances(space: TangentSpace, v: Floats, R: Floats, border: Floats, 
     return out
 
 
-def mean_variances(space: TangentSpace, v: Floats, R: Floats, border: Floats, product: Floats) -> Floats:
-    """Return the diagonals of `mean_covariances`, (B, d1)."""
-    d1, r1 = space.U.shape
-    models = border[: d1 * r1, : d1 * r1]
-    each = np.arange(d1)
-    blocks = models.reshape(d1, r1, d1, r1)[each, :, each, :]
-    rest, own = _mean_parts(space, v, R, product)
-    if space.centred:
-        mean = (models @ np.tile(np.eye(r1) / d1, (d1, 1))).reshape(d1, r1, r1)
-        blocks = blocks - mean - np.swapaxes(mean, 1, 2) + mean.mean(axis=0)
-        rest = rest - rest.mean(axis=1, keepdims=True)
-    out = (v[:, :, None] * v[:, None, :]).reshape(len(v), -1) @ blocks.reshape(d1, -1).T
-    return np.asarray(out + np.einsum("bak,ak->ba", 2 * rest + space.U @ own, space.U))
-
-
 def _mean_parts(space: TangentSpace, v: Floats, R: Floats, product: Floats) -> tuple[Floats, Floats]:
     """Return the covariance of dU v with dv, (B, d1, r1), and that of dv with itself, (B, r1, r1)."""
     (d1, r1), B = space.U.shape, len(v)
@@ -121,6 +106,38 @@ def context_covariance(space: TangentSpace, blocks: Blocks, part: ContextBlocks,
     models = np.einsum("k,akbl,l->ab", v, model_block(space, blocks), v, optimize=True)
     cross = space.U @ np.einsum("kal,l->ka", part.cross[i], v)
     return np.asarray(models + cross + cross.T + space.U @ part.own[i] @ space.U.T)
+
+
+# ------------------------------------------------------------------------------
+# Which variance is believed: that of squared scores, unless they vanish.
+# ------------------------------------------------------------------------------
+
+SEPARATED = 2.0  # ratio of model-based to sandwich variance above which the sandwich is not believed
+SMALLEST_SHARE = 1e-12  # of the model-based variance, below which a sandwich variance is rounding
+
+
+def believed_variances(sandwich: Floats, model: Floats) -> Floats:
+    """Return sandwich variances, or model-based ones where they are far larger.
+
+    Near separation (and where all votes are ties) residuals vanish, and the sandwich with them.
+
+    Examples
+    --------
+    >>> believed_variances(np.array([1.0, 0.1]), np.array([1.5, 1.5]))
+    array([1. , 1.5])
+    """
+    robust = np.maximum(sandwich, 0.0)
+    return np.where(model > SEPARATED * robust, model, robust)
+
+
+def believed_covariance(cov: Floats, model_se: Floats) -> Floats:
+    """Return the sandwich covariance with `believed_variances`, and the correlations of the sandwich."""
+    variance = np.maximum(np.diag(cov), 0.0)
+    usable = variance > SMALLEST_SHARE * model_se**2
+    se = np.sqrt(np.where(usable, variance, 1.0))
+    correlation = np.where(np.outer(usable, usable), cov / np.outer(se, se), np.eye(len(cov)))
+    new = np.sqrt(believed_variances(variance, model_se**2))
+    return np.asarray(correlation * np.outer(new, new))
 
 
 # ------------------------------------------------------------------------------

@@ -1,26 +1,32 @@
 """Targets of inference: scores, gaps, win probabilities, win rates, and any smooth functional of the scores.
 
-A target is resolved against battles (labels become indices) and then evaluated at a low-rank point: its value on the
-working scale, and its gradient there as a few weighted entries or a dense array. Probabilities work on the logit scale.
+A target is resolved against battles (labels become positions) and then evaluated at a point: its value on the working
+scale, and its gradient there as weighted entries. Probabilities work on the logit scale. Averages over contexts are
+weighted means; that of a probability is the mean of the contexts' probabilities.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logit, logsumexp
+from scipy import sparse
+from scipy.special import expit, logsumexp
 
 from lrbtl.data.labels import context_name
 from lrbtl.data.observations import Data, Observations
-from lrbtl.errors import GradientError, TargetError
+from lrbtl.errors import GradientError, TargetError, WeightError
+from lrbtl.fitting.options import check_choice
 from lrbtl.model.links import Link
 from lrbtl.model.tie_links import TieLink
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import Bools, Floats, Longs
 
 Scale = Literal["identity", "logit"]
+Weights = Literal["equal", "traffic"] | Mapping[Any, float] | ArrayLike | None
+
+LARGEST_LOGIT = 700.0  # beyond it a probability is not a number
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,16 @@ class SparseGradient:
     contexts: Longs
     weights: Floats
     effects: Floats = field(default_factory=lambda: np.empty(0))
+
+
+@dataclass(frozen=True)
+class Wins:
+    """The weighted mean of the probabilities that model a beats model b in a context: four arrays, one row each."""
+
+    a: Longs
+    b: Longs
+    contexts: Longs
+    weights: Floats
 
 
 class View(Protocol):
@@ -47,31 +63,206 @@ class View(Protocol):
         """Return all scores, in the battles' shape."""
 
 
+Evaluate = Callable[[View], tuple[float, SparseGradient | Floats]]
+
+
 @dataclass(frozen=True)
 class Resolved:
-    """A target that knows its indices.
+    """A target that knows its positions: linear, a mean win probability, or any function.
 
     Attributes
     ----------
     label : str
     scale : "identity" or "logit"
-    terms : SparseGradient or None
-        The constant gradient of a linear target.
-    evaluate : callable or None
-        For the others: a view to (value, SparseGradient or dense gradient), on the working scale.
+    kind : SparseGradient, Wins or callable
+        The constant gradient of a linear target; the wins whose mean is meant; or a function from a view to (value,
+        SparseGradient or dense gradient), on the working scale.
     """
 
     label: str
     scale: Scale
-    terms: SparseGradient | None = None
-    evaluate: Callable[[View], tuple[float, SparseGradient | Floats]] | None = None
+    kind: SparseGradient | Wins | Evaluate
 
-    def at(self, view: View) -> tuple[float, SparseGradient | Floats]:
-        """Return value and gradient at a point."""
-        if self.evaluate is not None:
-            return self.evaluate(view)
-        assert self.terms is not None
-        return float(self.terms.weights @ view.entries(self.terms.models, self.terms.contexts)), self.terms
+
+def resolved_score(model: int, weights: Floats, among: Bools | None = None, label: str = "") -> Resolved:
+    """Return the weighted mean over contexts (D,) of a model's scores, less the mean over the models `among`.
+
+    Without `among` it is less the mean over all models, as scores are.
+    """
+    contexts = np.flatnonzero(weights)
+    values = weights[contexts]
+    terms = SparseGradient(np.full(len(contexts), model), contexts, values)
+    if among is not None and not among.all():
+        others = np.flatnonzero(among)
+        terms = SparseGradient(
+            np.concatenate([terms.models, np.repeat(others, len(contexts))]),
+            np.concatenate([contexts, np.tile(contexts, len(others))]),
+            np.concatenate([values, np.tile(-values / len(others), len(others))]),
+        )
+    return Resolved(label or f"score({model})", "identity", terms)
+
+
+def resolved_gap(a: int, b: int, weights: Floats, label: str = "") -> Resolved:
+    """Return the weighted mean over contexts (D,) of the score of a minus that of b."""
+    contexts = np.flatnonzero(weights)
+    values = weights[contexts]
+    models = np.repeat([a, b], len(contexts))
+    terms = SparseGradient(models, np.tile(contexts, 2), np.concatenate([values, -values]))
+    return Resolved(label or f"gap({a}, {b})", "identity", terms)
+
+
+def resolved_win(a: int, b: int, weights: Floats, label: str = "") -> Resolved:
+    """Return the weighted mean over contexts (D,) of the probability that a beats b."""
+    contexts = np.flatnonzero(weights)
+    wins = Wins(np.full(len(contexts), a), np.full(len(contexts), b), contexts, weights[contexts])
+    return Resolved(label or f"win_probability({a}, {b})", "logit", wins)
+
+
+def resolved_win_rate(model: int, pool: Longs, weights: Floats, label: str = "") -> Resolved:
+    """Return the mean over a pool of other models, and weighted over contexts (D,), of the probability to beat them."""
+    contexts = np.flatnonzero(weights)
+    rivals, where = np.repeat(pool, len(contexts)), np.tile(contexts, len(pool))
+    wins = Wins(np.full(len(rivals), model), rivals, where, np.tile(weights[contexts], len(pool)) / len(pool))
+    return Resolved(label or f"win_rate({model})", "logit", wins)
+
+
+# ------------------------------------------------------------------------------
+# Values and gradients of many targets at a point.
+# ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Gradients of M targets as a list of weighted entries.
+
+    Attributes
+    ----------
+    target, models, contexts, weights : arrays (n,)
+        The gradient of a target has a weight at (model, context).
+    effects : array (k, M)
+        Slopes in the link's own parameters.
+    """
+
+    target: Longs
+    models: Longs
+    contexts: Longs
+    weights: Floats
+    effects: Floats
+
+    @property
+    def size(self) -> int:
+        """Number M of targets."""
+        return int(self.effects.shape[1])
+
+    def by_context(self, d1: int, D: int) -> sparse.csc_array:
+        """Return them as a sparse matrix (M, D d1), the models of a context side by side."""
+        columns = self.contexts * d1 + self.models
+        return sparse.csc_array((self.weights, (self.target, columns)), shape=(self.size, D * d1))
+
+    def touch(self, entries: Bools) -> Bools:
+        """Return which targets have weight on some of the scores, given as (d1, D)."""
+        hit = entries[self.models, self.contexts] & (self.weights != 0)
+        return np.bincount(self.target[hit], minlength=self.size) > 0
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Targets put together by kind, to be evaluated at many points: linear ones and win probabilities all at once.
+
+    Attributes
+    ----------
+    size : int
+        Number of targets.
+    linear, wins : tuple of (target numbers, columns), or None
+    others : list of (target number, function)
+    """
+
+    size: int
+    linear: tuple[Longs, SparseGradient] | None
+    wins: tuple[Longs, Wins] | None
+    others: list[tuple[int, Evaluate]]
+
+    @classmethod
+    def of(cls, targets: Sequence[Resolved]) -> "Stack":
+        """Return the stack of some targets."""
+        linear, wins, others = [], [], []
+        for i, target in enumerate(targets):
+            kind = target.kind
+            if isinstance(kind, SparseGradient):
+                linear.append((i, (kind.models, kind.contexts, kind.weights)))
+            elif isinstance(kind, Wins):
+                wins.append((i, (kind.a, kind.b, kind.contexts, kind.weights)))
+            else:
+                others.append((i, kind))
+        return cls(
+            len(targets),
+            (_numbers(linear), SparseGradient(*_columns(linear))) if linear else None,
+            (_numbers(wins), Wins(*_columns(wins))) if wins else None,
+            others,
+        )
+
+    def at(self, view: View) -> tuple[Floats, Gradients]:
+        """Return values (M,) and gradients at a point."""
+        values, effects = np.zeros(self.size), np.zeros((view.link.n_extra, self.size))
+        parts: list[tuple[Longs, Longs, Longs, Floats]] = []
+        if self.linear is not None:
+            at, terms = self.linear
+            values += np.bincount(at, terms.weights * view.entries(terms.models, terms.contexts), self.size)
+            parts.append((at, terms.models, terms.contexts, terms.weights))
+        if self.wins is not None:
+            at, wins = self.wins
+            mean, slope, by_effects = _mean_wins(at, wins, self.size, view)
+            values += mean
+            effects += by_effects
+            parts += [(at, wins.a, wins.contexts, slope), (at, wins.b, wins.contexts, -slope)]
+        for i, function in self.others:
+            values[i], found = function(view)
+            gradient = found if isinstance(found, SparseGradient) else _sparse(found)
+            effects[: len(gradient.effects), i] = gradient.effects
+            parts.append((np.full(len(gradient.models), i), gradient.models, gradient.contexts, gradient.weights))
+        at, models, contexts, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return values, Gradients(at, models, contexts, weights, effects)
+
+
+def evaluate(targets: Sequence[Resolved], view: View) -> tuple[Floats, Gradients]:
+    """Return values (M,) and gradients of targets at a point."""
+    return Stack.of(targets).at(view)
+
+
+def _numbers(rows: Sequence[tuple[int, tuple[Any, ...]]]) -> Longs:
+    """Return the number of the target that each row of the columns belongs to."""
+    return np.repeat([i for i, _ in rows], [len(columns[0]) for _, columns in rows])
+
+
+def _columns(rows: Sequence[tuple[int, tuple[Any, ...]]]) -> Iterator[Any]:
+    """Return the columns of several targets one after the other."""
+    return (np.concatenate(column) for column in zip(*(columns for _, columns in rows), strict=True))
+
+
+def _mean_wins(at: Longs, wins: Wins, size: int, view: View) -> tuple[Floats, Floats, Floats]:
+    """Return logits of mean win probabilities (size,), slopes in the gap of each row, and in the link's parameters."""
+    eta = view.entries(wins.a, wins.contexts) - view.entries(wins.b, wins.contexts)
+    odds, by_eta, by_effects = view.link.log_odds(eta)
+    odds = np.clip(odds, -LARGEST_LOGIT, LARGEST_LOGIT)
+    p, q = expit(odds), expit(-odds)
+    won, lost = np.bincount(at, wins.weights * p, size), np.bincount(at, wins.weights * q, size)
+    here = won > 0
+    values = np.zeros(size)
+    values[here] = np.log(won[here]) - np.log(lost[here])
+    each = wins.weights * (p / won[at]) * (q / lost[at]) * (won[at] + lost[at])
+    effects = np.array([np.bincount(at, each * slope, size) for slope in by_effects], dtype=np.float64)
+    return values, each * by_eta, effects.reshape(len(by_effects), size)
+
+
+def _sparse(gradient: Floats) -> SparseGradient:
+    flat = gradient.reshape(len(gradient), -1)
+    models, contexts = np.nonzero(flat)
+    return SparseGradient(models, contexts, flat[models, contexts])
+
+
+# ------------------------------------------------------------------------------
+# Targets by label, as users build them.
+# ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -85,8 +276,81 @@ class Target:
         return f"Target({self.name})"
 
 
-def score(model: Any, context: Any = None) -> Target:
-    """Return the score of a model in a context, or its mean over all contexts.
+def resolve_targets(battles: Data, targets: Iterable[Target]) -> list[Resolved]:
+    """Return targets with their positions; raise where one is no target."""
+    resolved = []
+    for target in targets:
+        if not isinstance(target, Target):
+            raise TargetError(
+                f"{target!r} is not a target: build targets with lrbtl.score, lrbtl.gap, lrbtl.win_probability, ..."
+            )
+        resolved.append(target.resolve(battles))
+    if not resolved:
+        raise TargetError("no targets were given: pass at least one, for example lrbtl.score(model).")
+    return resolved
+
+
+def context_weights(battles: Data, weights: Weights = None, context: Any = None) -> Floats:
+    """Return the weights (D,) of contexts in an average, with sum 1.
+
+    Parameters
+    ----------
+    battles : Battles or Observations
+    weights : "equal", "traffic", mapping from context to weight, or array over all contexts
+        "traffic" weighs contexts by their battles. None is "equal".
+    context : label, optional
+        The average is over the contexts that share its levels, which keep their relative weights. By default all.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays([0, 0, 0], [1, 1, 1], [1, 0, 1], ["code", "math", "math"])
+    >>> context_weights(battles, {"math": 2}), context_weights(battles, "traffic").round(2)
+    (array([0., 1.]), array([0.33, 0.67]))
+    >>> context_weights(battles, "traffic", "code")
+    array([1., 0.])
+    """
+    D = battles.n_contexts
+    at = np.arange(D) if context is None else battles.context_indices(context)
+    values = np.zeros(D)
+    values[at] = 1.0 if len(at) == 1 else _given_weights(battles, weights)[at]
+    if values.sum() <= 0:
+        raise WeightError(f"the contexts of {context!r} have no weight; give them one, or leave weights out.")
+    return np.asarray(values / values.sum())
+
+
+def _given_weights(battles: Data, weights: Weights) -> Floats:
+    D = battles.n_contexts
+    if weights is None:
+        return np.ones(D)
+    if isinstance(weights, str):
+        check_choice(weights, ("equal", "traffic"), "weights", WeightError)
+        return np.ones(D) if weights == "equal" else battles.context_counts.astype(np.float64)
+    if isinstance(weights, Mapping):
+        values = np.zeros(D)
+        for label, weight in weights.items():
+            values[battles.context_index(label)] = weight
+    else:
+        values = np.asarray(weights, dtype=np.float64).reshape(-1)
+        if values.size != D:
+            raise WeightError(f"{values.size} weights were given for {D} contexts; give one per context.")
+    if not np.all(np.isfinite(values)) or values.min() < 0 or values.sum() <= 0:
+        raise WeightError("weights must be finite, not negative, and not all zero.")
+    return values
+
+
+def score(model: Any, context: Any = None, *, weights: Weights = None, among: Iterable[Any] | None = None) -> Target:
+    """Return the score of a model in a context, or its mean over contexts.
+
+    Parameters
+    ----------
+    model : label or code
+    context : label, optional
+        One context, or levels that several share; by default all contexts.
+    weights : "equal", "traffic", mapping or array, optional
+        How contexts are averaged; see `context_weights`. Equally by default.
+    among : models, optional
+        Those whose scores have mean zero; by default all models.
 
     Examples
     --------
@@ -94,17 +358,25 @@ def score(model: Any, context: Any = None) -> Target:
     >>> lrbtl.score("gpt-x", "math")
     Target(score(gpt-x, math))
     """
-    return Target(partial(_resolve_score, model, context), target_name("score", model, context=context))
+    chosen = None if among is None else list(among)
+    name = target_name("score", model, context=context)
+    return Target(partial(_resolve_score, model, context, weights, chosen), name)
 
 
-def _resolve_score(model: Any, context: Any, battles: Data) -> Resolved:
+def _resolve_score(model: Any, context: Any, weights: Weights, among: list[Any] | None, battles: Data) -> Resolved:
     i = battles.model_index(model)
     label = _label(battles, "score", [i], context)
-    return Resolved(label, "identity", _mean_terms([i], [1.0], _contexts(battles, context)))
+    inside = None
+    if among is not None:
+        inside = np.zeros(battles.shape[0], dtype=np.bool_)
+        inside[[battles.model_index(other) for other in among]] = True
+        if not inside.any():
+            raise TargetError(f"{label} is asked for among no models: name at least one, or leave `among` out.")
+    return resolved_score(i, context_weights(battles, weights, context), inside, label)
 
 
-def gap(a: Any, b: Any, context: Any = None) -> Target:
-    """Return the score of a minus the score of b in a context, or the mean of that over all contexts.
+def gap(a: Any, b: Any, context: Any = None, *, weights: Weights = None) -> Target:
+    """Return the score of a minus the score of b in a context, or the mean of that over contexts; see `score`.
 
     Examples
     --------
@@ -112,17 +384,16 @@ def gap(a: Any, b: Any, context: Any = None) -> Target:
     >>> lrbtl.gap("gpt-x", "llama-y")
     Target(gap(gpt-x, llama-y))
     """
-    return Target(partial(_resolve_gap, a, b, context), target_name("gap", a, b, context=context))
+    return Target(partial(_resolve_gap, a, b, context, weights), target_name("gap", a, b, context=context))
 
 
-def _resolve_gap(a: Any, b: Any, context: Any, battles: Data) -> Resolved:
+def _resolve_gap(a: Any, b: Any, context: Any, weights: Weights, battles: Data) -> Resolved:
     pair = _pair(battles, a, b)
-    label = _label(battles, "gap", pair, context)
-    return Resolved(label, "identity", _mean_terms(pair, [1.0, -1.0], _contexts(battles, context)))
+    return resolved_gap(*pair, context_weights(battles, weights, context), _label(battles, "gap", pair, context))
 
 
-def win_probability(a: Any, b: Any, context: Any = None) -> Target:
-    """Return the probability that a beats b in a context, or the mean of that over all contexts.
+def win_probability(a: Any, b: Any, context: Any = None, *, weights: Weights = None) -> Target:
+    """Return the probability that a beats b in a context, or the mean of that over contexts; see `score`.
 
     Examples
     --------
@@ -130,17 +401,14 @@ def win_probability(a: Any, b: Any, context: Any = None) -> Target:
     >>> lrbtl.win_probability("gpt-x", "llama-y", "code")
     Target(win_probability(gpt-x, llama-y, code))
     """
-    return Target(
-        partial(_resolve_win_probability, a, b, context), target_name("win_probability", a, b, context=context)
-    )
+    name = target_name("win_probability", a, b, context=context)
+    return Target(partial(_resolve_win_probability, a, b, context, weights), name)
 
 
-def _resolve_win_probability(a: Any, b: Any, context: Any, battles: Data) -> Resolved:
-    i, j = _pair(battles, a, b)
-    contexts = _contexts(battles, context)
-    label = _label(battles, "win_probability", [i, j], context)
-    pairs = np.full(len(contexts), i), np.full(len(contexts), j), contexts
-    return Resolved(label, "logit", evaluate=partial(_one_win if len(contexts) == 1 else _mean_win, *pairs))
+def _resolve_win_probability(a: Any, b: Any, context: Any, weights: Weights, battles: Data) -> Resolved:
+    pair = _pair(battles, a, b)
+    label = _label(battles, "win_probability", pair, context)
+    return resolved_win(*pair, context_weights(battles, weights, context), label)
 
 
 def tie_parameter() -> Target:
@@ -156,7 +424,7 @@ def tie_parameter() -> Target:
 
 
 def _resolve_tie_parameter(battles: Data) -> Resolved:
-    return Resolved("tie_parameter", "identity", evaluate=_tie_at)
+    return Resolved("tie_parameter", "identity", _tie_at)
 
 
 def entry(*index: Any) -> Target:
@@ -174,11 +442,12 @@ def entry(*index: Any) -> Target:
 
 def _resolve_entry(index: tuple[Any, ...], name: str, battles: Data) -> Resolved:
     contexts = np.array([battles.context_index(index[1] if len(index) == 2 else index[1:] or None)])
-    return Resolved(name, "identity", _mean_terms([battles.model_index(index[0])], [1.0], contexts))
+    terms = SparseGradient(np.array([battles.model_index(index[0])]), contexts, np.ones(1))
+    return Resolved(name, "identity", terms)
 
 
-def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None) -> Target:
-    """Return the mean probability of beating a pool of models (by default all others), in one context or over all.
+def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None, *, weights: Weights = None) -> Target:
+    """Return the mean probability of beating a pool of models (by default all others); contexts as in `score`.
 
     Examples
     --------
@@ -186,19 +455,20 @@ def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None)
     >>> lrbtl.win_rate("gpt-x")
     Target(win_rate(gpt-x))
     """
-    return Target(partial(_resolve_win_rate, model, pool, context), target_name("win_rate", model, context=context))
+    name = target_name("win_rate", model, context=context)
+    return Target(partial(_resolve_win_rate, model, pool, context, weights), name)
 
 
-def _resolve_win_rate(model: Any, pool: Sequence[Any] | None, context: Any, battles: Data) -> Resolved:
+def _resolve_win_rate(
+    model: Any, pool: Sequence[Any] | None, context: Any, weights: Weights, battles: Data
+) -> Resolved:
     i = battles.model_index(model)
     label = _label(battles, "win_rate", [i], context)
     members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
-    others = np.array([j for j in members if j != i])
+    others = np.array([j for j in members if j != i], dtype=np.int64)
     if not len(others):
         raise TargetError(f"the pool of {label} holds no other model: name at least one model to play against.")
-    contexts = _contexts(battles, context)
-    pairs = np.repeat(others, len(contexts)), np.tile(contexts, len(others))
-    return Resolved(label, "logit", evaluate=partial(_mean_win, np.full(len(pairs[0]), i), *pairs))
+    return resolved_win_rate(i, others, context_weights(battles, weights, context), label)
 
 
 def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Target:
@@ -250,9 +520,7 @@ def _resolve_linear(array: Floats, name: str, battles: Data) -> Resolved:
     if array.shape != battles.shape:
         raise TargetError(f"{name} has shape {array.shape} but the scores have shape {battles.shape}.")
     _check_finite(array, name)
-    flat = array.reshape(battles.shape[0], -1)
-    models, contexts = np.nonzero(flat)
-    return Resolved(name, "identity", SparseGradient(models, contexts, flat[models, contexts]))
+    return Resolved(name, "identity", _sparse(array))
 
 
 def tail_score(model: Any, sharpness: float = 4.0) -> Target:
@@ -273,7 +541,7 @@ def _resolve_tail_score(model: Any, sharpness: float, battles: Data) -> Resolved
     if not sharpness > 0:
         raise TargetError(f"{label} has sharpness {sharpness}: give a positive number.")
     contexts = np.arange(battles.n_contexts)
-    return Resolved(label, "identity", evaluate=partial(_soft_minimum, np.full(len(contexts), i), contexts, sharpness))
+    return Resolved(label, "identity", partial(_soft_minimum, np.full(len(contexts), i), contexts, sharpness))
 
 
 def functional(
@@ -296,7 +564,7 @@ def functional(
 def _resolve_functional(
     value: Callable[[Floats], float], gradient: Callable[[Floats], ArrayLike], name: str, battles: Data
 ) -> Resolved:
-    return Resolved(name, "identity", evaluate=_Functional(value, gradient, name))
+    return Resolved(name, "identity", _Functional(value, gradient, name))
 
 
 @dataclass
@@ -324,23 +592,11 @@ class _Functional:
         return at, slope
 
 
-def _contexts(battles: Data, context: Any) -> Longs:
-    if context is None:
-        return np.arange(battles.n_contexts)
-    return battles.context_indices(context)
-
-
-def _pair(battles: Data, a: Any, b: Any) -> list[int]:
+def _pair(battles: Data, a: Any, b: Any) -> tuple[int, int]:
     i, j = battles.model_index(a), battles.model_index(b)
     if i == j:
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
-    return [i, j]
-
-
-def _mean_terms(models: Sequence[int], signs: Sequence[float], contexts: Longs) -> SparseGradient:
-    """Return the gradient of the mean over contexts of a signed sum over models."""
-    weights = np.repeat(np.asarray(signs), len(contexts)) / len(contexts)
-    return SparseGradient(np.repeat(np.asarray(models), len(contexts)), np.tile(contexts, len(models)), weights)
+    return i, j
 
 
 def _tie_at(view: View) -> tuple[float, SparseGradient]:
@@ -348,29 +604,6 @@ def _tie_at(view: View) -> tuple[float, SparseGradient]:
         raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
     nowhere = np.empty(0, dtype=np.int64)
     return view.link.tie, SparseGradient(nowhere, nowhere, np.empty(0), np.ones(1))
-
-
-def _one_win(a: Longs, b: Longs, contexts: Longs, view: View) -> tuple[float, SparseGradient]:
-    """Return the log odds of a win in one context, without leaving the logit scale."""
-    value, by_eta, by_effects = view.link.log_odds(view.entries(a, contexts) - view.entries(b, contexts))
-    weights = np.concatenate([by_eta, -by_eta])
-    return float(value[0]), SparseGradient(np.concatenate([a, b]), np.repeat(contexts, 2), weights, by_effects[:, 0])
-
-
-def _mean_win(a: Longs, b: Longs, contexts: Longs, view: View) -> tuple[float, SparseGradient]:
-    return weighted_win(a, b, contexts, np.full(len(a), 1 / len(a)), view)
-
-
-def weighted_win(a: Longs, b: Longs, contexts: Longs, weights: Floats, view: View) -> tuple[float, SparseGradient]:
-    """Return the logit of the weighted mean response to scores[a, u] - scores[b, u] over a list of (a, b, u)."""
-    eta = view.entries(a, contexts) - view.entries(b, contexts)
-    p = view.link.mean(eta)
-    _, by_eta, by_effects = view.link.log_odds(eta)
-    mean = float(weights @ p)
-    each = weights * p * (1 - p) / (mean * (1 - mean))
-    slope = each * by_eta
-    models, both = np.concatenate([a, b]), np.concatenate([contexts, contexts])
-    return float(logit(mean)), SparseGradient(models, both, np.concatenate([slope, -slope]), by_effects @ each)
 
 
 def _soft_minimum(models: Longs, contexts: Longs, sharpness: float, view: View) -> tuple[float, SparseGradient]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import os
 from collections.abc import Callable, Mapping
 from html import escape
@@ -54,7 +53,10 @@ class Result(Protocol):
     """What can be written: a table with text and HTML forms."""
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return the columns."""
+        """Return the columns, None for what is missing."""
+
+    def heading(self) -> list[str]:
+        """Return what to know of the table, line by line."""
 
     def _repr_html_(self) -> str:
         """Return an HTML fragment."""
@@ -86,7 +88,7 @@ def write_result(path: Path, result: Result, title: str) -> None:
     """Write a table in the format that the ending names."""
     makers: Mapping[str, Callable[[], str]] = {
         ".csv": lambda: csv_text(result.to_dict()),
-        ".json": lambda: json_text(result.to_dict(), title),
+        ".json": lambda: json_text(result.to_dict(), title, result.heading()),
         ".md": lambda: markdown_text(result.to_dict(), title),
         ".html": lambda: html_page(result._repr_html_(), title),
         ".txt": lambda: f"{result}\n",
@@ -95,31 +97,27 @@ def write_result(path: Path, result: Result, title: str) -> None:
 
 
 def csv_text(columns: Mapping[str, list[Any]]) -> str:
-    """Return columns as CSV; unknown numbers are empty, missing limits inf and -inf.
+    """Return columns as CSV; what is missing is empty.
 
     Examples
     --------
-    >>> print(csv_text({"model": ["x"], "score": [float("nan")], "upper": [float("inf")]}))
-    model,score,upper
-    x,,inf
+    >>> print(csv_text({"model": ["x"], "score": [None]}))
+    model,score
+    x,
     <BLANKLINE>
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow(["" if _is_nan(x) else x for x in row])
+    writer.writerows(zip(*columns.values(), strict=True))
     return stream.getvalue()
 
 
-def json_text(columns: Mapping[str, list[Any]], title: str) -> str:
-    """Return columns as JSON: a title and a list of rows; numbers that are not finite are null."""
-    names = list(columns)
-    rows = [
-        {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in zip(names, row, strict=True)}
-        for row in zip(*columns.values(), strict=True)
-    ]
-    return json.dumps({"title": title, "rows": rows}, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+def json_text(columns: Mapping[str, list[Any]], title: str, notes: list[str]) -> str:
+    """Return columns as JSON: a title, what to know of the table, and a list of rows."""
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    content = {"title": title, "notes": notes, "rows": rows}
+    return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def markdown_text(columns: Mapping[str, list[Any]], title: str) -> str:
@@ -134,13 +132,9 @@ def _markdown_row(cells: Any) -> str:
 
 
 def _short(x: Any) -> str:
-    if _is_nan(x):
+    if x is None:
         return ""
     return f"{x:.5g}" if isinstance(x, float) else str(x)
-
-
-def _is_nan(x: Any) -> bool:
-    return isinstance(x, float) and math.isnan(x)
 
 
 def html_page(fragment: str, title: str) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
+from lrbtl.data.labels import shown_context
 from lrbtl.errors import PlotError
 from lrbtl.show.style import (
     UNITS,
@@ -49,30 +50,26 @@ def plot_heatmap(boards: Leaderboards, *, ax: Axes | None = None, theme: ThemeNa
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> def board(context, shift):
-    ...     score = np.array([1040.0 + shift, 960.0 - shift])
-    ...     return SimpleNamespace(context=context, models=("b", "a"), score=score, lower=score - 20,
-    ...                            upper=score + 20, level=0.95, scale="elo")
-    >>> class Boards(dict):
-    ...     overall = board(None, 0.0)
-    >>> ax = plot_heatmap(Boards(maths=board("maths", 30.0), coding=board("coding", -10.0)))
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((4, 2), 1, scale=1, rng=0), 900, rng=1)
+    >>> ax = plot_heatmap(lrbtl.leaderboard(battles, context="all", rank=1))
     >>> [tick.get_text() for tick in ax.get_xticklabels()]
-    ['maths', 'coding']
+    ['0', '1']
     """
-    if not hasattr(boards, "overall"):
+    if not isinstance(boards, Leaderboards):
         raise PlotError(
             f"the boards of all contexts are needed, not {type(boards).__name__}: draw "
             "lrbtl.leaderboard(battles, context='all')"
         )
-    overall, contexts = boards.overall, [board for _, board in boards.items() if board.context is not None]
+    overall, contexts = boards.overall, list(boards.values())
     if not contexts:
         raise PlotError("there is no context to compare with the overall board; give boards of battles with contexts")
     style = find_theme(theme)
     difference, half_width, excluded = relative_scores(overall, contexts)
     n, n_contexts = difference.shape
     row, fontsize = row_size(n)
-    ax = open_axes(ax, style, label_width(overall.models, fontsize) + max(0.55 * n_contexts + 0.6, 4.4), 2.3 + row * n)
+    names = [str(model) for model in overall.models]
+    ax = open_axes(ax, style, label_width(names, fontsize) + max(0.55 * n_contexts + 0.6, 4.4), 2.3 + row * n)
     known = np.isfinite(difference)
     limit = float(np.quantile(np.abs(difference[known]), 0.98)) if known.any() else 1.0
     limit = limit or 1.0
@@ -82,8 +79,8 @@ def plot_heatmap(boards: Leaderboards, *, ax: Axes | None = None, theme: ThemeNa
     pale = np.abs(difference[where, column]) < 0.6 * limit
     colors = [style.text if light else style.background for light in pale]
     ax.scatter(column, where, s=1.1 * fontsize, color=colors, linewidth=0, zorder=3)
-    label_rows(ax, style, overall.models, fontsize)
-    label_columns(ax, style, [str(board.context) for board in contexts], 8.5, 22)
+    label_rows(ax, style, names, fontsize)
+    label_columns(ax, style, [shown_context(board.context) for board in contexts], 8.5, 22)
     unit = UNITS.get(overall.scale, overall.scale)
     words = f"smaller box: wider {overall.level:.0%} interval; dot: it excludes the overall score"
     words = f"{unit} minus the model's overall score\n{words}"
@@ -124,7 +121,8 @@ def plot_win_matrix(
     ['a', 'b']
     """
     if labels is None:
-        matrix, labels, lower, upper = read_wins(matrix)
+        matrix, models, lower, upper = read_wins(matrix)
+        labels = [str(model) for model in models]
     chance = read_square(cast("npt.ArrayLike", matrix), len(labels), "matrix")
     n = len(labels)
     if (lower is None) != (upper is None):
@@ -140,6 +138,7 @@ def plot_win_matrix(
     ax.set_aspect("equal")
     side = np.where(decided, 0.96 if n <= 60 else 1.0, 0.5)
     np.fill_diagonal(side, 0.0)
+    side[np.isnan(chance)] = 0.0
     squares = draw_squares(ax, style, chance, side, (0.0, 1.0))
     if n <= 20:
         for a, b in zip(*np.nonzero(side), strict=True):
@@ -158,19 +157,19 @@ def plot_win_matrix(
 def relative_scores(overall: Leaderboard, contexts: Sequence[Leaderboard]) -> tuple[Floats, Floats, Bools]:
     """Scores minus overall scores, half widths of intervals, and whether an interval excludes the overall score.
 
-    All of shape (n models in overall order, n contexts); NaN where a context lacks the model or an interval has no end.
+    All of shape (n models in overall order, n contexts); NaN where a model has no votes in a context, or no score.
     """
     place = {model: i for i, model in enumerate(overall.models)}
     difference = np.full((len(place), len(contexts)), np.nan)
     half_width = np.full_like(difference, np.inf)
     excluded = np.zeros(difference.shape, dtype=bool)
     for column, board in enumerate(contexts):
-        rows = [place[model] for model in board.models]
-        base = np.asarray(overall.score)[rows]
-        ends = np.array([overall.lower[rows], overall.upper[rows], board.lower, board.upper])
-        difference[rows, column] = np.where(np.isinf(ends).any(axis=0), np.nan, np.asarray(board.score) - base)
-        half_width[rows, column] = (np.asarray(board.upper) - np.asarray(board.lower)) / 2
-        excluded[rows, column] = (np.asarray(board.lower) > base) | (np.asarray(board.upper) < base)
+        voted = board.battles > 0
+        rows = np.array([place[model] for model in board.models])[voted]
+        base, lower, upper = overall.score[rows], board.lower[voted], board.upper[voted]
+        difference[rows, column] = board.score[voted] - base
+        half_width[rows, column] = (upper - lower) / 2
+        excluded[rows, column] = (lower > base) | (upper < base)
     return difference, half_width, excluded
 
 
@@ -191,7 +190,7 @@ def draw_squares(ax: Axes, style: Theme, value: Floats, side: Floats, limits: tu
     return squares
 
 
-def read_wins(wins: Any) -> tuple[npt.ArrayLike, Sequence[str], npt.ArrayLike, npt.ArrayLike]:
+def read_wins(wins: Any) -> tuple[npt.ArrayLike, Sequence[Any], npt.ArrayLike, npt.ArrayLike]:
     """Return win probabilities, models and ends of intervals of a win matrix or of the boards of all contexts."""
     if hasattr(wins, "overall") and None in wins.win:
         return wins.win[None], wins.models, wins.win_lower[None], wins.win_upper[None]

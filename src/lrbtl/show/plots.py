@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.data.labels import shown_context
@@ -52,10 +53,10 @@ __all__ = [
 def plot_leaderboard(
     board: Leaderboard | Leaderboards, *, top: int | None = None, ax: Axes | None = None, theme: ThemeName = "light"
 ) -> Axes:
-    """Axes with the forest plot of a board: scores, intervals, tiers and battles.
+    """Axes with the forest plot of a board: scores, intervals, tiers and votes.
 
-    An interval without an end, or much wider than the board, goes to the edge with an arrow; every second tier is
-    shaded.
+    An interval much wider than the board goes to the edge with an arrow; every second tier is shaded. Models without
+    a rank follow below a line, in grey.
 
     Parameters
     ----------
@@ -69,37 +70,37 @@ def plot_leaderboard(
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> board = SimpleNamespace(context=None, models=("b", "a"), score=np.array([1040.0, 960.0]),
-    ...     lower=np.array([1010.0, 930.0]), upper=np.array([np.inf, 990.0]), tier=np.array([1, 2]),
-    ...     battles=np.array([300, 300]), level=0.95, scale="elo")
-    >>> plot_leaderboard(board).get_xlabel()
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3,), 1, scale=1, rng=0), 900, rng=1)
+    >>> plot_leaderboard(lrbtl.leaderboard(battles)).get_xlabel()
     'Elo score'
     """
-    board, style, n, fontsize, lift, ax = start_rows(board, top, ax, theme, 6.8)
-    score, lower, upper = (np.asarray(x[:n], dtype=np.float64) for x in (board.score, board.lower, board.upper))
+    board, style, n, fontsize, lift, ax = start_rows(one_board(board), top, ax, theme, 6.8)
+    score, lower, upper = board.score[:n], board.lower[:n], board.upper[:n]
     ends = axis_range(score, lower, upper)
     if ends is None:
         raise PlotError("the board holds no finite score or interval end; nothing can be drawn")
     ax.set_xlim(*ends)
-    draw_intervals(ax, style, lower, upper, fontsize)
-    shown = (score >= ends[0]) & (score <= ends[1])
-    ax.scatter(score[shown], np.flatnonzero(shown), s=2.6 * fontsize, color=style.main, linewidth=0, zorder=3)
-    bounds = np.where(np.isposinf(upper) & np.isfinite(score), "≥ ", "")
-    texts = [bound + format_score(x, board.scale) for bound, x in zip(bounds, score, strict=True)]
-    edge = write_column(ax, style, 14, "score", texts, fontsize)
-    write_column(ax, style, edge + 12, "battles", [f"{count:,}" for count in board.battles[:n]], fontsize)
+    ranked = board.rank[:n] > 0
+    colors = np.where(ranked, style.main, style.muted)
+    draw_intervals(ax, colors, lower, upper, fontsize)
+    shown = np.flatnonzero((score >= ends[0]) & (score <= ends[1]))
+    ax.scatter(score[shown], shown, s=2.6 * fontsize, color=colors[shown].tolist(), linewidth=0, zorder=3)
+    if 0 < ranked.sum() < n:
+        ax.axhline(ranked.sum() - 0.5, color=style.muted, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    edge = write_column(ax, style, 14, "score", [format_score(x, board.scale) for x in score], fontsize)
+    write_column(ax, style, edge + 12, "votes", [f"{count:,}" for count in board.battles[:n]], fontsize)
     ax.set_xlabel(UNITS.get(board.scale, board.scale), color=style.muted, fontsize=8.5)
     if board.scale == "probability":
         ax.xaxis.set_major_formatter("{x:.0%}")
-    write_title(ax, style, board_title(board, n), describe_rows(board.level, lower, upper, ends), max(lift, 6.0))
+    write_title(ax, style, board_title(board, n), describe_rows(board, n, ends), max(lift, 6.0))
     return ax
 
 
 def plot_ranks(
     board: Leaderboard | Leaderboards, *, top: int | None = None, ax: Axes | None = None, theme: ThemeName = "light"
 ) -> Axes:
-    """Axes with rank spreads: thick from the pointwise intervals, thin simultaneous.
+    """Axes with rank spreads of the ranked models: thick from the pointwise intervals, thin simultaneous.
 
     Parameters
     ----------
@@ -108,14 +109,15 @@ def plot_ranks(
 
     Examples
     --------
-    >>> from types import SimpleNamespace
-    >>> board = SimpleNamespace(context="maths", models=("b", "a"), rank=np.array([1, 2]), best=np.array([1, 2]),
-    ...     worst=np.array([1, 2]), rank_lower=np.array([1, 1]), rank_upper=np.array([2, 2]),
-    ...     tier=np.array([1, 2]), level=0.95)
-    >>> plot_ranks(board).get_xlabel()
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3,), 1, scale=1, rng=0), 900, rng=1)
+    >>> plot_ranks(lrbtl.leaderboard(battles)).get_xlabel()
     'rank'
     """
-    board, style, n, fontsize, lift, ax = start_rows(board, top, ax, theme, 5.8)
+    board = one_board(board)
+    ranked = int(np.count_nonzero(board.rank))
+    count_rows(board, top)
+    board, style, n, fontsize, lift, ax = start_rows(board, min(top or ranked, ranked), ax, theme, 5.8)
     rows = np.arange(n)
     for low, high, width, alpha in (
         (board.rank_lower, board.rank_upper, 1.0, 1.0),
@@ -135,23 +137,23 @@ def plot_ranks(
 
 
 def start_rows(
-    board: Leaderboard | Leaderboards, top: int | None, ax: Axes | None, theme: ThemeName, width: float
+    board: Leaderboard, top: int | None, ax: Axes | None, theme: ThemeName, width: float
 ) -> tuple[Leaderboard, Theme, int, float, float, Axes]:
     """Board, theme, number of rows, font size, lift of the title, and axes with the board's rows named."""
-    board = one_board(board)
     n = count_rows(board, top)
     style = find_theme(theme)
     row, fontsize = row_size(n)
-    ax = open_axes(ax, style, width + label_width(board.models[:n], fontsize), 1.4 + row * n)
-    label_rows(ax, style, board.models[:n], fontsize)
+    names = [str(model) for model in board.models[:n]]
+    ax = open_axes(ax, style, width + label_width(names, fontsize), 1.4 + row * n)
+    label_rows(ax, style, names, fontsize)
     shade_runs(ax, style, board.tier[:n].tolist())
     return board, style, n, fontsize, grid_rows(ax, style, n), ax
 
 
 def one_board(board: Leaderboard | Leaderboards) -> Leaderboard:
     """Return the board itself, or the overall one of several."""
-    found = board.overall if hasattr(board, "overall") else board
-    if not hasattr(found, "rank_lower") and not hasattr(found, "score"):
+    found = board.overall if isinstance(board, Leaderboards) else board
+    if not isinstance(found, Leaderboard):
         raise PlotError(
             f"a leaderboard is needed, not {type(board).__name__}: draw lrbtl.leaderboard(battles), or one context's "
             "board of lrbtl.leaderboard(battles, context='all')"
@@ -159,16 +161,15 @@ def one_board(board: Leaderboard | Leaderboards) -> Leaderboard:
     return found
 
 
-def describe_rows(level: float, lower: Floats, upper: Floats, ends: tuple[float, float]) -> str:
-    """Return what a forest plot shows, in one line."""
-    if np.isnan([lower, upper]).all():
+def describe_rows(board: Leaderboard, n: int, ends: tuple[float, float]) -> str:
+    """Return what a forest plot of n rows shows, in one line."""
+    if not board.has_intervals:
         return "scores without intervals"
-    words = f"score with {level:.0%} interval; bands are tiers"
-    cut = (lower < ends[0]) | (upper > ends[1])
-    if not cut.any():
-        return words
-    finite = np.any(cut & (np.isfinite(lower) & np.isfinite(upper)))
-    return words + ("; arrow: goes on beyond the axis" if finite else "; arrow: no end on that side")
+    words = f"score with {board.level:.0%} interval; bands are tiers"
+    if (board.rank[:n] == 0).any():
+        words += "; grey: no rank"
+    cut = (board.lower[:n] < ends[0]) | (board.upper[:n] > ends[1])
+    return words + ("; arrow: goes on beyond the axis" if cut.any() else "")
 
 
 def count_rows(board: Leaderboard, top: int | None) -> int:
@@ -192,14 +193,15 @@ def format_score(score: float, scale: str) -> str:
     return f"{score:.0f}" if scale == "elo" else f"{score:.2f}" if scale == "logit" else f"{score:.1%}"
 
 
-def draw_intervals(ax: Axes, style: Theme, lower: Floats, upper: Floats, fontsize: float) -> None:
+def draw_intervals(ax: Axes, colors: NDArray[np.str_], lower: Floats, upper: Floats, fontsize: float) -> None:
     """Draw one horizontal interval per row; an end beyond the axis becomes an arrow at its edge."""
     left, right = ax.get_xlim()
     rows = np.arange(lower.size)
-    ax.hlines(rows, np.clip(lower, left, right), np.clip(upper, left, right), color=style.main, linewidth=1.6, zorder=2)
+    ends = np.clip(lower, left, right), np.clip(upper, left, right)
+    ax.hlines(rows, *ends, color=colors.tolist(), linewidth=1.6, zorder=2)
     for beyond, edge, marker in ((lower < left, left, "<"), (upper > right, right, ">")):
         ax.scatter(
-            np.full(beyond.sum(), edge), rows[beyond], marker=marker, s=3.4 * fontsize, color=style.main,
+            np.full(beyond.sum(), edge), rows[beyond], marker=marker, s=3.4 * fontsize, color=colors[beyond].tolist(),
             linewidth=0, clip_on=False, zorder=3,
         )  # fmt: skip
 

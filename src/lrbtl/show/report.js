@@ -22,16 +22,9 @@
     return x.toFixed(data.scale === "elo" ? 0 : 2);
   }
 
-  // An end that is null has no bound on that side.
-  function formatInterval(row) {
-    if (!row.intervals) return "–";
-    if (row.lower === null && row.upper === null) return "unknown";
-    if (row.upper === null) return `≥ ${formatScore(row.lower)}`;
-    if (row.lower === null) return `≤ ${formatScore(row.upper)}`;
-    return `${formatScore(row.lower)} to ${formatScore(row.upper)}`;
-  }
-
-  const spread = (row, low, high) => (!row.intervals ? "–" : low === high ? `${low}` : `${low}–${high}`);
+  const formatInterval = (row) => (row.lower === null ? "–" : `${formatScore(row.lower)} to ${formatScore(row.upper)}`);
+  const spread = (row, low, high) => (!row.intervals || low === null ? "–" : low === high ? `${low}` : `${low}–${high}`);
+  const isRanked = (row) => row.status === "ranked";
 
   // Rows of one board, from the columns that the file holds.
   function readRows(board) {
@@ -44,7 +37,7 @@
 
   const scoreKey = (row) => row.score ?? -Infinity;
   const COLUMNS = [
-    { id: "rank", head: "Rank", key: (row) => row.rank, text: (row) => row.rank, first: 1, number: true },
+    { id: "rank", head: "Rank", key: (row) => row.rank, text: (row) => row.rank ?? "–", first: 1, number: true },
     { id: "model", head: "Model", key: (row) => row.label.toLowerCase(), first: 1 },
     { id: "score", head: "Score", key: scoreKey, text: (row) => formatScore(row.score), first: -1, number: true },
     {
@@ -61,8 +54,8 @@
       text: (row) => spread(row, row.rank_lower, row.rank_upper),
     },
     { id: "ranks", drawn: "drawn narrow" },
-    { id: "tier", head: "Tier", key: (row) => row.tier, text: (row) => row.tier, first: 1, number: true },
-    { id: "battles", head: "Battles", key: (row) => row.battles, text: (row) => whole(row.battles), first: -1, number: true },
+    { id: "tier", head: "Tier", key: (row) => row.tier, text: (row) => row.tier ?? "–", first: 1, number: true },
+    { id: "battles", head: "Votes", key: (row) => row.battles, text: (row) => whole(row.battles), first: -1, number: true },
     {
       id: "win_rate", head: "Win rate", key: (row) => row.win_rate ?? -1,
       text: (row) => (row.win_rate === null ? "–" : percent(row.win_rate)), first: -1, number: true,
@@ -98,11 +91,12 @@
   function drawInterval(row, axis) {
     const track = element("span", "track");
     for (const tick of axis.ticks) put(track, "tick", axis.place(tick));
-    const from = row.lower === null ? -1 : axis.place(row.lower);
-    const to = row.upper === null ? 101 : axis.place(row.upper);
-    const inside = (x) => Math.min(Math.max(x, 0), 100);
-    const open = (from < 0 ? " open-left" : "") + (to > 100 ? " open-right" : "");
-    if (row.intervals) put(track, `bar${open}`, inside(from), inside(to) - inside(from));
+    if (row.lower !== null) {
+      const [from, to] = [axis.place(row.lower), axis.place(row.upper)];
+      const inside = (x) => Math.min(Math.max(x, 0), 100);
+      const open = (from < 0 ? " open-left" : "") + (to > 100 ? " open-right" : "");
+      put(track, `bar${open}`, inside(from), inside(to) - inside(from));
+    }
     const dot = row.score === null ? -1 : axis.place(row.score);
     if (dot >= 0 && dot <= 100) put(track, "dot", dot);
     return track;
@@ -111,7 +105,7 @@
   function drawRanks(row, n) {
     const track = element("span", "track");
     const left = (rank) => (100 * (rank - 1)) / n;
-    if (!row.intervals) return track;
+    if (!row.intervals || !isRanked(row)) return track;
     put(track, "joint", left(row.rank_lower), left(row.rank_upper + 1) - left(row.rank_lower));
     put(track, "spread", left(row.best), left(row.worst + 1) - left(row.best));
     put(track, "dot small", left(row.rank + 0.5));
@@ -141,7 +135,7 @@
   }
 
   function drawRow(row, axis, n) {
-    const line = element("tr", row.tier % 2 ? "" : "shaded");
+    const line = element("tr", !isRanked(row) ? "apart" : row.tier % 2 ? "" : "shaded");
     for (const column of COLUMNS) {
       let cell;
       if (column.id === "model") {
@@ -149,7 +143,8 @@
         cell.scope = "row";
         cell.title = row.label;
         cell.append(element("span", "name", row.label));
-        if (row.note_of) cell.append(element("span", "note", row.note_of));
+        const note = [isRanked(row) ? "" : row.status, row.note].filter(Boolean).join(": ");
+        if (note) cell.append(element("span", "note", note));
       } else if (column.drawn) {
         cell = element("td", column.drawn);
         cell.setAttribute("aria-hidden", "true");
@@ -170,12 +165,14 @@
     const shown = rows.filter((row) => row.label.toLowerCase().includes(state.filter));
     shown.sort((p, q) => {
       const [x, y] = [key(p), key(q)];
-      return (x < y ? -state.direction : x > y ? state.direction : 0) || p.rank - q.rank;
+      const order = x < y ? -state.direction : x > y ? state.direction : 0;
+      return isRanked(q) - isRanked(p) || order || p.rank - q.rank; // models without a rank stay below the others
     });
-    drawHead(axis, rows.length);
-    byId("board").tBodies[0].replaceChildren(...shown.map((row) => drawRow(row, axis, rows.length)));
+    const ranked = rows.filter(isRanked).length;
+    drawHead(axis, ranked);
+    byId("board").tBodies[0].replaceChildren(...shown.map((row) => drawRow(row, axis, ranked)));
     byId("count").textContent = `${whole(shown.length)} of ${whole(rows.length)} models`;
-    byId("board-note").textContent = board.note;
+    byId("board-note").replaceChildren(...board.about.map((line) => element("span", "line", line)));
   }
 
   function addOptions(select, labels) {
@@ -231,7 +228,7 @@
   }
 
   function sayDuel(pair, a, b) {
-    if (!pair) return "not comparable: no chain of battles links them";
+    if (!pair) return "not comparable: the votes do not say";
     const { lower, upper } = pair;
     if (lower > 0.5) return `${a} is ahead`;
     if (upper < 0.5) return `${b} is ahead`;

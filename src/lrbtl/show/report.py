@@ -6,13 +6,13 @@ import html
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
-from lrbtl.boards.board import Leaderboard, Leaderboards, gain_sentence
+from lrbtl.boards.board import COLUMNS, Lazy, Leaderboard, Leaderboards
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import ReportError
 from lrbtl.show.files import write_whole
@@ -20,11 +20,11 @@ from lrbtl.show.style import axis_range
 from lrbtl.typing import Floats
 
 LEVELS = ("ok", "warn")
-DUEL_MODELS = 300  # the file grows with the square of this number
+DUEL_MODELS = 100  # file and time grow with the square of this number
 SCALES = {
     "elo": "Scores are on the Elo scale: 400 points more mean odds of 10 to 1.",
     "logit": "Scores are log odds: one point more means odds of e to 1.",
-    "probability": "Scores are probabilities to win against a model drawn from the pool.",
+    "probability": "Scores are probabilities to win against a ranked model drawn at random.",
 }
 
 
@@ -105,77 +105,53 @@ def report_data(
     boards: Leaderboards, diagnostics: Iterable[tuple[str, str]], method_note: str | None
 ) -> dict[str, Any]:
     """Return what the report's script reads, as JSON values; models are codes into `models`."""
-    overall = boards.overall
-    every = [overall, *(board for _, board in boards.items() if board.context is not None)]
-    models = overall.models
-    code = {model: i for i, model in enumerate(models)}
+    overall, every = boards.overall, boards.every()
+    code = {model: i for i, model in enumerate(overall.models)}
     note = default_note(overall) if method_note is None else method_note
-    duel_models = models[:DUEL_MODELS]
+    n_duels = min(len(overall), DUEL_MODELS)
     return {
         "level": overall.level,
         "scale": overall.scale,
-        "summary": summarise(boards, len(every) - 1),
-        "models": [str(model) for model in models],
+        "summary": summarise(boards),
+        "models": [str(model) for model in overall.models],
         "boards": [board_columns(board, code) for board in every],
-        "duel_models": [code[model] for model in duel_models],
-        "duels": [duel for board in every for duel in duel_columns(boards, board.context, duel_models)],
+        "duel_models": list(range(n_duels)),
+        "duels": [duel for board in every for duel in duel_columns(boards, board.context, n_duels)],
         "diagnostics": [read_diagnostic(entry) for entry in diagnostics],
         "method": [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", note) if paragraph.strip()],
     }
 
 
-def board_name(context: str | None) -> str:
+def board_name(context: Any) -> str:
     """Name of a board in the report."""
     return "Overall" if context is None else shown_context(context)
 
 
-def board_columns(board: Leaderboard, code: dict[str, int]) -> dict[str, Any]:
-    """Columns of one board and the ends of its axis; an infinite end of an interval is None."""
-    note = f"Estimated by the {board.method} method."
-    if board.gain is not None:
-        gained = gain_sentence(board.gain)
-        note += f" {gained[0].upper()}{gained[1:]}."
+def board_columns(board: Leaderboard, code: dict[Any, int]) -> dict[str, Any]:
+    """Columns of one board, the ends of its axis, and what to know of it."""
+    columns = {column.name: [short_number(x) for x in column.values(board)] for column in COLUMNS}
     return {
-        "context": board_name(board.context),
-        "note": note,
-        "intervals": not np.isnan([board.lower, board.upper]).all(),
-        "axis": axis_range(board.score, board.lower, board.upper),
+        **columns,
         "model": [code[model] for model in board.models],
-        "score": finite_list(board.score),
-        "lower": finite_list(board.lower),
-        "upper": finite_list(board.upper),
-        "rank": board.rank.tolist(),
-        "best": board.best.tolist(),
-        "worst": board.worst.tolist(),
-        "rank_lower": board.rank_lower.tolist(),
-        "rank_upper": board.rank_upper.tolist(),
-        "tier": board.tier.tolist(),
-        "battles": board.battles.tolist(),
-        "win_rate": finite_list(board.win_rate),
-        "note_of": list(board.notes),
+        "context": board_name(board.context),
+        "about": board.heading()[1:] if not board.weighting else [board.weighting, *board.heading()[1:]],
+        "intervals": board.has_intervals,
+        "axis": axis_range(board.score, board.lower, board.upper),
     }
 
 
-def duel_columns(boards: Leaderboards, context: str | None, models: Sequence[str]) -> list[dict[str, Any]]:
-    """Win probabilities of all pairs a < b of `models` in 1/10000 (None: unknown), row by row; or no entry."""
-    if context not in boards.win or len(models) < 2:
+def duel_columns(boards: Leaderboards, context: Any, n: int) -> list[dict[str, Any]]:
+    """Chances that a beats b in 1/10000 (None: unknown) for all pairs a < b of the first n models; or no entry."""
+    if context not in boards.win or n < 2:
         return []
-    place = {model: i for i, model in enumerate(boards.models)}
-    rows = [place[model] for model in models]
-    pairs = np.triu_indices(len(rows), 1)
+    pairs = np.triu_indices(n, 1)
 
-    def pick(matrix: Floats) -> list[int | None]:
-        chosen = np.asarray(matrix)[np.ix_(rows, rows)][pairs]
-        return [round(10_000 * x) if np.isfinite(x) else None for x in chosen.tolist()]
+    def pick(matrices: Mapping[Any, Floats]) -> list[int | None]:
+        matrix = matrices.first(context, n) if isinstance(matrices, Lazy) else matrices[context]
+        return [round(10_000 * x) if np.isfinite(x) else None for x in matrix[pairs].tolist()]
 
-    return [
-        {
-            "context": board_name(context),
-            "win": pick(boards.win[context]),
-            "lower": pick(boards.win_lower[context]),
-            "upper": pick(boards.win_upper[context]),
-        }
-    ]
+    sides = {"win": boards.win, "lower": boards.win_lower, "upper": boards.win_upper}
+    return [{"context": board_name(context), **{name: pick(matrices) for name, matrices in sides.items()}}]
 
 
 def read_diagnostic(entry: tuple[str, str]) -> dict[str, str]:
@@ -185,33 +161,39 @@ def read_diagnostic(entry: tuple[str, str]) -> dict[str, str]:
     return {"level": entry[0], "text": str(entry[1])}
 
 
-def summarise(boards: Leaderboards, n_contexts: int) -> str:
+def summarise(boards: Leaderboards) -> str:
     """One line below the title."""
     overall = boards.overall
-    n_battles = int(overall.battles.sum()) // 2
-    categories = f", {n_contexts} categories" if n_contexts > 1 else ""
-    return f"{len(overall.models):,} models, {n_battles:,} battles{categories}; intervals at level {overall.level:.0%}"
+    preliminary = overall.status.count("preliminary")
+    parts = [f"{len(overall):,} models" + (f" ({preliminary} preliminary)" if preliminary else "")]
+    parts.append(f"{int(overall.battles.sum()) // 2:,} votes")
+    if len(boards) > 1:
+        parts.append(f"{len(boards)} categories")
+    return ", ".join(parts) + f"; {overall.level:.0%} intervals"
 
 
 def default_note(board: Leaderboard) -> str:
     """How to read a board, in words."""
     return f"""
         {SCALES.get(board.scale, "")} Each interval holds the model's true score with probability
-        {board.level:.0%}, if votes are independent and the rank is right; an interval without an end means that the
-        battles give no bound on that side.
+        {board.level:.0%}, if votes are independent and the model of the votes is right.
+
+        Ranks and the average are those of the ranked models. Preliminary models have too few votes for a rank, absent
+        ones have no votes in the category, and unplaced ones have no score by this method.
 
         The rank spread lists the ranks that are compatible with the intervals of all models taken one at a time.
         The joint spread comes from intervals for all differences of scores together, so that all joint spreads
         hold at once with probability {board.level:.0%}. Models of one tier cannot be told apart from
         the tier's best model at that level.
 
-        Win rate is the plain share of battles won, with a tie as half a win; it depends on who was met.
+        Win rate is the plain share of votes won, with a tie as half a win; it depends on the opponents faced. The
+        overall probability that one model beats another is the weighted mean over categories.
     """
 
 
-def finite_list(values: Floats) -> list[float | None]:
-    """Numbers with six significant digits, None where not finite."""
-    return [float(f"{x:.6g}") if np.isfinite(x) else None for x in values.tolist()]
+def short_number(x: Any) -> Any:
+    """Return a float with six significant digits, anything else as it is."""
+    return float(f"{x:.6g}") if isinstance(x, float) else x
 
 
 def safe_json(data: object) -> str:

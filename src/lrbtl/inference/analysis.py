@@ -1,0 +1,292 @@
+"""A method run on data, and the estimates that it gives: the one place that infer, boards and comparisons read."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from lrbtl.data.battles import Battles
+from lrbtl.data.observations import Data
+from lrbtl.errors import MethodError, SeparationWarning, warn_user
+from lrbtl.fitting.fit import Fit
+from lrbtl.fitting.solvers import SolverName
+from lrbtl.inference.estimate import Estimate
+from lrbtl.methods.base import Moments, Options, Provenance, Run
+from lrbtl.methods.cross_fit import LowRank
+from lrbtl.methods.registry import DEFAULT_METHOD, find_method
+from lrbtl.methods.targets import Family, Resolved, Target, resolve_targets, resolved_score
+from lrbtl.model.links import Link
+from lrbtl.model.sampling import Sampling
+from lrbtl.typing import Bools, Floats, Progress, Rank, Ridge, Seed
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Analysis:
+    """A method run on data: it answers any question about the scores, always with the same numbers.
+
+    Attributes
+    ----------
+    battles : Battles or Observations
+    method : str
+        As asked for; `provenance` says what it came to.
+    run : Run
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> truth = lrbtl.simulate_scores((12, 5), 2, scale=2, rng=0)
+    >>> analysis = lrbtl.analyse(lrbtl.simulate_battles(truth, 20_000, rng=1), rank=2)
+    >>> analysis
+    Analysis(method='efficient', shape=(12, 5))
+    >>> len(analysis.estimate([lrbtl.score(0, 0), lrbtl.gap(0, 1)]))
+    2
+    """
+
+    battles: Data
+    method: str
+    run: Run
+
+    @property
+    def provenance(self) -> Provenance:
+        """How the run was made."""
+        return self.run.provenance
+
+    def estimate(self, targets: Target | Family | Iterable[Target], *, errors_only: bool = False) -> Estimate:
+        """Return the estimate of targets with their joint covariance.
+
+        Parameters
+        ----------
+        targets : Target, list of Target, `all_scores()` or `all_gaps()`
+        errors_only : bool
+            Leave the covariance out, for very many targets.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[300, 100])
+        >>> lrbtl.analyse(battles).estimate(lrbtl.win_probability("x", "y")).estimate.round(2)
+        array([0.75])
+        """
+        if isinstance(targets, Family):
+            return self._estimate_family(targets)
+        listed = [targets] if isinstance(targets, Target) else targets
+        return self.estimate_resolved(resolve_targets(self.battles, listed), errors_only=errors_only)
+
+    def estimate_resolved(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Estimate:
+        """Return the estimate of targets that are given by position."""
+        moments = self.run.moments(targets, errors_only=errors_only)
+        labels = [target.label for target in targets]
+        if (lost := np.flatnonzero(np.isnan(moments.values))).size:
+            self._warn_lost([labels[i] for i in lost[:3]], lost.size)
+        return self._as_estimate(labels, moments, targets)
+
+    def estimate_boards(self, weights: Floats, among: Bools | None = None) -> list[Estimate]:
+        """Return the mean scores of all models for each row of weights (B, D) of contexts, as one estimate per row.
+
+        Scores of a row sum to zero over the models in its row of `among` (B, d1), by default over all. Models without
+        a score are NaN, without a warning.
+        """
+        found = self.run.score_moments(weights, among)
+        names = [str(model) for model in self.battles.models]
+        out = []
+        for i, moments in enumerate(found):
+            inside = None if among is None else among[i]
+            targets = [resolved_score(a, weights[i], inside) for a in range(len(names))]
+            out.append(self._as_estimate(names, moments, targets))
+        return out
+
+    def scores(self) -> Floats:
+        """Return the estimates of all scores, (d1, D); NaN where there is none."""
+        return self.run.scores()
+
+    def placed(self, weights: Floats) -> Bools:
+        """Return which models have a score on the board with these weights (D,) of contexts."""
+        return self.run.placed(weights)
+
+    def why_not(self, model: int, weights: Floats) -> str:
+        """Return a short reason why a model has none."""
+        return self.run.why_not(model, weights)
+
+    def _estimate_family(self, family: Family) -> Estimate:
+        values, errors = (part.reshape(-1) for part in self.run.family(family.kind))
+        labels = family.labels(self.battles)
+        if (lost := np.flatnonzero(np.isnan(values))).size:
+            self._warn_lost([labels[int(i)] for i in lost[:3]], lost.size)
+        return Estimate(labels, values, None, se=errors, links="identity", info=self.provenance)
+
+    def _as_estimate(self, labels: Sequence[str], moments: Moments, targets: Sequence[Resolved]) -> Estimate:
+        return Estimate(
+            labels,
+            moments.values,
+            moments.cov,
+            se=moments.se if moments.cov is None else None,
+            links=[target.scale for target in targets],
+            variance_noise=moments.variance_noise,
+            info=self.provenance,
+            bound_se=moments.bound,
+            naive_se=lambda: self.run.naive_errors(targets),
+        )
+
+    def _warn_lost(self, names: list[str], count: int) -> None:
+        unit = self.battles.say("battles")
+        reason = (
+            "they touch a model that, as far as this method looks, only won, only lost or never met the others"
+            if isinstance(self.battles, Battles)
+            else f"all {unit} that bear on them went the same way"
+        )
+        instead = "use method='hierarchical'" if isinstance(self.battles, Battles) else "use a smaller rank"
+        warn_user(
+            f"{count} targets ({', '.join(names)}) run to infinity or are not defined: {reason}. They are NaN; "
+            f"{instead}, or add {unit}.",
+            SeparationWarning,
+        )
+
+    def __repr__(self) -> str:
+        return f"Analysis(method={self.method!r}, shape={self.battles.shape})"
+
+
+def analyse(
+    battles: Data,
+    *,
+    method: str = DEFAULT_METHOD,
+    rank: Rank = "auto",
+    sampling: Sampling | None = None,
+    n_folds: int = 10,
+    se: Literal["crossfit", "full"] = "crossfit",
+    ridge: Ridge = "auto",
+    link: str | Link | None = None,
+    solver: SolverName = "auto",
+    n_repeats: int = 1,
+    n_threads: int = 1,
+    rng: Seed = 0,
+    progress: Progress | None = None,
+) -> Analysis:
+    """Return a method run on data, which then estimates any targets and boards.
+
+    Parameters
+    ----------
+    battles : Battles or Observations
+    method : "efficient", "whitened", "mle" or "naive"
+        Efficient: smallest variance, any sampling. Whitened: simpler direction, weighted by the sampling law. Mle: the
+        penalised estimate with HC3 errors, one fit. Naive: one Bradley-Terry fit per context. Without contexts,
+        efficient and mle are a plain Bradley-Terry fit.
+    rank : int, tuple or "auto"
+        Tucker rank of the scores; "auto" takes the best rank of `select_rank`. Intervals are conditional on the rank.
+    n_folds : int
+        Folds of the cross-fitting; 10 by default.
+    ridge : float, sequence or "auto"
+        Penalty of the fits; see `fit`.
+    link : str or Link, optional
+        Law of the responses; see `fit`.
+    sampling : Sampling, optional
+        Law of the battles. Efficient: None uses the observed battles. Whitened: None estimates a product law.
+    se : "crossfit" or "full"
+        Errors from out-of-fold influence values, or (as in the paper's simulations; covers less) from the full sample.
+    solver : "auto", "direct" or "cg"
+    n_repeats : int
+        Random partitions; estimates are combined by the median, errors allow for their spread.
+    n_threads : int
+    rng : int, Generator or None
+    progress : callable, optional
+        Called with a line of text after each fold.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> truth = lrbtl.simulate_scores((12, 5), 2, scale=2, rng=0)
+    >>> analysis = lrbtl.analyse(lrbtl.simulate_battles(truth, 20_000, rng=1), rank=2)
+    >>> analysis.provenance.n_battles
+    20000
+    """
+    chosen = find_method(method)
+    options = Options(
+        rank=rank,
+        sampling=sampling,
+        n_folds=n_folds,
+        se=se,
+        ridge=ridge,
+        link=link,
+        solver=solver,
+        n_repeats=n_repeats,
+        n_threads=n_threads,
+        rng=rng,
+        progress=progress,
+    )
+    options.check(battles.shape)
+    return Analysis(battles, method, chosen.run(battles, options))
+
+
+def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = "efficient") -> Analysis:
+    """Return a low-rank method run on the battles of a fit that is at hand; rank, ridge and link are those of the fit.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> truth = lrbtl.simulate_scores((12, 5), 2, scale=2, rng=0)
+    >>> fit = lrbtl.fit(lrbtl.simulate_battles(truth, 20_000, rng=1), 2)
+    >>> analyse_fit(fit, Options(n_folds=5), method="whitened").provenance.n_folds
+    5
+    """
+    chosen, options = find_method(method), Options() if options is None else options
+    options.check(full_fit.battles.shape)
+    if not isinstance(chosen, LowRank):
+        raise MethodError(f"method={method!r} does not start from a low-rank fit: use lrbtl.analyse.")
+    return Analysis(full_fit.battles, method, chosen.run_fit(full_fit, options))
+
+
+def infer(
+    battles: Data,
+    targets: Target | Family | Iterable[Target],
+    *,
+    method: str = DEFAULT_METHOD,
+    rank: Rank = "auto",
+    sampling: Sampling | None = None,
+    n_folds: int = 10,
+    se: Literal["crossfit", "full"] = "crossfit",
+    ridge: Ridge = "auto",
+    link: str | Link | None = None,
+    solver: SolverName = "auto",
+    n_repeats: int = 1,
+    n_threads: int = 1,
+    rng: Seed = 0,
+    progress: Progress | None = None,
+) -> Estimate:
+    """Estimate targets with standard errors that cover.
+
+    Parameters
+    ----------
+    battles : Battles or Observations
+    targets : Target, list of Target, `all_scores()` or `all_gaps()`
+    method, rank, sampling, n_folds, se, ridge, link, solver, n_repeats, n_threads, rng, progress
+        See `analyse`.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> truth = lrbtl.simulate_scores((12, 5), 2, scale=2, rng=0)
+    >>> battles = lrbtl.simulate_battles(truth, 20_000, rng=1)
+    >>> est = lrbtl.infer(battles, [lrbtl.score(0, 0), lrbtl.gap(0, 1)], rank=2)
+    >>> bool(abs(est.estimate[0] - truth[0, 0]) < 4 * est.se[0])
+    True
+    """
+    analysis = analyse(
+        battles,
+        method=method,
+        rank=rank,
+        sampling=sampling,
+        n_folds=n_folds,
+        se=se,
+        ridge=ridge,
+        link=link,
+        solver=solver,
+        n_repeats=n_repeats,
+        n_threads=n_threads,
+        rng=rng,
+        progress=progress,
+    )
+    return analysis.estimate(targets)

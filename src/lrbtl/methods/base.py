@@ -1,0 +1,256 @@
+"""What every method has in common: its options, a run on data, and what a run says of targets."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from lrbtl.data.battles import Battles
+from lrbtl.data.observations import Data
+from lrbtl.fitting.fit import Fit
+from lrbtl.fitting.options import check_choice, check_run, check_whole
+from lrbtl.fitting.solvers import SolverName
+from lrbtl.methods.targets import Resolved, resolved_gap, resolved_score
+from lrbtl.model.links import Link
+from lrbtl.model.sampling import Sampling
+from lrbtl.typing import Bools, Floats, Progress, Rank, Ridge, Seed
+
+NO_FACTS = ("level", "notes", "unit")
+FamilyKind = Literal["scores", "gaps"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a method is run; see `analyse`. A method uses those that concern it.
+
+    Examples
+    --------
+    >>> Options(n_folds=5).check((10, 3))
+    """
+
+    rank: Rank = "auto"
+    n_folds: int = 10
+    ridge: Ridge = "auto"
+    link: str | Link | None = None
+    sampling: Sampling | None = None
+    se: str = "crossfit"
+    solver: SolverName = "auto"
+    n_repeats: int = 1
+    n_threads: int = 1
+    rng: Seed = 0
+    progress: Progress | None = None
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise where an option is no such option, whether or not the method will use it."""
+        check_choice(self.se, ("crossfit", "full"), "se")
+        check_choice(self.solver, ("auto", "direct", "cg"), "solver")
+        check_run(shape, rank=self.rank, ridge=self.ridge, n_folds=self.n_folds, n_threads=self.n_threads)
+        check_whole(self.n_repeats, "n_repeats")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How an estimate came about; None where it does not apply.
+
+    `level` is the level of the printed intervals, `unit` what `n_battles` counts: battles or observations.
+    """
+
+    method: str = ""
+    rank: tuple[int, ...] | None = None
+    n_battles: int | None = None
+    n_folds: int | None = None
+    ridge: float | tuple[float, ...] | None = None
+    sampling: str | None = None
+    se: str | None = None
+    link: str | None = None
+    level: float = 0.95
+    notes: tuple[str, ...] = ()
+    unit: str = "battles"
+
+    def describe(self) -> list[str]:
+        """Return one line per known fact, for the summary."""
+        facts = [(item.name, getattr(self, item.name)) for item in fields(self) if item.name not in NO_FACTS]
+        names = {"n_battles": self.unit, "n_folds": "folds"}
+        lines = [f"  {names.get(name, name):<9} {_say(value)}" for name, value in facts if value not in (None, "")]
+        return lines + [f"  note      {note}" for note in self.notes]
+
+
+def _say(value: object) -> str:
+    if isinstance(value, tuple):
+        return " × ".join(_say(part) for part in value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What a method says of M targets, on the working scale.
+
+    Attributes
+    ----------
+    values : array (M,)
+        Estimates; NaN where the method has none.
+    cov : array (M, M) or None
+        The covariance to report; None where only errors were asked for.
+    se : array (M,)
+        The standard errors to report.
+    variance_noise : array (M,)
+        Variance of the log of each estimated variance; 0 for methods that do not know it.
+    bound : array (M,) or None
+        Model-based errors of the best estimate from wins and losses, where the method knows them.
+    """
+
+    values: Floats
+    cov: Floats | None
+    se: Floats
+    variance_noise: Floats
+    bound: Floats | None = None
+
+    def without(self, lost: Bools) -> "Moments":
+        """Return the moments with NaN for some targets."""
+        if not lost.any():
+            return self
+        cov = None if self.cov is None else np.where(lost[:, None] | lost, np.nan, self.cov)
+        values, se = np.where(lost, np.nan, self.values), np.where(lost, np.nan, self.se)
+        bound = None if self.bound is None else np.where(lost, np.nan, self.bound)
+        return Moments(values, cov, se, self.variance_noise, bound)
+
+    def spread_to(self, kept: Bools) -> "Moments":
+        """Return the moments of more targets, of which those `kept` are these and the others have none."""
+        at, size = np.flatnonzero(kept), len(kept)
+
+        def vector(values: Floats, fill: float = np.nan) -> Floats:
+            out = np.full(size, fill)
+            out[at] = values
+            return out
+
+        cov = None
+        if self.cov is not None:
+            cov = np.full((size, size), np.nan)
+            cov[np.ix_(at, at)] = self.cov
+        bound = None if self.bound is None else vector(self.bound)
+        return Moments(vector(self.values), cov, vector(self.se), vector(self.variance_noise, 0.0), bound)
+
+
+def joined(parts: Sequence[Moments]) -> Moments:
+    """Return the moments of several lists of targets as those of one, without covariances."""
+    bounds = [part.bound for part in parts if part.bound is not None]
+    return Moments(
+        np.concatenate([part.values for part in parts]),
+        None,
+        np.concatenate([part.se for part in parts]),
+        np.concatenate([part.variance_noise for part in parts]),
+        np.concatenate(bounds) if bounds else None,
+    )
+
+
+class Run(ABC):
+    """A method run on data: one object serves every target and every board.
+
+    Attributes
+    ----------
+    data : Battles or Observations
+    link : Link
+        Law of the responses, with its own parameters as estimated.
+    provenance : Provenance
+    fit : Fit or None
+        The low-rank fit behind it, where there is one.
+    """
+
+    data: Data
+    link: Link
+    provenance: Provenance
+    fit: Fit | None = None
+
+    @abstractmethod
+    def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
+        """Return estimates of targets with their covariance, or only with their errors."""
+
+    @abstractmethod
+    def scores(self) -> Floats:
+        """Return the estimates of all scores, (d1, D); NaN where there is none."""
+
+    def score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
+        """Return, for each row of weights (B, D) of contexts, the moments of all models' mean scores.
+
+        Scores of a row sum to zero over the models of its row of `among` (B, d1), by default over all. Models that
+        have no score there are NaN, and so are all where one of `among` has none.
+        """
+        out = []
+        for i, row in enumerate(weights):
+            inside = None if among is None else among[i]
+            kept = self.placed(row)
+            if not np.all(kept if inside is None else kept[inside]):
+                kept = np.zeros_like(kept) if inside is not None else kept
+            targets = [resolved_score(int(a), row, inside) for a in np.flatnonzero(kept)]
+            out.append(self.moments(targets).spread_to(kept) if targets else _no_moments(len(kept)))
+        return out
+
+    def family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
+        """Return estimates and errors of all scores (d1, D), or of all gaps a - b, a < b, (pairs, D)."""
+        d1, D = self.data.shape[0], self.data.n_contexts
+        units = np.eye(D)
+        if kind == "scores":
+            targets = [resolved_score(a, unit) for a in range(d1) for unit in units]
+        else:
+            pairs = zip(*np.triu_indices(d1, 1), strict=True)
+            targets = [resolved_gap(int(a), int(b), unit) for a, b in pairs for unit in units]
+        found = self.moments(targets, errors_only=True)
+        return found.values.reshape(-1, D), found.se.reshape(-1, D)
+
+    def placed(self, weights: Floats) -> Bools:
+        """Return which models have a score on the board with these weights (D,) of contexts, (d1,)."""
+        return np.ones(self.data.shape[0], dtype=np.bool_)
+
+    def why_not(self, model: int, weights: Floats) -> str:
+        """Return a short reason why a model is not placed on the board with these weights of contexts."""
+        votes, wins, losses = vote_record(self.data, model, weights)
+        if not votes:
+            return "no votes here"
+        if not losses:
+            return f"won all {votes} votes here"
+        return f"lost all {votes} votes here" if not wins else "too few votes here for a score"
+
+    def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
+        """Return the model-based errors that one fit per context would have, where the method can tell."""
+        return None
+
+
+class Method(ABC):
+    """A way to estimate targets, chosen by its name.
+
+    Attributes
+    ----------
+    name : str
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def run(self, data: Data, options: Options) -> Run:
+        """Return the method run on data."""
+
+
+def vote_record(data: Data, model: int, weights: Floats) -> tuple[int, int, int]:
+    """Return a model's votes in the contexts with a weight: all, those not lost outright, those not won outright.
+
+    Examples
+    --------
+    >>> import lrbtl, numpy as np
+    >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0.5], counts=[3, 1])
+    >>> vote_record(battles, 0, np.ones(1))
+    (4, 4, 1)
+    """
+    cells = data.cells
+    here = (np.asarray(weights)[cells.context] > 0) & ((cells.a == model) | (cells.b == model))
+    y = np.where(cells.a == model, cells.y, 1.0 - cells.y)[here] if isinstance(data, Battles) else cells.y[here]
+    count = cells.count[here]
+    return int(count.sum()), int(count[y > 0].sum()), int(count[y < 1].sum())
+
+
+def _no_moments(size: int) -> Moments:
+    nothing = np.full(size, np.nan)
+    return Moments(nothing, np.full((size, size), np.nan), nothing, np.zeros(size))

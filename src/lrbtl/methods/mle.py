@@ -1,0 +1,28 @@
+"""The penalised estimate itself, with HC3 errors: one fit, no folds."""
+
+from lrbtl.data.battles import Battles
+from lrbtl.fitting.fit import Fit, refit
+from lrbtl.fitting.signal import warn_thin_contexts, warn_unconverged
+from lrbtl.methods.base import Options, Run
+from lrbtl.methods.cross_fit import LowRank, OneStepRun, check_signal
+from lrbtl.methods.one_step import mle_step
+from lrbtl.threads import one_blas_thread
+
+
+class Mle(LowRank):
+    """The penalised estimate with HC3 errors."""
+
+    name = "mle"
+    ridge_share = 0.25
+
+    @one_blas_thread
+    def run_fit(self, full_fit: Fit, options: Options) -> Run:
+        """Return the fit with a smaller ridge as a run of one step."""
+        check_signal(full_fit)
+        if isinstance(full_fit.battles, Battles):
+            warn_thin_contexts(full_fit.battles)
+        ridge = self.ridge_share * full_fit.ridge
+        newton = refit(full_fit, full_fit.design.count, ridge=ridge, tol=1e-6)
+        warn_unconverged(int(not newton.converged), 1)
+        step = mle_step(full_fit.design.with_link(newton.link), newton.point, ridge, options.solver)
+        return OneStepRun(full_fit, self.provenance(full_fit, options), [step])

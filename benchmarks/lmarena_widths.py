@@ -63,7 +63,7 @@ def compare_order(ours: lrbtl.Leaderboard, plain: lrbtl.Leaderboard) -> dict[str
 
 
 def measure(battles: lrbtl.Battles, rank: Any) -> dict[str, Any]:
-    boards = lrbtl.leaderboard(battles, context="all", rank=rank)
+    boards = lrbtl.leaderboard(battles, context="all", rank=rank, weights="equal")
     theirs = lrbtl.leaderboard(battles, context="all", compat="arena-rank")
     plain = lrbtl.leaderboard(battles.pooled())
     by_traffic = lrbtl.leaderboard(battles, rank=rank, weights="traffic")

@@ -136,7 +136,6 @@ def test_win_matrices(boards):
     score = boards[1].score[rows]
     np.testing.assert_allclose(boards.win[1], expit((score[:, None] - score) / ELO))
     assert set(boards.win) == {None, 0, 1, 2, 3}
-    np.testing.assert_allclose(boards.win.first(None, 3), boards.win[None][:3, :3])
     with pytest.raises(KeyError):
         boards.win["nowhere"]
 

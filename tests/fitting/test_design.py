@@ -5,7 +5,7 @@ import pytest
 
 from lrbtl.fitting.design import CompleteDesign, Design
 from lrbtl.fitting.newton import _DirectModel
-from lrbtl.fitting.normal_equations import accumulate
+from lrbtl.fitting.solvers import accumulate
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.model.links import Probit
 from lrbtl.model.tie_links import Davidson

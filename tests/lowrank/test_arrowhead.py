@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lrbtl.lowrank.arrowhead import PANEL, Arrowhead, NotPositiveDefinite, _mirrored
-from lrbtl.lowrank.covariance import inverse_blocks
+from lrbtl.lowrank.arrowhead import PANEL, Arrowhead, NotPositiveDefinite, _mirrored, inverse_blocks
 
 FLOOR = 1e-11
 

@@ -6,11 +6,10 @@ from scipy.stats import norm, t
 
 import lrbtl
 from lrbtl.fitting.local import tangent_variances
-from lrbtl.fitting.normal_equations import accumulate, fix_gauge
-from lrbtl.fitting.solvers import IsotropicSolver
+from lrbtl.fitting.solvers import IsotropicSolver, accumulate, fix_gauge
 from lrbtl.inference.estimate import Estimate
-from lrbtl.lowrank.covariance import context_blocks, inverse_blocks
-from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.lowrank.arrowhead import inverse_blocks
+from lrbtl.lowrank.tangent import TangentSpace, context_blocks
 from lrbtl.methods.standard_errors import (
     MOST,
     SHARE,

@@ -370,20 +370,13 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Lazy(Mapping[Any, Floats]):
-    """A mapping from context to matrix whose values are made when read; a pickle holds them all.
-
-    `make` takes a context and the number of rows and columns that are needed, None for all.
-    """
+    """A mapping from context to matrix whose values are made when read; a pickle holds them all."""
 
     contexts: tuple[Any, ...]
-    make: Callable[[Any, int | None], Floats]
+    make: Callable[[Any], Floats]
 
     def __getitem__(self, key: Any) -> Floats:
-        return self.make(find_context(self.contexts, key), None)
-
-    def first(self, key: Any, n: int) -> Floats:
-        """Return the first n rows and columns of a context's matrix, which may cost much less than all."""
-        return self.make(find_context(self.contexts, key), n)
+        return self.make(find_context(self.contexts, key))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.contexts)
@@ -392,11 +385,7 @@ class Lazy(Mapping[Any, Floats]):
         return len(self.contexts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Lazy, (self.contexts, partial(_corner, dict(self)))
-
-
-def _corner(known: Mapping[Any, Floats], context: Any, n: int | None) -> Floats:
-    return known[context][:n, :n]
+        return Lazy, (self.contexts, dict(self).__getitem__)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -274,15 +274,14 @@ class Duels:
     level: float
     known: dict[Any, tuple[Floats, Floats, Floats]] = field(default_factory=dict)
 
-    def matrix(self, side: int, context: Any, n: int | None) -> Floats:
-        """Return win probabilities (side 0), or their lower (1) or upper (2) limits, among the first n models."""
-        rows, key = self.rows[:n], (context, n)
-        if key not in self.known:
-            weights, gaps = self.weights[context], None
-            if is_gap(self.part.analysis, weights) and self.part.analysis.placed(weights).all():
-                gaps = self.all_gaps
-            self.known[key] = win_table(self.part.analysis, weights, rows, self.level, gaps=gaps)
-        return self.known[key][side]
+    def matrix(self, side: int, context: Any) -> Floats:
+        """Return win probabilities (side 0), or their lower (1) or upper (2) limits."""
+        if context not in self.known:
+            analysis, weights = self.part.analysis, self.weights[context]
+            use_gaps = is_gap(analysis, weights) and bool(analysis.placed(weights).all())
+            gaps = self.all_gaps if use_gaps else None
+            self.known[context] = win_table(analysis, weights, self.rows, self.level, gaps=gaps)
+        return self.known[context][side]
 
     @cached_property
     def all_gaps(self) -> Estimate:

@@ -7,12 +7,10 @@ import numpy as np
 
 from lrbtl._kernels import variance
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.normal_equations import accumulate
 from lrbtl.fitting.penalty import penalised
-from lrbtl.fitting.solvers import Solver, SolverName, information_solver, robust_factor
-from lrbtl.lowrank.arrowhead import Arrowhead, Inverse
-from lrbtl.lowrank.covariance import context_blocks, inverse_blocks
-from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.fitting.solvers import Solver, SolverName, accumulate, information_solver, robust_factor
+from lrbtl.lowrank.arrowhead import Arrowhead, Inverse, inverse_blocks
+from lrbtl.lowrank.tangent import TangentSpace, context_blocks
 from lrbtl.model.links import CellTerms
 from lrbtl.typing import Floats
 

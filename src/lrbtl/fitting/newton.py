@@ -18,9 +18,8 @@ from scipy import sparse
 
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.local import Local
-from lrbtl.fitting.normal_equations import fix_gauge
 from lrbtl.fitting.penalty import add_penalty, penalty, penalty_terms
-from lrbtl.fitting.solvers import conjugate_gradients, diagonal_blocks, invert_blocks
+from lrbtl.fitting.solvers import conjugate_gradients, diagonal_blocks, fix_gauge, invert_blocks
 from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, mode_product

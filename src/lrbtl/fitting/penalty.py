@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lrbtl.fitting.normal_equations import fix_gauge
+from lrbtl.fitting.solvers import fix_gauge
 from lrbtl.lowrank.arrowhead import Arrowhead
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, mode_product, unfold

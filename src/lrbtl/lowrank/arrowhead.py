@@ -197,6 +197,38 @@ class Inverse:
     blocks: Floats
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of a covariance in tangent coordinates.
+
+    Attributes
+    ----------
+    border : array (q, q)
+    cross : array (dl, rl, q)
+        Eliminated rows with the border.
+    own : array (dl, rl, rl)
+        Eliminated rows with themselves.
+    """
+
+    border: Floats
+    cross: Floats
+    own: Floats
+
+
+def inverse_blocks(inverse: Inverse) -> Blocks:
+    """Return the blocks of the inverse itself."""
+    reach = as_dense(inverse.reach)
+    dl, rl, _ = inverse.blocks.shape
+    cross = -reach @ inverse.border
+    own = inverse.blocks - np.einsum("jiq,jkq->jik", cross.reshape(dl, rl, -1), reach.reshape(dl, rl, -1))
+    return Blocks(inverse.border, cross.reshape(dl, rl, -1), own)
+
+
+def as_dense(matrix: Floats | sparse.csr_array) -> Floats:
+    """Return a matrix that may be sparse as an array."""
+    return matrix.toarray() if sparse.issparse(matrix) else matrix
+
+
 def _mirrored(lower: Floats) -> Floats:
     """Return a symmetric matrix from its lower triangle, in place and by panels: far cheaper than whole triangles."""
     for first in range(0, len(lower), PANEL):

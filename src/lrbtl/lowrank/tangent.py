@@ -13,11 +13,14 @@ Coordinates are redundant (gauge): T does not change under U_k -> U_k R, core ->
 dU_1 -> dU_1 + 1 c^T. The gauge is fixed by U_k^T dU_k = 0 for k != l, 1^T dU_1 = 0 and dcore_(l) core_(l)^T = 0.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import prod
 
 import numpy as np
 
+from lrbtl.lowrank.arrowhead import Blocks
 from lrbtl.lowrank.tucker import Tucker, centre, contract, mode_product, unfold
 from lrbtl.typing import Floats, Longs
 
@@ -277,3 +280,54 @@ class TangentSpace:
         for k in range(1, len(self.factors)):
             core = mode_product(core, changed.get(k, self.factors[k]), k)
         return core
+
+
+# ------------------------------------------------------------------------------
+# Covariances of models with contexts. With T[:, u] = U v_u, the blocks of the model factor with itself and of each
+# context vector v_u with it and with itself give the covariance of any two scores of one context.
+# ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ContextBlocks:
+    """Covariances that the scores of some contexts need.
+
+    Attributes
+    ----------
+    contexts : array (n,)
+    cross : array (n, r1, d1, r1)
+        Context vectors with the model factor.
+    own : array (n, r1, r1)
+        Context vectors with themselves.
+    """
+
+    contexts: Longs
+    cross: Floats
+    own: Floats
+
+
+def context_blocks(space: TangentSpace, blocks: Blocks) -> Iterator[ContextBlocks]:
+    """Yield the blocks of context vectors, one group of contexts at a time; dv_u = E dU_l[j] + F d(border)."""
+    d1, r1 = space.U.shape
+    q1 = d1 * r1
+    for group, (contexts, _) in enumerate(space.groups):
+        E = space.E[contexts[0]]
+        cross = np.einsum("ai,jiq->jaq", E, blocks.cross)
+        own = E @ blocks.own @ E.T
+        if space.has_others:
+            columns, F = space.group_border(group)
+            mixed = cross[:, :, columns] @ np.swapaxes(F, 1, 2)
+            own = (
+                own
+                + mixed
+                + np.swapaxes(mixed, 1, 2)
+                + F @ blocks.border[np.ix_(columns, columns)] @ np.swapaxes(F, 1, 2)
+            )
+            cross = cross + F @ blocks.border[columns]
+        yield ContextBlocks(contexts, cross[:, :, :q1].reshape(-1, r1, d1, r1), own)
+
+
+def model_block(space: TangentSpace, blocks: Blocks) -> Floats:
+    """Return the block of the model factor with itself, (d1, r1, d1, r1)."""
+    d1, r1 = space.U.shape
+    return blocks.border[: d1 * r1, : d1 * r1].reshape(d1, r1, d1, r1)

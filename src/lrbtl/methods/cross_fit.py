@@ -18,11 +18,11 @@ from lrbtl.fitting.fit import Fit, fit, refit
 from lrbtl.fitting.local import Local
 from lrbtl.fitting.newton import Newton
 from lrbtl.fitting.signal import warn_unconverged, warn_weak_signal, warn_wrong_variances
-from lrbtl.fitting.solvers import KrylovSolver, Solver, needs_krylov, touched
-from lrbtl.lowrank.covariance import Blocks, inverse_blocks
+from lrbtl.fitting.solvers import KrylovSolver, Solver, needs_krylov
+from lrbtl.lowrank.arrowhead import Blocks, inverse_blocks
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, joined
-from lrbtl.methods.many import ManyGradients, many_gradients
+from lrbtl.methods.gradients import Coordinates, evaluated
 from lrbtl.methods.naive import Naive, separate_errors
 from lrbtl.methods.one_step import (
     FoldStep,
@@ -45,7 +45,7 @@ from lrbtl.methods.standard_errors import (
     widening,
 )
 from lrbtl.methods.targets import Resolved, Stack, evaluate
-from lrbtl.model.links import LOGISTIC
+from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.model.tie_links import as_link
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Longs, Seed
@@ -151,7 +151,7 @@ class OneStepRun(Run):
         parts = []
         for first in range(0, len(targets), size):
             part = targets[first : first + size]
-            parts.append(self._finite(self.many_sandwich(part) if many else self.sandwich(part), part))
+            parts.append(self._finite(self.sandwich(part, joint=not many), part))
         return joined(parts)
 
     def _finite(self, found: Sandwich, targets: Sequence[Resolved]) -> Moments:
@@ -162,52 +162,30 @@ class OneStepRun(Run):
         return found.reported().without(gradients.touch(self._infinite))
 
     @one_blas_thread
-    def sandwich(self, targets: Sequence[Resolved]) -> Sandwich:
-        """Return estimates, covariance and model-based errors of targets."""
-        M, stack, shape = len(targets), Stack.of(targets), self.data.shape
-        values, cov, model, loose = np.zeros(M), np.zeros((M, M)), np.zeros(M), VarianceNoise((M,))
+    def sandwich(self, targets: Sequence[Resolved], *, joint: bool = True) -> Sandwich:
+        """Return estimates, covariance (or variances) and model-based errors of targets."""
+        M, stack = len(targets), Stack.of(targets)
+        values, cov, model, loose = np.zeros(M), np.zeros((M, M) if joint else M), np.zeros(M), VarianceNoise((M,))
+
+        def at(bread: FoldStep | Information, link: Link) -> tuple[Floats, Coordinates]:
+            found = evaluated(bread.space, stack, self.data.shape, link, joint=joint)
+            _check_touched(bread, found[1].touched(bread.solver), targets, self.data)
+            return found
+
         for step in self.steps:
-            at, gradients = evaluate_targets(step.space, stack, shape, step.link)
-            _check_touched(step, touched(step.solver, gradients), targets, self.data)
+            plain, gradients = at(step, step.link)
             share = step.n / self.n
-            values += share * (at + gradients.T @ step.delta)
+            values += share * (plain + gradients.dot(step.delta))
             if self.full is None:
-                covariance, bound = _fold_moments(step, gradients)
+                covariance, bound = gradients.sandwich(step)
                 cov += share * covariance
                 model += share * bound
                 loose.add(bound)
         if self.full is not None:
-            cov, model = _fold_moments(self.full, evaluate_targets(self.full.space, stack, shape, self.full.link)[1])
+            cov, model = at(self.full, self.full.link)[1].sandwich(self.full)
         if self.reference is not None:
-            _, gradients = evaluate_targets(self.reference.space, stack, shape, self.link)
-            _check_touched(self.reference, touched(self.reference.solver, gradients), targets, self.data)
-            model = np.einsum("im,im->m", gradients, self.reference.solver.solve(gradients))
+            model = at(self.reference, self.link)[1].variances(self.reference.solver)
         return Sandwich(values, cov / self.n, np.sqrt(model / self.n), self.dispersion, loose.value())
-
-    @one_blas_thread
-    def many_sandwich(self, targets: Sequence[Resolved]) -> Sandwich:
-        """Return the same with variances only: for more targets than coordinates, from inverses of all of these."""
-        M, stack, shape = len(targets), Stack.of(targets), self.data.shape
-        values, variances, model, loose = np.zeros(M), np.zeros(M), np.zeros(M), VarianceNoise((M,))
-        for step in self.steps:
-            at, gradients = many_gradients(step.space, stack, shape, step.link)
-            _check_touched(step, gradients.touched(step.solver.null), targets, self.data)
-            share = step.n / self.n
-            values += share * (at + gradients.dot(step.delta))
-            if self.full is None:
-                variance, bound = _many_moments(step, gradients)
-                variances += share * variance
-                model += share * bound
-                loose.add(bound)
-        if self.full is not None:
-            _, gradients = many_gradients(self.full.space, stack, shape, self.full.link)
-            variances, model = _many_moments(self.full, gradients)
-        if self.reference is not None:
-            space, solver = self.reference.space, self.reference.solver
-            _, gradients = many_gradients(space, stack, shape, self.link)
-            _check_touched(self.reference, gradients.touched(solver.null), targets, self.data)
-            model = gradients.squares(solver.solve(np.eye(space.size)))
-        return Sandwich(values, variances / self.n, np.sqrt(model / self.n), self.dispersion, loose.value())
 
     def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
         """Return the model-based errors of separate fits at these scores; None for observed entries."""
@@ -335,19 +313,6 @@ class OneStepRun(Run):
         for bread in self._breads:
             if bread.solver.null is not None:
                 raise _undetermined(bread, 0, self.data.say(f"all {what}"), self.data)
-
-
-def _fold_moments(step: FoldStep, gradients: Floats) -> tuple[Floats, Floats]:
-    """Return what a step says of targets: covariance and model-based variances, per battle."""
-    directions = step.solver.solve(gradients)
-    covariance = directions.T @ (step.meat @ directions)
-    return 0.5 * (covariance + covariance.T), np.einsum("im,im->m", gradients, directions)
-
-
-def _many_moments(step: FoldStep, gradients: ManyGradients) -> tuple[Floats, Floats]:
-    """Return what a step says of very many targets: variances and model-based variances, per battle."""
-    inverse = step.solver.solve(np.eye(step.space.size))
-    return gradients.squares(inverse.T @ (step.meat @ inverse)), gradients.squares(inverse)
 
 
 def _mean_moments(step: FoldStep, weights: Floats, centre: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:

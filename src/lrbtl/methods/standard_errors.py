@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from lrbtl.lowrank.arrowhead import Arrowhead, Inverse
-from lrbtl.lowrank.covariance import Blocks, ContextBlocks, as_dense, context_blocks, model_block
-from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.lowrank.arrowhead import Arrowhead, Blocks, Inverse, as_dense
+from lrbtl.lowrank.tangent import ContextBlocks, TangentSpace, context_blocks, model_block
 from lrbtl.typing import Floats
 
 

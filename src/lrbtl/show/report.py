@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lrbtl.boards.board import COLUMNS, Lazy, Leaderboard, Leaderboards
+from lrbtl.boards.board import COLUMNS, Leaderboard, Leaderboards
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import ReportError
 from lrbtl.show.files import write_whole
@@ -20,7 +20,7 @@ from lrbtl.show.style import axis_range
 from lrbtl.typing import Floats
 
 LEVELS = ("ok", "warn")
-DUEL_MODELS = 100  # file and time grow with the square of this number
+DUEL_MODELS = 200  # the file grows with the square of this number
 SCALES = {
     "elo": "Scores are on the Elo scale: 400 points more mean odds of 10 to 1.",
     "logit": "Scores are log odds: one point more means odds of e to 1.",
@@ -147,8 +147,7 @@ def duel_columns(boards: Leaderboards, context: Any, n: int) -> list[dict[str, A
     pairs = np.triu_indices(n, 1)
 
     def pick(matrices: Mapping[Any, Floats]) -> list[int | None]:
-        matrix = matrices.first(context, n) if isinstance(matrices, Lazy) else matrices[context]
-        return [round(10_000 * x) if np.isfinite(x) else None for x in matrix[pairs].tolist()]
+        return [round(10_000 * x) if np.isfinite(x) else None for x in matrices[context][pairs].tolist()]
 
     sides = {"win": boards.win, "lower": boards.win_lower, "upper": boards.win_upper}
     return [{"context": board_name(context), **{name: pick(matrices) for name, matrices in sides.items()}}]

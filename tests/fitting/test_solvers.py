@@ -8,13 +8,14 @@ from scipy import sparse
 
 from lrbtl.errors import SingularInformationError, SolverError
 from lrbtl.fitting import design as design_module
-from lrbtl.fitting import normal_equations as information
+from lrbtl.fitting import solvers as information
 from lrbtl.fitting.design import CompleteDesign
-from lrbtl.fitting.normal_equations import accumulate, fix_gauge
 from lrbtl.fitting.solvers import (
     IsotropicSolver,
+    accumulate,
     conjugate_gradients,
     diagonal_blocks,
+    fix_gauge,
     information_solver,
     invert_blocks,
     touched,

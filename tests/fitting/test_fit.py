@@ -23,7 +23,8 @@ from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import fit, refit, spectral_start
 from lrbtl.fitting.newton import Newton
 from lrbtl.fitting.options import check_ridge
-from lrbtl.methods.cross_fit import cross_fit
+from lrbtl.inference.analysis import analyse_fit
+from lrbtl.methods.base import Options
 from problems import SMALL_CASES, battle_matrix, rebuilt, simulated
 
 CASES = [((6,), (1,)), ((7, 5), (2, 2)), ((6, 4, 3), (2, 2, 2))]
@@ -295,8 +296,8 @@ def test_a_collapsed_component_is_dropped_and_inference_goes_on():
     with pytest.warns(RankCollapseWarning, match=r"left rank \(1, 1\)"):
         collapsed = fit(battles, 3, ridge=float(np.sqrt(values[0] * values[1])))
     assert collapsed.rank == (1, 1)
-    moments = cross_fit(collapsed, n_folds=3).moments([lrbtl.score(0, 0).resolve(battles)])
-    assert np.isfinite(moments.values).all() and moments.cov[0, 0] > 0
+    estimate = analyse_fit(collapsed, Options(n_folds=3)).estimate(lrbtl.score(0, 0))
+    assert np.isfinite(estimate.estimate).all() and estimate.se[0] > 0
 
 
 def test_battles_with_other_labels_are_refused():

@@ -7,9 +7,12 @@ import pytest
 
 import lrbtl
 from lrbtl.errors import ConvergenceWarning, LrbtlWarning, ThinContextWarning, WeakSignalWarning
+from lrbtl.fitting.fit import refit
 from lrbtl.fitting.signal import signal_ratio, thin_contexts
+from lrbtl.inference.analysis import analyse_fit
 from lrbtl.lowrank.tucker import rank_caps
-from lrbtl.methods import cross_fit as crossfit
+from lrbtl.methods import cross_fit, mle
+from lrbtl.methods.base import Options
 from problems import simulated
 
 
@@ -30,7 +33,7 @@ def test_a_rank_beyond_the_signal_is_said_once():
     _, battles = simulated((10, 5), 1, 4_000)
     whole = lrbtl.fit(battles, 2, ridge=1.0)
     with pytest.warns(WeakSignalWarning, match=r"rank \(2, 2\).*smaller rank") as said:
-        crossfit.cross_fit(whole, n_folds=3)
+        analyse_fit(whole, Options(n_folds=3))
     assert len(said) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error", LrbtlWarning)
@@ -42,7 +45,7 @@ def test_a_rank_that_restricts_nothing_cannot_be_too_large(shape):
     battles = lrbtl.simulate_battles(lrbtl.simulate_scores(shape, rank_caps(shape), scale=0.2, rng=0), 600, rng=3)
     whole = lrbtl.fit(battles, rank_caps(shape), ridge=0.1)
     assert signal_ratio(whole.point, battles.n_battles) < 1.5
-    crossfit.cross_fit(whole, n_folds=3)
+    analyse_fit(whole, Options(n_folds=3))
 
 
 def test_mle_says_where_contexts_are_thin():
@@ -60,10 +63,10 @@ def test_mle_says_where_contexts_are_thin():
 def test_folds_that_do_not_converge_are_said_once(method, monkeypatch):
     _, battles = simulated((8, 4), 1, 4_000)
     whole = lrbtl.fit(battles, 1)
-    refit = crossfit.refit
-    monkeypatch.setattr(crossfit, "refit", lambda *args, **options: _stopped(refit(*args, **options)))
+    for module in (cross_fit, mle):
+        monkeypatch.setattr(module, "refit", lambda *args, **options: _stopped(refit(*args, **options)))
     with pytest.warns(ConvergenceWarning, match="fits behind these intervals") as said:
-        crossfit.cross_fit(whole, method=method, n_folds=3)
+        analyse_fit(whole, Options(n_folds=3), method=method)
     assert len(said) == 1
 
 

@@ -1,40 +1,13 @@
-"""The options that fits, inference and boards share, and their checks."""
+"""Checks of the options that fits, inference and boards share."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from lrbtl.data.folds import check_fold_number
 from lrbtl.errors import LrbtlError, MethodError, RankError, RidgeError
-from lrbtl.lowrank.tucker import check_rank
-from lrbtl.model.links import Link
-from lrbtl.typing import Floats, Rank, Ridge, Seed
-
-Method = Literal["efficient", "whitened", "mle", "naive"]
-
-METHODS = ("efficient", "whitened", "mle", "naive")
-
-
-@dataclass(frozen=True)
-class Run:
-    """How a board or comparison is estimated; see `leaderboard` and `infer`."""
-
-    rank: Rank = "auto"
-    method: Method = "efficient"
-    n_folds: int = 10
-    ridge: Ridge = "auto"
-    link: str | Link = "logistic"
-    n_threads: int = 1
-    rng: Seed = 0
-
-    def check(self, shape: tuple[int, ...]) -> None:
-        """Raise where an option is no such option, whether or not the method will use it."""
-        check_choice(self.method, METHODS, "method")
-        if self.rank != "auto" and len(shape) > 1 and self.method != "naive":
-            check_rank(self.rank, shape)
-        check_run(shape, rank=self.rank, ridge=self.ridge, n_folds=self.n_folds, n_threads=self.n_threads)
+from lrbtl.typing import Floats
 
 
 def check_choice(value: object, choices: tuple[str, ...], name: str, error: type[LrbtlError] = MethodError) -> None:
@@ -42,7 +15,7 @@ def check_choice(value: object, choices: tuple[str, ...], name: str, error: type
 
     Examples
     --------
-    >>> check_choice("mle", METHODS, "method")
+    >>> check_choice("mle", ("efficient", "mle"), "method")
     """
     if value not in choices:
         raise error(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, choices))}.")

@@ -1,11 +1,8 @@
 """Leaderboards of the shape that pictures and reports read, made without any estimation."""
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
-
-from lrbtl.typing import AnyInts, Floats
 
 CONTEXTS = ("coding", "maths", "creative writing", "translation", "long context", "vision", "tools & agents", "safety")
 SCRIPT = "<script>alert(1)</script>"
@@ -14,14 +11,12 @@ UNBEATEN = "unbeaten-1"
 NEWCOMER = "newcomer-0.1"
 
 
-def model_names(n: int) -> tuple[str, ...]:
+def model_names(n):
     special = [UNBEATEN, NEWCOMER, SCRIPT, LONG, "costs-$5-or-$6_each"]
     return tuple(special + [f"family{i % 7}-{8 * (1 + i % 5)}b-v{i}" for i in range(n - len(special))])
 
 
-def make_board(
-    context: str | None, models: Sequence[str], score: Floats, se: Floats, battles: AnyInts, level: float = 0.95
-) -> SimpleNamespace:
+def make_board(context, models, score, se, battles, level=0.95):
     score, se, battles = np.round(score, 1), np.asarray(se), np.asarray(battles)
     order = np.argsort(-score, kind="stable")
     models = tuple(models[i] for i in order)
@@ -61,17 +56,11 @@ def make_board(
     )
 
 
-class Boards(dict[str, SimpleNamespace]):
+class Boards(dict):
     """Context label -> board, plus the overall board and win matrices."""
 
-    overall: SimpleNamespace
-    models: tuple[str, ...]
-    win: dict[str | None, Floats]
-    win_lower: dict[str | None, Floats]
-    win_upper: dict[str | None, Floats]
 
-
-def make_boards(n_models: int = 40, contexts: Sequence[str] = CONTEXTS, seed: int = 3) -> Boards:
+def make_boards(n_models=40, contexts=CONTEXTS, seed=3):
     rng = np.random.default_rng(seed)
     models = model_names(n_models)
     base = np.sort(rng.normal(1000, 110, n_models))[::-1].copy()
@@ -84,17 +73,17 @@ def make_boards(n_models: int = 40, contexts: Sequence[str] = CONTEXTS, seed: in
     boards = Boards()
     boards.overall, boards.models = overall, models
     boards.win, boards.win_lower, boards.win_upper = {}, {}, {}
-    scores: dict[str | None, tuple[Floats, Floats]] = {None: (base, se)}
+    scores = {None: (base, se)}
     for u, context in enumerate(contexts):
         share = 0.3 / (1 + u)
         score = base + np.outer(rng.normal(0, 40, n_models), [1.0])[:, 0] * rng.choice([0.3, 1.0])
         count = np.maximum((battles * share).astype(np.int64), 4)
         boards[context] = make_board(context, models, score, 250 / np.sqrt(count), count)
         scores[context] = (score, 250 / np.sqrt(count))
-    for name, (score, error) in scores.items():
+    for context, (score, error) in scores.items():
         gap = score[:, None] - score
         width = 1.96 * np.hypot(error[:, None], error)
-        boards.win[name], boards.win_lower[name], boards.win_upper[name] = (
+        boards.win[context], boards.win_lower[context], boards.win_upper[context] = (
             1 / (1 + 10 ** (-(gap + shift) / 400)) for shift in (0.0, -width, width)
         )
     return boards

@@ -16,17 +16,17 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 @pytest.fixture(scope="session")
-def plain():
+def plain() -> lrbtl.Battles:
     truth = lrbtl.simulate_scores((7,), 1, scale=1.0, rng=3)
     return lrbtl.simulate_battles(truth, 800, rng=4)
 
 
 @pytest.fixture(scope="session")
-def arena():
+def arena() -> lrbtl.Battles:
     truth = lrbtl.simulate_scores((9, 4), 2, scale=2.0, rng=0)
     return lrbtl.simulate_battles(truth, 12_000, rng=1)
 
 
 @pytest.fixture(scope="session")
-def boards(arena):
+def boards(arena: lrbtl.Battles) -> lrbtl.Leaderboards:
     return lrbtl.leaderboard(arena, context="all", rank=2)

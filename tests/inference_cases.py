@@ -1,13 +1,18 @@
 """Small battles, targets and laws on which estimators are compared with dense formulas."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.special import expit, logit
 
 import lrbtl
 import oracle
-from lrbtl.fitting.fit import fit
+from lrbtl.fitting.fit import Fit, fit
+from lrbtl.typing import Floats, Shape
 from problems import SMALL_CASES, rebuilt, simulated
+
+Case = tuple[Shape, Shape]
 
 cases = pytest.mark.parametrize("case", SMALL_CASES, ids=["order1", "order2", "order3"])
 
@@ -18,7 +23,7 @@ all_cases = pytest.mark.parametrize(
 FOLDS = 3
 
 
-def uneven_law(shape):
+def uneven_law(shape: Shape) -> lrbtl.ProductSampling:
     """A product law far from uniform."""
     rng = np.random.default_rng(5)
     contexts = rng.uniform(1, 3, size=shape[1:])
@@ -26,10 +31,10 @@ def uneven_law(shape):
     return lrbtl.ProductSampling(models / models.sum(), contexts / contexts.sum() if len(shape) > 1 else None)
 
 
-_PROBLEMS = {}
+_PROBLEMS: dict[Case, tuple[Floats, lrbtl.Battles, Fit]] = {}
 
 
-def problem(case):
+def problem(case: Case) -> tuple[Floats, lrbtl.Battles, Fit]:
     """Battles with ties drawn from an uneven law, and their fit; made once per shape."""
     if case not in _PROBLEMS:
         shape, rank = case
@@ -42,7 +47,7 @@ def problem(case):
     return _PROBLEMS[case]
 
 
-def both_targets(shape):
+def both_targets(shape: Shape) -> tuple[list[Any], list[oracle.Target]]:
     """Linear and nonlinear targets for the package and, written out by hand, for the oracle."""
     last = tuple(d - 1 for d in shape[1:])
     context = None if len(shape) == 1 else last[0] if len(shape) == 2 else last
@@ -52,10 +57,10 @@ def both_targets(shape):
     mean_gap[0], mean_gap[2] = 1.0, -1.0
     mean_gap /= np.prod(shape[1:])
 
-    def rate(T):
-        return np.mean([expit(T[0] - T[b]) for b in range(1, shape[0])])
+    def rate(T: Floats) -> float:
+        return float(np.mean([expit(T[0] - T[b]) for b in range(1, shape[0])]))
 
-    def rate_slope(T):
+    def rate_slope(T: Floats) -> Floats:
         slope = np.zeros(shape)
         for b in range(1, shape[0]):
             p = expit(T[0] - T[b])
@@ -80,7 +85,7 @@ def both_targets(shape):
     return mine, theirs
 
 
-def assert_close(found, expected):
+def assert_close(found: Any, expected: Any) -> None:
     """Agreement to 1e-9 of the largest entry."""
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
 
@@ -94,5 +99,5 @@ LAWS = {
 }
 
 
-def sampling_of(kind, shape):
+def sampling_of(kind: str | None, shape: Shape) -> Any:
     return {None: None, "uniform": lrbtl.UniformSampling(), "known": uneven_law(shape)}[kind]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.stats
@@ -102,7 +102,9 @@ def ipw_weights(rows: Sequence[Row], law: Law) -> Array:
     return np.array([1.0 / len(law) / law_of(law, u, a, b) for u, a, b, _, _ in rows])
 
 
-def rows_from_cells(shape: Context, context: Array, a: Array, b: Array, y: Array, count: Array) -> list[Row]:
+def rows_from_cells(
+    shape: Context, context: NDArray[Any], a: NDArray[Any], b: NDArray[Any], y: NDArray[Any], count: NDArray[Any]
+) -> list[Row]:
     """Rows from parallel arrays with a flat context index (C order)."""
     names = contexts(shape)
     return [

@@ -1,14 +1,18 @@
 """Small random problems and dense matrices that the tests of the numerical core share."""
 
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 import lrbtl
 import oracle
 from lrbtl.fitting.design import Design
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, unfold
+from lrbtl.typing import Floats, Shape
 
 # orders 1 to 4; with and without a free core; eliminated mode first, in the middle and last
 CASES = [
@@ -23,7 +27,9 @@ CASES = [
 SMALL_CASES = [((5,), (1,)), ((5, 4), (2, 2)), ((4, 3, 3), (2, 2, 2))]
 
 
-def random_point(shape, rank, seed=0, *, scale=1.0, centred=True):
+def random_point(
+    shape: Shape, rank: Sequence[int], seed: int = 0, *, scale: float = 1.0, centred: bool = True
+) -> Tucker:
     """A point in HOSVD form; zero sums along mode 1 where centred."""
     rng = np.random.default_rng(seed)
     factors = [rng.normal(size=(d, r)) for d, r in zip(shape, rank, strict=True)]
@@ -32,7 +38,7 @@ def random_point(shape, rank, seed=0, *, scale=1.0, centred=True):
     return Tucker(scale * rng.normal(size=rank), tuple(factors)).canonical()
 
 
-def random_design(shape, n, seed=0, *, pairs=True, n_threads=1):
+def random_design(shape: Shape, n: int, seed: int = 0, *, pairs: bool = True, n_threads: int = 1) -> Design:
     """Cells in random contexts with ties and multiplicities; single entries where not pairs."""
     rng = np.random.default_rng(seed)
     d1, n_contexts = shape[0], prod(shape[1:])
@@ -46,7 +52,7 @@ def random_design(shape, n, seed=0, *, pairs=True, n_threads=1):
     return Design(shape, start, a, b, y, count, centred=pairs, n_threads=n_threads)
 
 
-def battle_matrix(design):
+def battle_matrix(design: Design) -> Floats:
     """vec(X) of every cell, (n_cells, d1 D)."""
     D = design.n_contexts
     X = np.zeros((len(design.a), design.shape[0] * D))
@@ -57,50 +63,54 @@ def battle_matrix(design):
     return X
 
 
-def jacobian(space):
+def jacobian(space: TangentSpace) -> Floats:
     """The columns J e_i, (d1 D, size)."""
     return np.stack([space.dense(e).ravel() for e in np.eye(space.size)], axis=1)
 
 
-def gauge_residual(space, coordinates):
+def gauge_residual(space: TangentSpace, coordinates: Floats) -> float:
     """The largest violation of the gauge constraints."""
     factors, dcore = space.parts(coordinates)
     residuals = [np.abs(space.factors[k].T @ factors[k]).max() for k in [0, *space.others]]
     residuals.append(np.abs(factors[0].sum(axis=0)).max())
     if dcore is not None:
         residuals.append(np.abs(unfold(dcore, space.mode) @ unfold(space.core, space.mode).T).max())
-    return max(residuals)
+    return float(max(residuals))
 
 
-def centring_matrix(shape):
+def centring_matrix(shape: Shape) -> Floats:
     """Q1 on vectorised tensors."""
-    return np.kron(np.eye(shape[0]) - 1.0 / shape[0], np.eye(prod(shape[1:])))
+    return np.asarray(np.kron(np.eye(shape[0]) - 1.0 / shape[0], np.eye(prod(shape[1:]))), dtype=np.float64)
 
 
-def moved_point(space, step):
+def moved_point(space: TangentSpace, step: Floats) -> Tucker:
     """The point with all factors and the core moved by coordinates, not in HOSVD form."""
     changes, dcore = space.parts(step)
     factors = tuple(factor + changes[k] for k, factor in enumerate(space.factors))
     return Tucker(space.core if dcore is None else space.core + dcore, factors)
 
 
-def moved_space(space, step):
+def moved_space(space: TangentSpace, step: Floats) -> TangentSpace:
     """The coordinates at the moved point."""
     return TangentSpace(moved_point(space, step), centred=space.centred)
 
 
-def differences(function, x, step=1e-5):
+def differences(function: Callable[[Floats], Any], x: Floats, step: float = 1e-5) -> Floats:
     """Central differences of a (vector-valued) function at x, one column per coordinate."""
     return np.stack([(function(x + step * e) - function(x - step * e)) / (2 * step) for e in np.eye(len(x))], axis=-1)
 
 
-def simulated(shape, rank, n, *, scale=2.0, seed=0, sampling=None):
+def simulated(
+    shape: Shape, rank: Any, n: int, *, scale: float = 2.0, seed: int = 0, sampling: Any = None
+) -> tuple[Floats, lrbtl.Battles]:
     """Truth and battles."""
     truth = lrbtl.simulate_scores(shape, rank, scale=scale, rng=seed)
     return truth, lrbtl.simulate_battles(truth, n, sampling=sampling, rng=seed + 1)
 
 
-def rebuilt(battles, keep=slice(None), *, y=None, counts=None):
+def rebuilt(
+    battles: lrbtl.Battles, keep: Any = slice(None), *, y: ArrayLike | None = None, counts: ArrayLike | None = None
+) -> lrbtl.Battles:
     """Battles of some of the cells, under the same labels, with other outcomes or multiplicities."""
     cells = battles.cells
     contexts = np.unravel_index(cells.context[keep], battles.shape[1:]) if len(battles.shape) > 1 else ()
@@ -115,13 +125,13 @@ def rebuilt(battles, keep=slice(None), *, y=None, counts=None):
     )
 
 
-def oracle_rows(battles):
+def oracle_rows(battles: lrbtl.Battles) -> list[oracle.Row]:
     """The oracle's rows of battles."""
     cells = battles.cells
     return oracle.rows_from_cells(battles.shape, cells.context, cells.a, cells.b, cells.y, cells.count)
 
 
-def law_dict(law, shape):
+def law_dict(law: Any, shape: Shape) -> oracle.Law:
     """The oracle's form of a sampling law."""
     table = law.table(shape)
     return {(u, a, b): float(table[(a, b, *u)]) for u, a, b in oracle.atoms(shape)[0]}

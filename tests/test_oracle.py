@@ -352,13 +352,13 @@ def test_factor_ridge_gives_the_leverages_of_factor_coordinates():
     T, rows, _, _ = problem(shape, (rank, rank))
     left, values, right = np.linalg.svd(T, full_matrices=False)
     U, V = left[:, :rank] * np.sqrt(values[:rank]), right[:rank].T * np.sqrt(values[:rank])
-    J, weights = [], []
+    columns, weights = [], []
     for (u,), a, b, _, n in rows:
         dU, dV = np.zeros_like(U), np.zeros_like(V)
         dU[a], dU[b], dV[u] = V[u], -V[u], U[a] - U[b]
-        J.append(np.concatenate([dU.ravel(), dV.ravel()]))
+        columns.append(np.concatenate([dU.ravel(), dV.ravel()]))
         weights.append((n, oracle.LOGISTIC.fisher(oracle.eta_of(T, (u,), a, b))))
-    J, (n, fisher) = np.array(J), np.array(weights).T
+    J, (n, fisher) = np.array(columns), np.array(weights).T
     K = J.T @ ((n * fisher)[:, None] * J) + ridge * np.eye(J.shape[1])
     _, h = oracle.mle_hc3(T, rows, [oracle.linear_target(T)], (rank, rank), ridge=oracle.factor_ridge(T, rank, ridge))
     np.testing.assert_allclose(h, fisher * np.sum(J * np.linalg.solve(K, J.T).T, axis=1), rtol=1e-9)

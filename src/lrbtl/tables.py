@@ -123,7 +123,7 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 # Columns as the user's kind of frame.
 # ------------------------------------------------------------------------------
 
-CONSTRUCTORS = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
+BACKENDS = ("pandas", "polars", "pyarrow")
 
 
 def to_frame(columns: Mapping[str, Any], backend: str | None = None) -> Any:
@@ -142,21 +142,23 @@ def to_frame(columns: Mapping[str, Any], backend: str | None = None) -> Any:
     (2, 2)
     """
     name = _first_installed() if backend is None else backend
-    if name not in CONSTRUCTORS:
-        raise FrameBackendError(f"unknown frame backend {backend!r}; choose one of {', '.join(CONSTRUCTORS)}.")
+    if name not in BACKENDS:
+        raise FrameBackendError(f"unknown frame backend {backend!r}; choose one of {', '.join(BACKENDS)}.")
     try:
         module = import_module(name)
     except ImportError as error:
         raise FrameBackendError(
             f"{name} is not installed; install it, name another backend or use to_dict()."
         ) from error
-    return getattr(module, CONSTRUCTORS[name])(dict(columns))
+    import narwhals as nw
+
+    return nw.from_dict(columns, backend=module).to_native()
 
 
 def _first_installed() -> str:
-    for name in CONSTRUCTORS:
+    for name in BACKENDS:
         if find_spec(name) is not None:
             return name
     raise FrameBackendError(
-        f"none of {', '.join(CONSTRUCTORS)} is installed; install one of them, or use to_dict(), which needs none."
+        f"none of {', '.join(BACKENDS)} is installed; install one of them, or use to_dict(), which needs none."
     )

@@ -148,7 +148,8 @@ def test_what_is_no_column_is_refused(column: object) -> None:
 def test_outcome_words_numbers_and_mappings() -> None:
     def values(column: object, mapping: dict[object, float | None] | None = None) -> list[float]:
         coded = encode(column, "winner")
-        return outcome_values(coded, used_codes(coded), mapping, "winner")[coded.codes].tolist()
+        found: list[float] = outcome_values(coded, used_codes(coded), mapping, "winner")[coded.codes].tolist()
+        return found
 
     words = ["model_a", "model_b", "tie", "both_bad", "tie (bothbad)", "tie (inconsistent)"]
     assert values(words) == [1.0, 0.0, 0.5, 0.5, 0.5, 0.5]

@@ -1,5 +1,7 @@
 """Observed entries: closed forms of the paper's appendix on completion, dense operators, input checks."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -112,7 +114,7 @@ def test_bounds_are_the_papers(case):
     bound = lrbtl.efficiency_bound(truth, entry_of(index), rank=rank, link="identity", variance=0.7)
     assert bound == pytest.approx(0.7 * p * np.sum(projected**2), rel=1e-9)
     noise = np.random.default_rng(3).uniform(0.2, 2, size=shape)
-    options = {"rank": rank, "link": "identity", "variance": noise}
+    options: dict[str, Any] = {"rank": rank, "link": "identity", "variance": noise}
     whitened = lrbtl.efficiency_bound(truth, entry_of(index), method="whitened", **options)
     assert whitened == pytest.approx(p * np.sum(noise * projected**2), rel=1e-9)
     directions, projector = dense_directions(space, shape, 1 / noise.ravel() / p)

@@ -14,7 +14,7 @@ def random_problem(rng, size, scale=1.0, n=400):
     return i, j, weight, (wins + 0.5) / (weight + 1.0)
 
 
-def scipy_fit(i, j, weight, mean, size):
+def scipy_fit(size, i, j, weight, mean):
     def loss(theta):
         eta = theta[i] - theta[j]
         p = 1 / (1 + np.exp(-eta))
@@ -35,7 +35,7 @@ def test_batch_of_different_sizes_equals_scipy_one_by_one():
     fit = fit_batch(Pairs(number, *columns), sizes)
     assert fit.converged.all()
     for k, (size, problem) in enumerate(zip(sizes, problems, strict=True)):
-        np.testing.assert_allclose(fit.scores[k, :size], scipy_fit(*problem, size), atol=2e-5)
+        np.testing.assert_allclose(fit.scores[k, :size], scipy_fit(size, *problem), atol=2e-5)
         assert not fit.scores[k, size:].any()
         eta = fit.scores[k][problem[0]] - fit.scores[k][problem[1]]
         score = problem[2] * (problem[3] - 1 / (1 + np.exp(-eta)))

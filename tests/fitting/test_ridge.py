@@ -17,7 +17,7 @@ from problems import SMALL_CASES, simulated
 
 
 def problem(case, n=800):
-    design = Design.of(simulated(*case, n)[1])
+    design = Design.of(simulated(case[0], case[1], n)[1])
     ridge = np.full(max(len(case[0]), 2), 1.5)
     return design, ridge, minimise(design, spectral_start(design, case[1]), ridge, tol=1e-8).point
 

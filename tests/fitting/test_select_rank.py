@@ -7,7 +7,7 @@ import lrbtl
 from lrbtl.data.folds import fold_counts
 from lrbtl.errors import FoldError, RankError
 from lrbtl.fitting.fit import fit, fit_with_chosen_ridge, refit
-from lrbtl.fitting.select_rank import CLEARLY, HELD_OUT_TOL, _select
+from lrbtl.fitting.select_rank import CLEARLY, HELD_OUT_TOL, compare_losses
 from problems import oracle_rows, simulated
 
 
@@ -41,22 +41,30 @@ def test_held_out_likelihood_is_the_definition():
         assert value == pytest.approx(total / battles.n_battles, rel=1e-9)
 
 
-def test_one_standard_error_rule():
+def test_deficits_are_paired_differences():
     """Losses per vote: the best rank leads the first by much, the second by less than its standard error."""
     rng = np.random.default_rng(0)
     folds = np.ones((2, 500))
     base = rng.random((2, 500))
     noise = rng.normal(0.0, 0.1, (2, 500))
     losses = np.stack([base + 0.5, base + noise - noise.mean() + 0.002, base])
-    ranks = [(1, 1), (2, 2), (3, 3)]
-    found = _select(ranks, losses, np.ones(3, dtype=bool), folds)
+    log_likelihood, deficit, deficit_se = compare_losses(losses, folds)
     differences = (losses - losses[2]).reshape(3, -1)
-    np.testing.assert_allclose(found.deficit, differences.mean(axis=1), atol=1e-12)
-    np.testing.assert_allclose(found.deficit_se, differences.std(axis=1) / np.sqrt(1000), atol=1e-12)
-    np.testing.assert_allclose(found.log_likelihood, -losses.mean(axis=(1, 2)))
-    assert found.rank == (2, 2)
-    assert _select(ranks, losses, np.array([True, False, False]), folds).rank == (1, 1)
-    assert _select(ranks, losses, np.array([True, False, True]), folds).rank == (3, 3)
+    np.testing.assert_allclose(deficit, differences.mean(axis=1), atol=1e-12)
+    np.testing.assert_allclose(deficit_se, differences.std(axis=1) / np.sqrt(1000), atol=1e-12)
+    np.testing.assert_allclose(log_likelihood, -losses.mean(axis=(1, 2)))
+    assert 0.0 < deficit[1] < deficit_se[1]
+    _, among_two, _ = compare_losses(losses, folds, np.array([True, True, False]))
+    np.testing.assert_allclose(among_two, deficit - deficit[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [300, 600, 1200, 2400])
+def test_one_standard_error_rule(n):
+    """The smallest rank within one standard error of the best; near the threshold it differs from the best."""
+    _, battles = simulated((10, 6), 3, n, scale=2.0)
+    found = lrbtl.select_rank(battles, [1, 2, 3], n_folds=2)
+    near = found.determined & (found.deficit <= found.deficit_se)
+    assert found.rank == found.ranks[int(np.flatnonzero(near)[0])]
 
 
 def test_a_rank_that_the_battles_do_not_determine_is_not_chosen():
@@ -73,11 +81,11 @@ def test_multiplicities_are_votes():
     rng = np.random.default_rng(1)
     folds = rng.integers(0, 4, size=(2, 40)).astype(float)
     per_vote = rng.random((2, 2, 40))
-    found = _select([(1, 1), (2, 2)], per_vote, np.ones(2, dtype=bool), folds)
+    _, deficit, deficit_se = compare_losses(per_vote, folds)
     votes = np.repeat(per_vote.reshape(2, -1), folds.astype(int).ravel(), axis=1)
     best = votes[np.argmin(votes.mean(axis=1))]
-    np.testing.assert_allclose(found.deficit, (votes - best).mean(axis=1), atol=1e-12)
-    np.testing.assert_allclose(found.deficit_se, (votes - best).std(axis=1) / np.sqrt(votes.shape[1]), atol=1e-12)
+    np.testing.assert_allclose(deficit, (votes - best).mean(axis=1), atol=1e-12)
+    np.testing.assert_allclose(deficit_se, (votes - best).std(axis=1) / np.sqrt(votes.shape[1]), atol=1e-12)
 
 
 def test_default_candidates_stop_when_nothing_improves():

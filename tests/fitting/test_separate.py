@@ -24,7 +24,7 @@ def context_cells(battles, u):
     return cells.a[part], cells.b[part], cells.y[part], cells.count[part]
 
 
-def scipy_fit(a, b, y, count, size):
+def scipy_fit(size, a, b, y, count):
     def loss(theta):
         eta = theta[a] - theta[b]
         score = count * (1 / (1 + np.exp(-eta)) - y)
@@ -52,14 +52,14 @@ def test_each_context_is_its_own_maximum_likelihood_fit(shape):
     np.testing.assert_allclose(fit.scores.sum(axis=0), 0, atol=1e-12)
     flat = fit.scores.reshape(shape[0], -1)
     for u in range(flat.shape[1]):
-        np.testing.assert_allclose(flat[:, u], scipy_fit(*context_cells(battles, u), shape[0]), atol=2e-5)
+        np.testing.assert_allclose(flat[:, u], scipy_fit(shape[0], *context_cells(battles, u)), atol=2e-5)
 
 
 def test_pooled_fit_is_one_bradley_terry_model():
     battles = simulated((6, 4), 3_000)
     fit = lrbtl.fit_separate(battles.pooled())
     cells = battles.cells
-    np.testing.assert_allclose(fit.scores, scipy_fit(cells.a, cells.b, cells.y, cells.count, 6), atol=2e-5)
+    np.testing.assert_allclose(fit.scores, scipy_fit(6, cells.a, cells.b, cells.y, cells.count), atol=2e-5)
 
 
 def test_ties_and_soft_votes_enter_as_fractions():
@@ -68,7 +68,7 @@ def test_ties_and_soft_votes_enter_as_fractions():
     b = (a + rng.integers(1, 4, 300)) % 4
     y = rng.choice([0.0, 0.2, 0.5, 1.0], 300)
     battles = lrbtl.Battles.from_arrays(a, b, y)
-    np.testing.assert_allclose(lrbtl.fit_separate(battles).scores, scipy_fit(a, b, y, np.ones(300), 4), atol=2e-5)
+    np.testing.assert_allclose(lrbtl.fit_separate(battles).scores, scipy_fit(4, a, b, y, np.ones(300)), atol=2e-5)
 
 
 def test_prediction_and_gap_read_the_scores():
@@ -244,20 +244,15 @@ def test_fit_inside_a_component_is_the_limit_of_the_whole_likelihood():
     top, x, z = (battles.model_index(name) for name in ("top", "x", "y"))
     far = np.zeros(4)
     far[top] = 30.0
-    theta = minimize(
-        lambda free: (
-            count @ (np.logaddexp(0, (eta := _scores(far, x, z, free)[a] - _scores(far, x, z, free)[b])) - y * eta)
-        ),
-        [0.0],
-        tol=1e-12,
-    ).x[0]
-    assert fit.gap("x", "y", "math") == pytest.approx(2 * theta, abs=1e-5)
 
+    def loss(free):
+        theta = far.copy()
+        theta[x], theta[z] = free[0], -free[0]
+        eta = theta[a] - theta[b]
+        return count @ (np.logaddexp(0, eta) - y * eta)
 
-def _scores(far, x, z, free):
-    theta = far.copy()
-    theta[x], theta[z] = free[0], -free[0]
-    return theta
+    half = minimize(loss, [0.0], tol=1e-12).x[0]
+    assert fit.gap("x", "y", "math") == pytest.approx(2 * half, abs=1e-5)
 
 
 @settings(max_examples=50, deadline=None)

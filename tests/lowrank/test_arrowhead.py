@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lrbtl.lowrank.arrowhead import PANEL, Arrowhead, NotPositiveDefinite, _mirrored, inverse_blocks
+from lrbtl.lowrank.arrowhead import PANEL, Arrowhead, NotPositiveDefinite, inverse_blocks
 
 FLOOR = 1e-11
 
@@ -35,11 +35,15 @@ both = pytest.mark.parametrize("is_sparse", [False, True], ids=["dense", "sparse
 
 
 @pytest.mark.parametrize("size", [1, PANEL, PANEL + 1, 3 * PANEL - 5])
-def test_mirroring_the_lower_triangle(size):
-    full = np.random.default_rng(0).normal(size=(size, size))
-    full += full.T
-    garbage = np.tril(full) + np.triu(np.full((size, size), 7.0), 1)
-    np.testing.assert_array_equal(_mirrored(garbage), full)
+def test_the_inverse_is_symmetric_over_all_panels(size):
+    """LAPACK fills one triangle only; the other is its mirror."""
+    matrix = make(size, 2, 1)
+    dense = matrix.dense()
+    scale = np.sqrt(np.diag(dense))
+    border = matrix.factor(floor=FLOOR).inverse().border * np.outer(scale[:size], scale[:size])
+    np.testing.assert_allclose(border, border.T, rtol=1e-14)
+    expected = np.linalg.inv(dense / np.outer(scale, scale))[:size, :size]
+    np.testing.assert_allclose(border, expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
 
 
 @both

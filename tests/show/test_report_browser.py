@@ -1,7 +1,6 @@
 """The report in a real headless browser."""
 
 import importlib
-import os
 import shutil
 from dataclasses import replace
 
@@ -10,9 +9,7 @@ import pytest
 from board_factory import CONTEXTS, LONG, NEWCOMER, SCRIPT, UNBEATEN, make_boards
 from lrbtl.show.report import write_report
 
-if not os.environ.get("CI"):  # there the extra `test` must be installed, so its absence is an error
-    pytest.importorskip("selenium", reason="selenium is not installed (extra `test`)")
-webdriver = importlib.import_module("selenium.webdriver")
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra `browser`)")
 By = importlib.import_module("selenium.webdriver.common.by").By
 Keys = importlib.import_module("selenium.webdriver.common.keys").Keys
 Select = importlib.import_module("selenium.webdriver.support.ui").Select

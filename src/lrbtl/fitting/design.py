@@ -203,11 +203,11 @@ class Design:
 
     def eta(self, space: TangentSpace) -> Floats:
         """Return <T, X> of every cell."""
-        return self._differences(self.slot_values(space.U, space.V))
+        return self.differences(self.slot_values(space.U, space.V))
 
     def eta_change(self, space: TangentSpace, coordinates: Floats) -> Floats:
         """Return <J x, X> of every cell."""
-        return self._differences(self.slot_changes(space, *space.push(coordinates)))
+        return self.differences(self.slot_changes(space, *space.push(coordinates)))
 
     def slot_values(self, U: Floats, V: Floats) -> Floats:
         """Return the entry of U V^T at every slot."""
@@ -222,7 +222,7 @@ class Design:
         """Return the entry of dU V^T + U dV^T at every slot."""
         return self.slot_values(dU, space.V) + self.slot_values(space.U, dV)
 
-    def _differences(self, value: Floats) -> Floats:
+    def differences(self, value: Floats) -> Floats:
         """Return <value, X> of every cell from one value per slot."""
         slot_a, slot_b, *_ = self._slots
         out = np.empty(len(self.a))

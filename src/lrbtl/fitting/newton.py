@@ -243,7 +243,7 @@ def minimise(
                 if damping > MAX_DAMPING:
                     return stop(n_iter, False, "the fit is zero: the data favour nothing")
                 continue
-            trial = here.design.moved(step[here.space.extra]).at(_moved(here.space, step))
+            trial = here.design.moved(step[here.space.extra]).at(moved_point(here.space, step))
             reached = trial.loss + penalty(trial.space.point, ridge)
             fall = objective - reached
             if fall >= 1e-3 * decrement or decrement < 1e-13 * abs(objective) or damping > MAX_DAMPING:
@@ -275,7 +275,7 @@ def _vanishes(point: Tucker, sizes: list[float]) -> bool:
     )
 
 
-def _moved(space: TangentSpace, step: Floats) -> Tucker:
+def moved_point(space: TangentSpace, step: Floats) -> Tucker:
     """Return the point with all factors moved, back in HOSVD form."""
     changes, dcore = space.parts(step)
     factors = [factor + changes[k] for k, factor in enumerate(space.factors)]

@@ -167,6 +167,11 @@ class Factor:
         bottom = _block_transpose_solve(self.inverse_lower, bottom - self.cross @ top)
         return np.concatenate([top, bottom]) * scale
 
+    def log_determinant(self) -> float:
+        """Return the log of the determinant of the matrix."""
+        pivots = np.log(np.diag(self.chol)).sum() - np.log(np.einsum("jii->ji", self.inverse_lower)).sum()
+        return 2.0 * float(pivots - np.log(self.scale).sum())
+
     def inverse(self) -> "Inverse":
         """Return the inverse in block form."""
         q = len(self.chol)

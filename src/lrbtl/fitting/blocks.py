@@ -1,0 +1,149 @@
+"""A matrix per context over the models that met there, as a design that the normal equations take.
+
+Values live on slots, the (context, model) pairs that battles touch. Contexts with about equally many slots are padded
+to one size and go through linear algebra together: ten models that met in a context cost 10^3, whatever d1 is.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lrbtl.fitting.design import Design
+from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.typing import Floats, Longs
+
+Matrices = list[Floats]  # one array (contexts, m, m) per group
+
+GROWTH = 1.25  # sizes of a group differ by at most this factor
+
+
+@dataclass(frozen=True)
+class Group:
+    """Contexts of about the same number of slots.
+
+    Attributes
+    ----------
+    contexts : array (B,)
+    slots : array (B, m)
+        Slots of each context; the number of all slots stands for padding.
+    models : array (B, m)
+        Their models; 0 in the padding, where all values are zero.
+    """
+
+    contexts: Longs
+    slots: Longs
+    models: Longs
+
+
+class BlockDesign(Design):
+    """The cells of a design, with a symmetric matrix per context in the place of a weight per cell."""
+
+    @classmethod
+    def of_cells(cls, design: Design) -> "BlockDesign":
+        """Return the design of the same cells and slots."""
+        other = cls.__new__(cls)
+        other.__dict__.update(design.__dict__)
+        other.__dict__.update(full=design.full, _slots=design._slots, _atoms=design._atoms)
+        return other
+
+    @property
+    def n_slots(self) -> int:
+        """Number of (context, model) pairs that cells touch."""
+        return int(self._slots[2][-1])
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """All contexts with slots, by their number."""
+        *_, start, model = self._slots
+        sizes = np.diff(start)
+        contexts = np.flatnonzero(sizes)
+        contexts = contexts[np.argsort(-sizes[contexts], kind="stable")]
+        out = []
+        while contexts.size:
+            m = int(sizes[contexts[0]])
+            here, contexts = contexts[sizes[contexts] * GROWTH >= m], contexts[sizes[contexts] * GROWTH < m]
+            position = start[here][:, None] + np.arange(m)
+            inside = np.arange(m) < sizes[here][:, None]
+            slots = np.where(inside, position, self.n_slots)
+            out.append(Group(here, slots, np.where(inside, model[np.minimum(position, self.n_slots - 1)], 0)))
+        return out
+
+    def gather(self, values: Floats) -> list[Floats]:
+        """Return values per slot (n_slots, ...) as arrays (B, m, ...) per group."""
+        padded = np.concatenate([values, np.zeros((1, *values.shape[1:]))])
+        return [padded[group.slots] for group in self.groups]
+
+    def scatter(self, parts: list[Floats]) -> Floats:
+        """Return arrays (B, m, ...) per group as values per slot."""
+        out = np.zeros((self.n_slots + 1, *parts[0].shape[2:]))
+        for group, part in zip(self.groups, parts, strict=True):
+            out[group.slots] = part
+        return out[:-1]
+
+    def times(self, matrices: Matrices, values: Floats) -> Floats:
+        """Return the product of each context's matrix with values per slot (n_slots,) or (n_slots, k)."""
+        wide = values.reshape(len(values), -1)
+        found = self.scatter([matrix @ part for matrix, part in zip(matrices, self.gather(wide), strict=True)])
+        return found.reshape(values.shape)
+
+    @cached_property
+    def _places(self) -> list[tuple[Longs, Longs]]:
+        """For each group, its atoms and where each stands in the group's matrices, flat."""
+        atoms, (*_, start, _) = self._atoms, self._slots
+        context = np.repeat(np.arange(self.n_contexts), np.diff(atoms.start))
+        first, second = atoms.slot_a - start[context], atoms.slot_b - start[context]
+        row = np.empty(self.n_contexts, dtype=np.int64)
+        number = np.full(self.n_contexts, -1)
+        for g, group in enumerate(self.groups):
+            row[group.contexts], number[group.contexts] = np.arange(len(group.contexts)), g
+        out = []
+        for g, group in enumerate(self.groups):
+            m, inside = group.slots.shape[1], np.flatnonzero(number[context] == g)
+            out.append((inside, (row[context[inside]] * m + first[inside]) * m + second[inside]))
+        return out
+
+    def laplacians(self, weight: Floats) -> Matrices:
+        """Return sum of weight X X^T over the cells of each context, for pairs."""
+        merged, out = self.atom_weights_of_cells(weight), []
+        for group, (atoms, place) in zip(self.groups, self._places, strict=True):
+            B, m = group.slots.shape
+            upper = np.bincount(place, merged[atoms], B * m * m).reshape(B, m, m)
+            links = -upper - upper.transpose(0, 2, 1)
+            each = np.arange(m)
+            links[:, each, each] -= links.sum(axis=2)
+            out.append(links)
+        return out
+
+    def atom_weights_of_cells(self, weight: Floats) -> Floats:
+        """Return weights of cells summed over the outcomes of a pair."""
+        return Design.atom_weights(self, weight)
+
+    def atom_weights(self, weight: Matrices) -> Matrices:  # type: ignore[override]
+        """Return the matrices: nothing is to be put together."""
+        return weight
+
+    def add_model_blocks(self, space: TangentSpace, weight: Matrices, border: Floats) -> None:  # type: ignore[override]
+        """Add sum over contexts of matrix kron v v^T to the block of the model factor."""
+        d1, r1 = space.U.shape
+        blocks = np.zeros((d1 * d1, r1 * r1))
+        for group, matrix in zip(self.groups, weight, strict=True):
+            v = space.V[group.contexts]
+            outer = (v[:, :, None] * v[:, None, :]).reshape(len(v), -1)
+            if self.full:
+                blocks += matrix.reshape(len(matrix), -1).T @ outer
+                continue
+            pair = (group.models[:, :, None] * d1 + group.models[:, None, :]).reshape(-1)
+            for k in range(r1 * r1):
+                blocks[:, k] += np.bincount(pair, (matrix * outer[:, k, None, None]).reshape(-1), d1 * d1)
+        border[: d1 * r1, : d1 * r1] += blocks.reshape(d1, d1, r1, r1).transpose(0, 2, 1, 3).reshape(d1 * r1, d1 * r1)
+
+    def slot_rows(self, space: TangentSpace, weight: Matrices) -> tuple[Floats, Floats]:  # type: ignore[override]
+        """Return matrix U per slot and U^T matrix U per context."""
+        gram = np.zeros((self.n_contexts, space.U.shape[1], space.U.shape[1]))
+        parts = []
+        for group, matrix in zip(self.groups, weight, strict=True):
+            U = space.U[group.models]
+            parts.append(matrix @ U)
+            gram[group.contexts] = np.swapaxes(U, 1, 2) @ parts[-1]
+        return self.scatter(parts), gram

@@ -1,0 +1,304 @@
+"""The mode of T = L + E: low-rank scores L and deviations E ~ N(0, tau^2) of single entries, at a given rank and tau.
+
+Given a quadratic expansion of the likelihood with gradient g and information H of each context (over the dispersion of
+the votes), E is integrated out: with S = (I + tau^2 H)^-1 a context says W = S H about L, in the place of H. What is
+left are normal equations in tangent coordinates, with an arrowhead matrix A as without E,
+
+    A = J^T W J + prior,   A delta = J^T (S g + W E) - prior,   dE = tau^2 S (g - H J delta - E / tau^2).
+
+Separate fits are tau -> infinity, the low-rank model is tau = 0. Rows of all factors have the spread of their population
+as prior, as far as battles leave them undetermined: its precision p becomes p / (1 + x / KAPPA) where battles bring x
+times as much. What battles inform is not shrunk, what they do not is like the others.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from lrbtl.fitting.blocks import BlockDesign, Matrices
+from lrbtl.fitting.newton import moved_point
+from lrbtl.fitting.solvers import accumulate
+from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite
+from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.lowrank.tucker import Tucker
+from lrbtl.model.links import CellTerms
+from lrbtl.typing import Floats
+
+KAPPA = 2.0  # how many times the prior's own information battles must bring to leave a third of its precision
+ROBUST = 1.4826  # standard deviation over median absolute deviation of a normal population
+LEAST_SPREAD = 0.1  # of the mean square: no population counts as narrower
+MAX_ITER = 15
+SMALLEST_STEP = 1e-3
+CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
+DECREMENT = 1e-3  # nats: far below what moves an interval
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores L + E: a low-rank point, deviations on the slots of a design, and the design with its link there."""
+
+    design: BlockDesign
+    space: TangentSpace
+    E: Floats
+
+    @cached_property
+    def low_rank(self) -> Floats:
+        """L on the slots."""
+        return self.design.slot_values(self.space.U, self.space.V)
+
+    @cached_property
+    def terms(self) -> CellTerms:
+        """Loss, score and information of one response in each cell."""
+        eta = self.design.differences(self.low_rank + self.E)
+        return self.design.link.terms(eta, self.design.y, self.design.variance)
+
+    def loss(self) -> float:
+        """Return the negative log-likelihood."""
+        return float(self.design.count @ self.terms.loss)
+
+    def dense(self) -> Floats:
+        """Return all scores, (d1, D), zero-sum; E is zero where nobody met."""
+        d1 = self.design.shape[0]
+        out = self.space.U @ self.space.V.T
+        *_, start, model = self.design._slots
+        context = np.repeat(np.arange(self.design.n_contexts), np.diff(start))
+        np.add.at(out, (model, context), self.E)
+        return out - out.sum(axis=0) / d1
+
+    def moved(self, step: Floats, dE: Floats) -> "Scores":
+        """Return the scores after a step in coordinates and one of the deviations."""
+        design = self.design.moved(step[self.space.extra])
+        return Scores(design, design.space(moved_point(self.space, step)), self.E + dE)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Normal prior of the coordinates: precision and mean, (size,) each; precision 0 is flat."""
+
+    precision: Floats
+    mean: Floats
+
+    def cost(self, at: Floats) -> float:
+        """Return half the squared distance from the mean."""
+        return 0.5 * float(self.precision @ (at - self.mean) ** 2)
+
+
+def factor_entries(space: TangentSpace) -> Floats:
+    """Return the entries of all factors as a coordinate vector; zero for the core and for effects."""
+    out = np.zeros(space.size)
+    for k, part in space.slices.items():
+        out[part] = space.factors[k].reshape(-1)
+    return out
+
+
+def population_prior(space: TangentSpace, information: Floats) -> Prior:
+    """Return the spread of the population as prior of each factor's rows, weaker where battles inform a coordinate.
+
+    Models spread round zero, context levels round their median. `information` is that of each coordinate.
+    """
+    precision, mean = np.zeros(space.size), np.zeros(space.size)
+    for k, part in space.slices.items():
+        factor = space.factors[k]
+        middle = np.zeros(factor.shape[1]) if k == 0 else np.median(factor, axis=0)
+        away = np.abs(factor - middle)
+        spread = np.maximum((ROBUST * np.median(away, axis=0)) ** 2, LEAST_SPREAD * np.mean(away**2, axis=0))
+        spread = np.maximum(spread, LEAST_SPREAD * np.mean(factor**2, axis=0))
+        own = np.broadcast_to(1.0 / np.maximum(spread, 1e-12), factor.shape).reshape(-1)
+        precision[part] = own / (1.0 + information[part] / (KAPPA * own))
+        mean[part] = np.tile(middle, len(factor))
+    return Prior(precision, mean)
+
+
+def within_gauge(space: TangentSpace, gradient: Floats) -> Floats:
+    """Return a gradient without what would only turn or scale factors against each other."""
+    out = gradient.copy()
+    for k in (0, *space.others):
+        factor, part = space.factors[k], space.slices[k]
+        own = gradient[part].reshape(factor.shape)
+        out[part] = (own - factor @ (factor.T @ own)).reshape(-1)
+    return out
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The posterior round some scores to second order, with E integrated out; everything over the dispersion.
+
+    Attributes
+    ----------
+    scores : Scores
+    tau, dispersion, gauge : float
+    before : array (size,) or None
+        Precision of the prior one step before, with which the present one is averaged: it depends on the scores, and
+        would swing with them.
+    """
+
+    scores: Scores
+    tau: float
+    dispersion: float
+    gauge: float
+    before: Floats | None = None
+
+    @cached_property
+    def g(self) -> Floats:
+        """Scores of the votes on the slots."""
+        design = self.scores.design
+        return design.slot_sums(design.count * self.scores.terms.score) / self.dispersion
+
+    @cached_property
+    def H(self) -> Matrices:
+        """Information of each context."""
+        design = self.scores.design
+        return design.laplacians(design.count * self.scores.terms.fisher / self.dispersion)
+
+    @cached_property
+    def S(self) -> Matrices:
+        """(I + tau^2 H)^-1 of each context: how much of a deviation its battles leave open."""
+        return [np.linalg.inv(np.eye(H.shape[1]) + self.tau**2 * H) for H in self.H]
+
+    @cached_property
+    def W(self) -> Matrices:
+        """S H: what each context says about L."""
+        found = [S @ H for S, H in zip(self.S, self.H, strict=True)]
+        return [0.5 * (W + W.transpose(0, 2, 1)) for W in found]
+
+    @cached_property
+    def residual(self) -> Floats:
+        """S g + W E: the gradient in L on the slots."""
+        design = self.scores.design
+        return design.times(self.S, self.g) + design.times(self.W, self.scores.E)
+
+    @cached_property
+    def effects(self) -> tuple[Floats, Floats, Floats]:
+        """Of the shared effects: gradient (k,), cross information with the slots (n_slots, k), own information."""
+        design, terms = self.scores.design, self.scores.terms.effects
+        count = design.count / self.dispersion
+        k = terms.score.shape[1]
+        if not k:
+            return np.empty(0), np.empty((len(self.g), 0)), np.empty((0, 0))
+        weight, corner = terms.information(count)
+        cross = np.stack([design.slot_sums(np.ascontiguousarray(column)) for column in weight.T], axis=1)
+        return terms.gradient(count), cross, corner
+
+    def _with_effects(self, matrix: Arrowhead) -> Arrowhead:
+        """Return the matrix with the border of the effects: S c, and their own information less what E takes."""
+        _, c, corner = self.effects
+        if not c.shape[1]:
+            return matrix
+        design, space = self.scores.design, self.scores.space
+        open_part = design.times(self.S, c)
+        columns = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in open_part.T], axis=1)
+        border, cross = matrix.border.copy(), matrix.cross
+        border[:, space.extra] = columns[: space.q]
+        border[space.extra] = columns[: space.q].T
+        border[space.extra, space.extra] = corner - self.tau**2 * c.T @ open_part
+        cross = cross.toarray() if not isinstance(cross, np.ndarray) else cross.copy()
+        cross[:, space.extra] = columns[space.q :]
+        return replace(matrix, border=border, cross=cross)
+
+    @cached_property
+    def information(self) -> Arrowhead:
+        """J^T W J with the effects' border."""
+        return self._with_effects(accumulate(self.scores.design, self.scores.space, self.W))  # type: ignore[arg-type]
+
+    @cached_property
+    def prior(self) -> Prior:
+        """Of the coordinates."""
+        found = population_prior(self.scores.space, self.information.diagonal())
+        if self.before is None:
+            return found
+        return replace(found, precision=np.sqrt(found.precision * self.before))
+
+    def _closed(self, matrix: Arrowhead) -> Arrowhead:
+        """Return a matrix plus the prior and the gauge."""
+        parts = [(part, self.gauge * block) for part, block in self.scores.space.gauge()]
+        return matrix.plus_diagonal(self.prior.precision).plus_border(parts)
+
+    @cached_property
+    def factor(self) -> Factor:
+        """The factorised precision A of the coordinates."""
+        return self._closed(self.information).factor()
+
+    def newton_factor(self) -> Factor:
+        """Return the factorised Hessian, or A where that is not positive definite."""
+        scores = self.scores
+        hessian = accumulate(scores.design, scores.space, self.W, slot_score=self.residual)  # type: ignore[arg-type]
+        try:
+            return self._closed(self._with_effects(hessian)).factor()
+        except NotPositiveDefinite:
+            return self.factor
+
+    def gradient(self) -> Floats:
+        """Return the gradient of the log posterior in coordinates."""
+        scores, design, space = self.scores, self.scores.design, self.scores.space
+        out = design.pull_sums(space, self.residual)
+        g_effects, c, _ = self.effects
+        out[space.extra] = g_effects - c.T @ design.times(self.S, self.tau**2 * self.g - scores.E)
+        return out - within_gauge(space, self.prior.precision * (factor_entries(space) - self.prior.mean))
+
+    def step(self, factor: Factor, gradient: Floats) -> tuple[Floats, Floats]:
+        """Return the step in coordinates and that of the deviations."""
+        design, space = self.scores.design, self.scores.space
+        step = factor.solve(gradient)
+        change = design.slot_changes(space, *space.push(step))
+        _, c, _ = self.effects
+        moved = design.times(self.H, change) + c @ step[space.extra]
+        return step, design.times(self.S, self.tau**2 * (self.g - moved) - self.scores.E)
+
+    def cost(self, scores: Scores, step: Floats | float = 0.0) -> float:
+        """Return the negative log posterior at the scores that a step in coordinates leads to."""
+        deviations = 0.5 * float(scores.E @ scores.E) / self.tau**2 if self.tau > 0 else 0.0
+        prior = self.prior.cost(factor_entries(self.scores.space) + step)
+        return scores.loss() / self.dispersion + deviations + prior
+
+    def log_evidence(self) -> float:
+        """Return the log marginal likelihood of tau at this rank, by Laplace's method and up to a constant."""
+        open_parts = sum(float(np.linalg.slogdet(S)[1].sum()) for S in self.S) if self.tau > 0 else 0.0
+        return -self.cost(self.scores) - 0.5 * self.factor.log_determinant() + 0.5 * open_parts
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Where the posterior is largest: the expansion there, how many steps it took and whether it converged."""
+
+    at: Expansion
+    n_iter: int
+    converged: bool
+    log_evidence: float = field(default=np.nan)
+
+    @property
+    def scores(self) -> Scores:
+        """The scores there."""
+        return self.at.scores
+
+
+def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float) -> Mode:
+    """Return the mode reached from some scores by Newton steps, halved until the posterior grows."""
+    if tau == 0.0:
+        scores = replace(scores, E=np.zeros_like(scores.E))
+    converged, last, before = False, np.inf, None
+    for n_iter in range(1, MAX_ITER + 1):
+        at = Expansion(scores, tau, dispersion, gauge, before)
+        before = at.prior.precision
+        gradient = at.gradient()
+        here = at.cost(scores)
+        near = last < CLOSE
+        step, dE = at.step(at.newton_factor() if near else at.factor, gradient)
+        deviation = at.g - (scores.E / tau**2 if tau > 0 else 0.0)
+        last = abs(float(gradient @ step)) + abs(float(deviation @ dE))
+        scale, trial = 1.0, scores.moved(step, dE)
+        while (fall := here - at.cost(trial, scale * step)) < -DECREMENT and scale > SMALLEST_STEP:
+            scale *= 0.5
+            trial = scores.moved(scale * step, scale * dE)
+        if fall >= -DECREMENT:
+            scores = trial
+        if abs(fall) < DECREMENT:
+            converged = scale == 1.0
+            break
+    at = Expansion(scores, tau, dispersion, gauge, before)
+    return Mode(at, n_iter, converged, at.log_evidence())
+
+
+def start_scores(design: BlockDesign, point: Tucker) -> Scores:
+    """Return low-rank scores without deviations."""
+    return Scores(design, design.space(point), np.zeros(design.n_slots))

@@ -1,0 +1,228 @@
+"""What a mode of T = L + E says of all scores: covariances of targets and of boards, and entries that are exceptions.
+
+With J the tangent coordinates, A their precision and S, H, W those of `fitting.deviations`, the posterior covariance of
+the scores is C = S J A^-1 J^T S + tau^2 S in each context, centred. It is right where votes vary as the model says. With
+B the second moment of the votes' scores it becomes C + C (B - H) C: M B M^T for the map M = C from scores of votes to
+estimates, and (M H - I) prior (M H - I)^T for what is shrunk. Residuals in B are divided by one minus their leverage.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import expit
+
+from lrbtl.fitting.blocks import BlockDesign, Matrices
+from lrbtl.fitting.deviations import Expansion
+from lrbtl.fitting.solvers import accumulate
+from lrbtl.lowrank.arrowhead import Blocks, inverse_blocks
+from lrbtl.lowrank.tangent import context_blocks
+from lrbtl.methods.standard_errors import context_covariance, sandwich_blocks
+from lrbtl.typing import Bools, Floats
+
+LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
+FIRST_SHARE, LEAST_SHARE, MOST_SHARE = 0.02, 1e-4, 0.3  # of entries that are exceptions: first guess and limits
+SHARE_STEPS = 30
+
+
+@dataclass(frozen=True)
+class Exceptions:
+    """Entries that are far from what the others say of them, as a mixture of few large deviations and many small ones.
+
+    Attributes
+    ----------
+    probability : array (d1, D)
+        That an entry is an exception.
+    move : array (d1, D)
+        What it adds to the score.
+    variance : array (d1, D)
+        What it adds to its variance.
+    """
+
+    probability: Floats
+    move: Floats
+    variance: Floats
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Covariances of all scores round a mode.
+
+    Attributes
+    ----------
+    at : Expansion
+        At the mode.
+    cells : BlockDesign
+        The votes themselves, for their second moment: the fit may have seen means of them only.
+    """
+
+    at: Expansion
+    cells: BlockDesign
+
+    @property
+    def design(self) -> BlockDesign:
+        """The design of the mode."""
+        return self.at.scores.design
+
+    @cached_property
+    def _shape(self) -> tuple[int, int]:
+        return self.design.shape[0], self.design.n_contexts
+
+    def _embedded(self, matrices: Matrices, fill: float) -> Iterator[tuple[int, Floats]]:
+        """Yield each context's matrix over all models; `fill` on the diagonal of those who did not meet there."""
+        d1, D = self._shape
+        seen = np.zeros(D, dtype=np.bool_)
+        for group, stack in zip(self.design.groups, matrices, strict=True):
+            for u, slots, models, matrix in zip(group.contexts, group.slots, group.models, stack, strict=True):
+                seen[u] = True
+                inside = slots < self.design.n_slots
+                out = fill * np.eye(d1)
+                out[np.ix_(models[inside], models[inside])] = matrix[np.ix_(inside, inside)]
+                yield int(u), out
+        for u in np.flatnonzero(~seen):
+            yield int(u), fill * np.eye(d1)
+
+    @cached_property
+    def plain(self) -> Floats:
+        """Posterior covariance of the scores of each context, (D, d1, d1), centred."""
+        at, (d1, D) = self.at, self._shape
+        out = self._from_coordinates(inverse_blocks(at.factor.inverse()))
+        for u, S in self._embedded(at.S, 1.0):
+            out[u] = centred(S @ out[u] @ S + at.tau**2 * S)
+        return out
+
+    def _from_coordinates(self, blocks: Blocks) -> Floats:
+        """Return J_u (covariance of coordinates) J_u^T of each context, (D, d1, d1)."""
+        (d1, D), space = self._shape, self.at.scores.space
+        out = np.empty((D, d1, d1))
+        for part in context_blocks(space, blocks):
+            for i, u in enumerate(part.contexts):
+                out[u] = context_covariance(space, blocks, part, i)
+        return out
+
+    @cached_property
+    def excess(self) -> Matrices:
+        """B - H of each context: how the votes vary, less what the model says."""
+        at, cells = self.at, self.cells
+        scores = at.scores
+        eta = cells.differences(scores.low_rank + scores.E)
+        terms = scores.design.link.terms(eta, cells.y, cells.variance)
+        own, context = self.plain, cells.context
+        spread = own[context, cells.a, cells.a] + own[context, cells.b, cells.b] - 2 * own[context, cells.a, cells.b]
+        leverage = terms.fisher * spread / at.dispersion
+        residual = terms.score / (at.dispersion * np.maximum(1.0 - leverage, LEVERAGE_FLOOR))
+        meat = cells.laplacians(cells.count * residual**2)
+        return [B - H for B, H in zip(meat, at.H, strict=True)]
+
+    @cached_property
+    def by_context(self) -> Floats:
+        """Covariance to report of the scores of each context, (D, d1, d1), centred."""
+        at = self.at
+        if at.scores.space.extra.stop > at.scores.space.extra.start:
+            return self._by_context_directly()
+        open_meat = [S @ X @ S for S, X in zip(at.S, self.excess, strict=True)]
+        meat = accumulate(self.design, at.scores.space, open_meat)  # type: ignore[arg-type]
+        inverse = at.factor.inverse()
+        coordinates = self._from_coordinates(inverse_blocks(inverse))
+        extra = self._from_coordinates(sandwich_blocks(inverse, meat))
+        out = self.plain.copy()
+        for (u, S), (_, M) in zip(self._embedded(at.S, 1.0), self._embedded(open_meat, 0.0), strict=True):
+            mixed = at.tau**2 * M @ coordinates[u] @ S
+            out[u] += centred(S @ extra[u] @ S + mixed + mixed.T + at.tau**4 * M)
+        return out
+
+    def _by_context_directly(self) -> Floats:
+        """Return the same with shared effects, whose coordinates the blocks leave out."""
+        d1, D = self._shape
+        out = np.empty((D, d1, d1))
+        for u in range(D):
+            gradients = np.zeros((d1, D, d1))
+            gradients[:, u] = np.eye(d1) - 1.0 / d1
+            out[u] = self.covariance(gradients)
+        return out
+
+    def covariance(self, gradients: Floats, slopes: Floats | None = None, *, diagonal: bool = False) -> Floats:
+        """Return the covariance (M, M) of linear functions of the scores, given as (M, D, d1), or its diagonal.
+
+        `slopes` (M, k) are those in the shared effects.
+        """
+        at, space, design = self.at, self.at.scores.space, self.design
+        flat = gradients - gradients.mean(axis=2, keepdims=True)
+        on_slots = self._to_slots(flat)
+        open_part = design.times(at.S, on_slots)
+        full = flat + self._from_slots(open_part - on_slots)
+        pulled = space.pull(np.einsum("mua,uk->mak", full, space.V, optimize=True), full @ space.U)
+        _, c, _ = at.effects
+        pulled[space.extra] = -(at.tau**2) * c.T @ open_part
+        if slopes is not None:
+            pulled[space.extra] += slopes.T
+        solved = at.factor.solve(pulled)
+        pushed = np.stack([design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in solved.T], axis=1)
+        moved = design.times(at.S, pushed + at.tau**2 * (on_slots - c @ solved[space.extra]))
+        varied = design.times(self.excess, moved)
+        if diagonal:
+            own = np.einsum("im,im->m", pulled, solved) + np.einsum("im,im->m", moved, varied)
+            return np.asarray(own + at.tau**2 * np.einsum("mua,mua->m", flat, full))
+        prior = at.tau**2 * flat.reshape(len(flat), -1) @ full.reshape(len(flat), -1).T
+        out = pulled.T @ solved + moved.T @ varied + prior
+        return np.asarray(0.5 * (out + out.T))
+
+    def _to_slots(self, values: Floats) -> Floats:
+        """Return values (M, D, d1) at the slots, (n_slots, M)."""
+        *_, start, model = self.design._slots
+        context = np.repeat(np.arange(self.design.n_contexts), np.diff(start))
+        return np.ascontiguousarray(values[:, context, model].T)
+
+    def _from_slots(self, values: Floats) -> Floats:
+        """Return values at the slots (n_slots, M) as (M, D, d1), zero elsewhere."""
+        d1, D = self._shape
+        *_, start, model = self.design._slots
+        context = np.repeat(np.arange(D), np.diff(start))
+        out = np.zeros((values.shape[1], D, d1))
+        out[:, context, model] = values.T
+        return out
+
+    def exceptions(self) -> Exceptions:
+        """Return which entries the votes single out, by a spike and a slab round what the mode says.
+
+        With g the votes' scores at the mode and P = diag(H - H C H) their variance there, t = g / sqrt(P) is standard
+        normal, or N(0, 1 + k) with k = P times the variance of the scores for an exception; the share of exceptions
+        comes by expectation-maximisation over all entries.
+        """
+        at, (d1, D) = self.at, self._shape
+        g, variance, own = (np.zeros((D, d1)) for _ in range(3))
+        g = self._from_slots(at.g[:, None])[0]
+        for u, H in self._embedded(at.H, 0.0):
+            HC = H @ self.plain[u]
+            variance[u], own[u] = np.diag(H) - np.einsum("ab,ba->a", HC, H), np.diag(HC)
+        played = variance > 1e-9 * max(float(variance.max(initial=0.0)), 1e-300)
+        P = np.where(played, variance, 1.0)
+        k = P * float(np.mean(at.scores.dense() ** 2))
+        log_ratio = -0.5 * np.log1p(k) + 0.5 * g**2 / P * k / (1 + k)
+        probability = exception_probabilities(log_ratio, played)
+        move = np.where(played, g / P * k / (1 + k) * (1 - own), 0.0)
+        added = probability * (1 - own) ** 2 * k / (1 + k) / P + probability * (1 - probability) * move**2
+        shift = (probability * move).T
+        return Exceptions(probability.T, shift - shift.mean(axis=0), np.where(played, added, 0.0).T)
+
+
+def exception_probabilities(log_ratio: Floats, played: Bools) -> Floats:
+    """Return the probability that each entry is an exception, given log likelihood ratios, with their share estimated.
+
+    Examples
+    --------
+    >>> exception_probabilities(np.array([[-2.0, -2.0, -2.0, 20.0]]), np.ones((1, 4), dtype=bool)).round(1)
+    array([[0., 0., 0., 1.]])
+    """
+    share = FIRST_SHARE
+    for _ in range(SHARE_STEPS):
+        probability = np.where(played, expit(np.log(share / (1 - share)) + log_ratio), 0.0)
+        share = float(np.clip(probability.sum() / max(int(played.sum()), 1), LEAST_SHARE, MOST_SHARE))
+    return probability
+
+
+def centred(matrix: Floats) -> Floats:
+    """Return Q M Q with Q = I - 1 1^T / d."""
+    matrix = matrix - matrix.mean(axis=0)
+    return np.asarray(matrix - matrix.mean(axis=1, keepdims=True))

@@ -17,7 +17,6 @@ from lrbtl.errors import NoDecisionError, SeparationError, TargetError, Uninform
 from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import max_gap_quantile, normal_quantile, sidak_quantile
-from lrbtl.methods.registry import DEFAULT_METHOD
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.methods.targets import Weights, resolved_gap, resolved_win
 from lrbtl.model.links import LOGISTIC, Link
@@ -130,7 +129,7 @@ def compare(
     rank: Rank = "auto",
     weights: Weights = "traffic",
     level: float = 0.95,
-    method: str = DEFAULT_METHOD,
+    method: str | None = None,
     n_folds: int = 10,
     ridge: Ridge = "auto",
     link: str | Link = "logistic",
@@ -298,7 +297,7 @@ def win_matrix(
     weights: Weights = "traffic",
     level: float = 0.95,
     joint: bool = False,
-    method: str = DEFAULT_METHOD,
+    method: str | None = None,
     n_folds: int = 10,
     ridge: Ridge = "auto",
     link: str | Link = "logistic",

@@ -22,7 +22,6 @@ from lrbtl.errors import BoundError, MethodError, NoDecisionError, ScaleError
 from lrbtl.fitting.options import check_choice, check_whole
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
-from lrbtl.methods.registry import DEFAULT_METHOD
 from lrbtl.methods.targets import Weights, all_gaps, resolved_win_rate
 from lrbtl.model.links import Link
 from lrbtl.model.tie_links import TIE_LINKS
@@ -68,7 +67,7 @@ def leaderboard(
     min_battles: int = 30,
     level: float = 0.95,
     scale: Scale = "elo",
-    method: str = DEFAULT_METHOD,
+    method: str | None = None,
     anchor: tuple[Any, float] | None = None,
     compat: Compat | None = None,
     n_folds: int = 10,

@@ -161,7 +161,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 def _add_analysis(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("analysis")
-    group.add_argument("--method", choices=tuple(METHODS), default=DEFAULT_METHOD, help=f"default: {DEFAULT_METHOD}")
+    group.add_argument("--method", choices=tuple(METHODS), default=None, help=f"default: {DEFAULT_METHOD}")
     group.add_argument(
         "--link",
         choices=("logistic", "probit", "davidson", "rao-kupper"),

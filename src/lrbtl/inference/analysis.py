@@ -14,7 +14,7 @@ from lrbtl.fitting.solvers import SolverName
 from lrbtl.inference.estimate import Estimate
 from lrbtl.methods.base import Moments, Options, Provenance, Run
 from lrbtl.methods.cross_fit import LowRank
-from lrbtl.methods.registry import DEFAULT_METHOD, find_method
+from lrbtl.methods.registry import find_method
 from lrbtl.methods.targets import Family, Resolved, Target, resolve_targets, resolved_score
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import Sampling
@@ -149,7 +149,7 @@ class Analysis:
 def analyse(
     battles: Data,
     *,
-    method: str = DEFAULT_METHOD,
+    method: str | None = None,
     rank: Rank = "auto",
     sampling: Sampling | None = None,
     n_folds: int = 10,
@@ -167,12 +167,14 @@ def analyse(
     Parameters
     ----------
     battles : Battles or Observations
-    method : "efficient", "whitened", "mle" or "naive"
-        Efficient: smallest variance, any sampling. Whitened: simpler direction, weighted by the sampling law. Mle: the
-        penalised estimate with HC3 errors, one fit. Naive: one Bradley-Terry fit per context. Without contexts,
-        efficient and mle are a plain Bradley-Terry fit.
+    method : "hierarchical", "efficient", "whitened", "mle" or "naive"
+        Hierarchical, the default for battles: scores that are only nearly of low rank, every model placed. Efficient,
+        the default for observed entries: smallest variance if the rank is right, any sampling. Whitened: simpler
+        direction, weighted by the sampling law. Mle: the penalised estimate with HC3 errors, one fit. Naive: one
+        Bradley-Terry fit per context. Without contexts, efficient and mle are a plain Bradley-Terry fit.
     rank : int, tuple or "auto"
-        Tucker rank of the scores; "auto" takes the best rank of `select_rank`. Intervals are conditional on the rank.
+        Tucker rank of the scores. "auto" averages over two ranks (hierarchical), or takes the best rank of
+        `select_rank`, on which intervals are then conditional.
     n_folds : int
         Folds of the cross-fitting; 10 by default.
     ridge : float, sequence or "auto"
@@ -199,7 +201,7 @@ def analyse(
     >>> analysis.provenance.n_battles
     20000
     """
-    chosen = find_method(method)
+    chosen = find_method(method, battles)
     options = Options(
         rank=rank,
         sampling=sampling,
@@ -214,7 +216,7 @@ def analyse(
         progress=progress,
     )
     options.check(battles.shape)
-    return Analysis(battles, method, chosen.run(battles, options))
+    return Analysis(battles, chosen.name, chosen.run(battles, options))
 
 
 def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = "efficient") -> Analysis:
@@ -228,7 +230,7 @@ def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = 
     >>> analyse_fit(fit, Options(n_folds=5), method="whitened").provenance.n_folds
     5
     """
-    chosen, options = find_method(method), Options() if options is None else options
+    chosen, options = find_method(method, full_fit.battles), Options() if options is None else options
     options.check(full_fit.battles.shape)
     if not isinstance(chosen, LowRank):
         raise MethodError(f"method={method!r} does not start from a low-rank fit: use lrbtl.analyse.")
@@ -239,7 +241,7 @@ def infer(
     battles: Data,
     targets: Target | Family | Iterable[Target],
     *,
-    method: str = DEFAULT_METHOD,
+    method: str | None = None,
     rank: Rank = "auto",
     sampling: Sampling | None = None,
     n_folds: int = 10,

@@ -4,6 +4,7 @@ Values live on slots, the (context, model) pairs that battles touch. Contexts wi
 to one size and go through linear algebra together: ten models that met in a context cost 10^3, whatever d1 is.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,7 @@ from lrbtl.typing import Floats, Longs
 
 Matrices = list[Floats]  # one array (contexts, m, m) per group
 
+NEARLY_ALL = 0.9  # share of the slots that battles touch above which they are kept on a grid
 GROWTH = 1.25  # sizes of a group differ by at most this factor
 
 
@@ -34,6 +36,23 @@ class Group:
     contexts: Longs
     slots: Longs
     models: Longs
+
+
+def without_idle_slots(design: Design) -> Design:
+    """Return the design with slots only where battles are, unless nearly all have some: matrices grow with them."""
+    d1 = design.shape[0]
+    if not design.full:
+        return design
+    touched = np.zeros(design.n_contexts * d1, dtype=np.bool_)
+    for side in design.slots:
+        touched[side] = True
+    if touched.mean() > NEARLY_ALL:
+        return design
+    other = copy(design)
+    for name in ("_slots", "_atoms"):
+        other.__dict__.pop(name, None)
+    other.__dict__["full"] = False
+    return other
 
 
 class BlockDesign(Design):

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from scipy import linalg
 
 from lrbtl.fitting.blocks import BlockDesign, Matrices
 from lrbtl.fitting.newton import moved_point
 from lrbtl.fitting.solvers import accumulate
-from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite
+from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite, mirrored
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.model.links import CellTerms
@@ -28,10 +29,12 @@ from lrbtl.typing import Floats
 KAPPA = 2.0  # how many times the prior's own information battles must bring to leave a third of its precision
 ROBUST = 1.4826  # standard deviation over median absolute deviation of a normal population
 LEAST_SPREAD = 0.1  # of the mean square: no population counts as narrower
-MAX_ITER = 15
+CHOLESKY_SIZE = 48  # where half the arithmetic outweighs a call from Python per matrix
+MAX_ITER = 10
+SETTLING = 5  # steps after which the prior stays
 SMALLEST_STEP = 1e-3
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
-DECREMENT = 1e-3  # nats: far below what moves an interval
+DECREMENT = 5e-3  # nats: far below what moves an interval
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,8 @@ def within_gauge(space: TangentSpace, gradient: Floats) -> Floats:
     for k in (0, *space.others):
         factor, part = space.factors[k], space.slices[k]
         own = gradient[part].reshape(factor.shape)
-        out[part] = (own - factor @ (factor.T @ own)).reshape(-1)
+        own = own - factor @ (factor.T @ own)
+        out[part] = (own - own.mean(axis=0) if k == 0 and space.centred else own).reshape(-1)
     return out
 
 
@@ -131,6 +135,8 @@ class Expansion:
     before : array (size,) or None
         Precision of the prior one step before, with which the present one is averaged: it depends on the scores, and
         would swing with them.
+    settled : bool
+        Whether the precision stays as it was before.
     """
 
     scores: Scores
@@ -138,6 +144,7 @@ class Expansion:
     dispersion: float
     gauge: float
     before: Floats | None = None
+    settled: bool = False
 
     @cached_property
     def g(self) -> Floats:
@@ -154,13 +161,14 @@ class Expansion:
     @cached_property
     def S(self) -> Matrices:
         """(I + tau^2 H)^-1 of each context: how much of a deviation its battles leave open."""
-        return [np.linalg.inv(np.eye(H.shape[1]) + self.tau**2 * H) for H in self.H]
+        return [spd_inverses(np.eye(H.shape[1]) + self.tau**2 * H) for H in self.H]
 
     @cached_property
     def W(self) -> Matrices:
         """S H: what each context says about L."""
-        found = [S @ H for S, H in zip(self.S, self.H, strict=True)]
-        return [0.5 * (W + W.transpose(0, 2, 1)) for W in found]
+        if self.tau == 0.0:
+            return self.H
+        return [(np.eye(S.shape[1]) - S) / self.tau**2 for S in self.S]
 
     @cached_property
     def residual(self) -> Floats:
@@ -207,7 +215,7 @@ class Expansion:
         found = population_prior(self.scores.space, self.information.diagonal())
         if self.before is None:
             return found
-        return replace(found, precision=np.sqrt(found.precision * self.before))
+        return replace(found, precision=self.before if self.settled else np.sqrt(found.precision * self.before))
 
     def _closed(self, matrix: Arrowhead) -> Arrowhead:
         """Return a matrix plus the prior and the gauge."""
@@ -257,6 +265,18 @@ class Expansion:
         return -self.cost(self.scores) - 0.5 * self.factor.log_determinant() + 0.5 * open_parts
 
 
+def spd_inverses(matrices: Floats) -> Floats:
+    """Return the inverses of symmetric positive definite matrices (B, m, m); large ones by Cholesky, one at a time."""
+    if matrices.shape[1] < CHOLESKY_SIZE:
+        return np.linalg.inv(matrices)
+    out = np.empty_like(matrices)
+    for i, matrix in enumerate(matrices):
+        chol, _ = linalg.lapack.dpotrf(matrix, lower=True, clean=False)
+        lower, _ = linalg.lapack.dpotri(chol, lower=True)
+        out[i] = mirrored(lower)
+    return out
+
+
 @dataclass(frozen=True)
 class Mode:
     """Where the posterior is largest: the expansion there, how many steps it took and whether it converged."""
@@ -278,7 +298,7 @@ def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float) -> Mo
         scores = replace(scores, E=np.zeros_like(scores.E))
     converged, last, before = False, np.inf, None
     for n_iter in range(1, MAX_ITER + 1):
-        at = Expansion(scores, tau, dispersion, gauge, before)
+        at = Expansion(scores, tau, dispersion, gauge, before, n_iter > SETTLING)
         before = at.prior.precision
         gradient = at.gradient()
         here = at.cost(scores)
@@ -295,7 +315,7 @@ def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float) -> Mo
         if abs(fall) < DECREMENT:
             converged = scale == 1.0
             break
-    at = Expansion(scores, tau, dispersion, gauge, before)
+    at = Expansion(scores, tau, dispersion, gauge, before, True)
     return Mode(at, n_iter, converged, at.log_evidence())
 
 

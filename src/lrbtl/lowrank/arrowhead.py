@@ -176,7 +176,7 @@ class Factor:
         """Return the inverse in block form."""
         q = len(self.chol)
         top, below = self.scale[:q], self.scale[q:]
-        border = _mirrored(linalg.lapack.dpotri(self.chol, lower=True)[0])
+        border = mirrored(linalg.lapack.dpotri(self.chol, lower=True)[0])
         border *= top[:, None]
         border *= top
         upper = np.swapaxes(self.inverse_lower, 1, 2)
@@ -234,7 +234,7 @@ def as_dense(matrix: Floats | sparse.csr_array) -> Floats:
     return matrix.toarray() if sparse.issparse(matrix) else matrix
 
 
-def _mirrored(lower: Floats) -> Floats:
+def mirrored(lower: Floats) -> Floats:
     """Return a symmetric matrix from its lower triangle, in place and by panels: far cheaper than whole triangles."""
     for first in range(0, len(lower), PANEL):
         here, below = slice(first, first + PANEL), slice(first + PANEL, None)

@@ -10,7 +10,7 @@ from scipy.interpolate import PchipInterpolator
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, NoDecisionError
-from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.fitting.blocks import BlockDesign, without_idle_slots
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import Mode, Scores, find_mode, start_scores
 from lrbtl.fitting.fit import make_design, spectral_start
@@ -85,6 +85,7 @@ class _Search:
     """Modes of one log at several ranks and taus."""
 
     def __init__(self, cells: Design) -> None:
+        cells = without_idle_slots(cells)
         self.cells = BlockDesign.of_cells(cells)
         self.design = BlockDesign.of_cells(cells.averaged())
         self.shape = cells.shape

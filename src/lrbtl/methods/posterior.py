@@ -212,7 +212,7 @@ def exception_probabilities(log_ratio: Floats, played: Bools) -> Floats:
 
     Examples
     --------
-    >>> exception_probabilities(np.array([[-2.0, -2.0, -2.0, 20.0]]), np.ones((1, 4), dtype=bool)).round(1)
+    >>> exception_probabilities(np.array([[-4.0, -4.0, -4.0, 20.0]]), np.ones((1, 4), dtype=bool)).round(1)
     array([[0., 0., 0., 1.]])
     """
     share = FIRST_SHARE

@@ -39,8 +39,11 @@ def test_a_model_without_votes_is_said_and_not_taken_for_another():
     for pair in ((1, 3), (3, 1)):
         with pytest.raises(UninformedError, match="1 has no votes"):
             lrbtl.compare(battles, *pair)
-    result = lrbtl.compare(battles, 0, 3)
+    result = lrbtl.compare(battles, 0, 3, method="naive")
     assert (result.a, result.b) == (0, 3) and result.gap[0] == pytest.approx(2 * ELO * np.log(1.5))
+    default = lrbtl.compare(battles, 0, 3)
+    assert (default.a, default.b) == (0, 3)
+    assert abs(default.gap[0] - result.gap[0]) < 0.1 * (result.gap[0] - result.lower[0])
 
 
 def test_what_a_method_does_not_tell_is_missing(arena):
@@ -75,9 +78,10 @@ def test_other_methods(arena, method):
 
 
 def test_plain_battles_give_one_row(arena):
-    result = lrbtl.compare(arena.pooled(), 1, 2)
     gap = lrbtl.fit_separate(arena.pooled()).gap(1, 2)
-    assert result.contexts == ("overall",) and result.gap[0] == pytest.approx(ELO * gap)
+    for method, tolerance in ((None, 0.05), ("naive", 1e-6)):
+        result = lrbtl.compare(arena.pooled(), 1, 2, method=method)
+        assert result.contexts == ("overall",) and result.gap[0] == pytest.approx(ELO * gap, abs=tolerance)
 
 
 def test_tables(arena):

@@ -12,6 +12,7 @@ from lrbtl.boards.compat import battle_counts
 from lrbtl.errors import (
     FoldError,
     IslandWarning,
+    LabelError,
     LevelError,
     MethodError,
     RankError,
@@ -40,7 +41,7 @@ WRONG_RUNS = [
 
 def test_plain_board_is_bradley_terry(plain):
     theta, cov = twin(plain)
-    board = lrbtl.leaderboard(plain)
+    board = lrbtl.leaderboard(plain, method="efficient")
     rows = in_order(board, plain)
     np.testing.assert_allclose(board.score[rows], 1000 + ELO * theta, atol=1e-3)
     np.testing.assert_allclose(board.se[rows], ELO * np.sqrt(np.diag(cov)), rtol=1e-5)
@@ -49,6 +50,16 @@ def test_plain_board_is_bradley_terry(plain):
     np.testing.assert_array_equal(board.battles[rows], plain.model_counts)
     np.testing.assert_allclose(board.win_rate[rows], plain.win_rates)
     assert board.gain is None and board.islands == ()
+
+
+def test_a_plain_board_is_nearly_bradley_terry_by_default(plain):
+    """The prior of the hierarchical method is next to nothing where every model has many votes."""
+    theta, cov = twin(plain)
+    board = lrbtl.leaderboard(plain)
+    rows, errors = in_order(board, plain), ELO * np.sqrt(np.diag(cov))
+    np.testing.assert_array_less(np.abs(board.score[rows] - 1000 - ELO * theta), 0.03 * errors)
+    np.testing.assert_allclose(board.se[rows], errors, rtol=0.03)
+    np.testing.assert_allclose(board.upper - board.score, Z * board.se, rtol=1e-9)
 
 
 def test_overall_and_context_boards_are_what_infer_says(arena, boards):
@@ -76,7 +87,7 @@ def test_probability_scale_is_the_win_rate(arena):
 
 
 def test_probability_scale_of_a_plain_board(plain):
-    board = lrbtl.leaderboard(plain, scale="probability")
+    board = lrbtl.leaderboard(plain, scale="probability", method="efficient")
     theta, cov = twin(plain)
     p = expit(theta[:, None] - theta)
     np.fill_diagonal(p, 0)
@@ -141,10 +152,10 @@ def test_win_matrices(boards):
 
 
 def test_sharing_between_contexts_gains(boards, arena):
-    assert boards.overall.gain > 1 and boards["1"].gain > 1
     naive = lrbtl.leaderboard(arena, context=1, method="naive")
+    efficient = lrbtl.leaderboard(arena, context=1, rank=2, method="efficient")
     assert np.median(naive.se) > np.median(boards["1"].se)
-    assert "narrower than separate fits" in str(boards["1"])
+    assert efficient.gain > 1 and "narrower than separate fits" in str(efficient)
 
 
 def test_naive_boards_are_separate_fits(arena):
@@ -213,8 +224,11 @@ def test_wrong_options_are_refused_where_nothing_uses_them(plain, wrong, error):
 
 def test_progress_is_told(arena):
     lines = []
-    lrbtl.leaderboard(arena, context="all", rank=2, progress=lines.append)
+    lrbtl.leaderboard(arena, context="all", rank=2, method="efficient", progress=lines.append)
     assert "fold 10 of 10" in lines
+    lines.clear()
+    lrbtl.leaderboard(arena, context="all", progress=lines.append)
+    assert lines and all(line.startswith("rank ") for line in lines)
 
 
 @st.composite
@@ -289,9 +303,11 @@ def test_ties_have_the_errors_of_infer(plain):
 
 
 def test_the_fit_behind_boards_can_be_diagnosed(arena):
-    """Also where some models have no votes, or no chain of votes to the others."""
+    """With the battles of that fit: those of all models are others where no chain of votes links some of them."""
     apart = lrbtl.Battles.from_arrays(["p", "p"], ["q", "q"], [1, 0], [0, 1], n_levels=4, counts=[9, 9])
     battles = arena + apart
     with pytest.warns(IslandWarning):
         boards = lrbtl.leaderboard(battles, context="all", rank=2, method="mle")
-    assert lrbtl.diagnose(battles, boards.fit).rank == (2, 2)
+    assert lrbtl.diagnose(boards.fit.battles, boards.fit).rank == (2, 2)
+    with pytest.raises(LabelError, match="other models or levels than those of the fit"):
+        lrbtl.diagnose(battles, boards.fit)

@@ -10,7 +10,7 @@ from scipy.special import expit
 from lrbtl.fitting import newton
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import spectral_start
-from lrbtl.fitting.newton import _DirectModel, _KrylovModel, _moved, minimise
+from lrbtl.fitting.newton import _DirectModel, _KrylovModel, minimise, moved_point
 from lrbtl.fitting.solvers import conjugate_gradients
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, mode_product, unfold
@@ -52,7 +52,7 @@ def test_model_gradient_is_the_slope_of_the_objective(shape, rank):
     """Along every coordinate, gauge and centring included, through the nuclear norms of the moved point."""
     space, design = TangentSpace(random_point(shape, rank)), random_design(shape, 80, seed=2)
     ridge = ridges(space)
-    slope = differences(lambda x: dense_objective(design, _moved(space, x).dense(), ridge), np.zeros(space.size))
+    slope = differences(lambda x: dense_objective(design, moved_point(space, x).dense(), ridge), np.zeros(space.size))
     local = design.at(space.point)
     for model in (_DirectModel, _KrylovModel):
         np.testing.assert_allclose(model.at(local, ridge).gradient, slope, atol=2e-4)
@@ -121,7 +121,7 @@ def test_any_order_reaches_a_minimum_of_the_nuclear_objective(shape, rank):
     for _ in range(20):
         direction = rng.normal(size=space.size)
         direction /= np.linalg.norm(space.dense(direction))
-        values = [dense_objective(design, _moved(space, t * direction).dense(), ridge) for t in (-1e-3, 0.0, 1e-3)]
+        values = [dense_objective(design, moved_point(space, t * direction).dense(), ridge) for t in (-1e-3, 0.0, 1e-3)]
         assert abs(values[2] - values[0]) / 2e-3 < 1e-2
         assert min(values[0], values[2]) > values[1]
 

@@ -55,16 +55,7 @@ def test_a_chosen_rank_and_its_advice_agree(noisy):
     diagnosis = lrbtl.diagnose(noisy, explicit)
     assert diagnosis.verdict == "too few battles" and "use a smaller rank" in diagnosis.reason
     with pytest.warns(WeakSignalWarning, match="use a smaller rank"):
-        lrbtl.analyse(noisy, rank=3, n_folds=2)
-
-
-def test_the_fit_of_a_board_can_be_diagnosed():
-    truth = lrbtl.simulate_scores((8, 3), 2, scale=2.0, rng=0)
-    champion = lrbtl.Battles.from_arrays(["champion"] * 2, ["model_0", "model_1"], [1, 1], [0, 1], n_levels=3)
-    apart = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], [0, 1], n_levels=3)
-    battles = lrbtl.simulate_battles(truth, 9_000, rng=1) + champion
-    diagnosis = lrbtl.diagnose(battles + apart, lrbtl.fit(battles, 2))
-    assert diagnosis.n_battles == battles.n_battles and diagnosis.rank == (2, 2)
+        lrbtl.analyse(noisy, rank=3, n_folds=2, method="efficient")
 
 
 def test_observations_are_not_called_battles():

@@ -112,14 +112,15 @@ def test_infer_is_fit_then_cross_fit():
     case = SMALL_CASES[1]
     _, battles, whole = problem(case)
     mine, _ = both_targets(case[0])
-    est = lrbtl.infer(battles, mine, rank=case[1], ridge=0.3, n_folds=FOLDS, rng=9)
+    options = {"rank": case[1], "ridge": 0.3, "n_folds": FOLDS, "method": "efficient", "rng": 9}
+    est = lrbtl.infer(battles, mine, **options)
     run = run_of(whole, rng=9)
     moments = run.moments(resolve_targets(battles, mine))
     np.testing.assert_allclose(est.cov[:3, :3], moments.cov[:3, :3], rtol=1e-10)
     np.testing.assert_allclose(est.estimate[[0, 1, 2, 4]], moments.values[[0, 1, 2, 4]], rtol=1e-12)
     assert est.estimate[3] == pytest.approx(expit(moments.values[3]))
     assert est.info.n_folds == FOLDS and est.info.rank == case[1] and est.info.n_battles == battles.n_battles
-    one = lrbtl.infer(battles, mine[0], rank=case[1], ridge=0.3, n_folds=FOLDS, rng=9)
+    one = lrbtl.infer(battles, mine[0], **options)
     assert one.estimate[0] == pytest.approx(est.estimate[0], rel=1e-12)
 
 
@@ -133,9 +134,11 @@ def test_conjugate_gradients_give_the_same_estimates(method):
     np.testing.assert_allclose(cg.cov, direct.cov, rtol=1e-7, atol=1e-9 * direct.cov.max())
 
 
-def test_results_do_not_depend_on_threads():
+@pytest.mark.parametrize("method", ["efficient", "hierarchical"])
+def test_results_do_not_depend_on_threads(method):
     _, battles, _ = problem(SMALL_CASES[2])
-    runs = [lrbtl.infer(battles, lrbtl.all_scores(), rank=2, ridge=0.3, n_folds=2, n_threads=t) for t in (1, 2)]
+    options = {"rank": 2, "ridge": 0.3, "n_folds": 2, "method": method}
+    runs = [lrbtl.infer(battles, lrbtl.all_scores(), n_threads=t, **options) for t in (1, 2)]
     np.testing.assert_array_equal(runs[0].estimate, runs[1].estimate)
     np.testing.assert_array_equal(runs[0].se, runs[1].se)
 
@@ -144,7 +147,7 @@ def test_repeats_take_the_median_and_allow_for_the_spread():
     case = SMALL_CASES[1]
     _, battles, whole = problem(case)
     mine = both_targets(case[0])[0][:3]
-    options = {"rank": case[1], "ridge": 0.3, "n_folds": FOLDS}
+    options = {"rank": case[1], "ridge": 0.3, "n_folds": FOLDS, "method": "efficient"}
     est = lrbtl.infer(battles, mine, n_repeats=3, rng=2, **options)
     seeds = np.random.default_rng(2).spawn(3)
     runs = [run_of(whole, rng=seed).moments(resolve_targets(battles, mine)) for seed in seeds]
@@ -170,7 +173,7 @@ def test_near_separation_the_model_is_trusted():
 
 def test_recovers_the_truth_within_its_errors():
     truth, battles = simulated((12, 6), 2, 20_000)
-    for method in ("efficient", "whitened", "mle", "naive"):
+    for method in ("hierarchical", "efficient", "whitened", "mle", "naive"):
         est = lrbtl.infer(battles, lrbtl.all_scores(), rank=2, n_folds=FOLDS, method=method)
         z = (est.estimate - truth.ravel()) / est.se
         assert np.mean(np.abs(z) < 1.96) > 0.8 and np.abs(z).max() < 5
@@ -179,7 +182,7 @@ def test_recovers_the_truth_within_its_errors():
 def test_progress_says_one_line_per_fold():
     _, battles, _ = problem(SMALL_CASES[1])
     lines = []
-    lrbtl.infer(battles, lrbtl.score(0), rank=1, n_folds=3, progress=lines.append)
+    lrbtl.infer(battles, lrbtl.score(0), rank=1, n_folds=3, method="efficient", progress=lines.append)
     assert lines[-3:] == ["fold 1 of 3", "fold 2 of 3", "fold 3 of 3"]
 
 
@@ -190,7 +193,8 @@ def test_design_counts_all_battles():
 
 def test_the_summary_names_the_law():
     battles = simulated(*SMALL_CASES[1], 500)[1]
-    est = lrbtl.infer(battles, lrbtl.score(0), rank=1, n_folds=2, sampling=lrbtl.UniformSampling())
+    law = lrbtl.UniformSampling()
+    est = lrbtl.infer(battles, lrbtl.score(0), rank=1, n_folds=2, method="efficient", sampling=law)
     assert est.info.sampling == "UniformSampling()" and "UniformSampling()" in est.summary()
 
 
@@ -203,8 +207,8 @@ def test_soft_votes_do_not_look_like_separation():
     y = np.clip(expit(truth[a, u] - truth[b, u]) + rng.normal(0, 0.05, 4000), 0, 1)
     battles = lrbtl.Battles.from_arrays(a, b, np.round(y, 3), [u], n_models=10, n_levels=[4])
     targets = [lrbtl.score(i, 0) for i in range(10)]
-    est = lrbtl.infer(battles, targets, rank=1)
-    family = lrbtl.infer(battles, lrbtl.all_scores(), rank=1)
+    est = lrbtl.infer(battles, targets, rank=1, method="efficient")
+    family = lrbtl.infer(battles, lrbtl.all_scores(), rank=1, method="efficient")
     assert np.all(est.se < 0.5 * est.bound)
     np.testing.assert_allclose(family.se[::4], est.se, rtol=1e-8)
 
@@ -230,7 +234,7 @@ def test_naive_errors_are_those_of_a_context_by_itself():
 def test_families_need_the_direct_solver():
     _, battles, _ = problem(SMALL_CASES[1])
     with pytest.raises(SolverError, match="direct"):
-        lrbtl.infer(battles, lrbtl.all_scores(), rank=2, solver="cg", n_folds=FOLDS)
+        lrbtl.infer(battles, lrbtl.all_scores(), rank=2, solver="cg", n_folds=FOLDS, method="efficient")
 
 
 def thin(battles, contexts):
@@ -275,7 +279,9 @@ def test_other_targets_still_work(thin_battles, method, ridge):
 @pytest.mark.parametrize("family", [lrbtl.all_scores(), lrbtl.all_gaps()], ids=["scores", "gaps"])
 def test_families_refuse_what_no_battle_informs(thin_battles, family):
     with pytest.raises(SingularInformationError, match=r"all (scores|gaps).*context (code|poetry)"):
-        lrbtl.infer(thin_battles, family, rank=2, n_folds=FOLDS)
+        lrbtl.infer(thin_battles, family, rank=2, n_folds=FOLDS, method="efficient")
+    found = lrbtl.infer(thin_battles, family, rank=2)
+    assert np.isfinite(found.estimate).all() and (found.se > 0).all()
 
 
 @pytest.mark.filterwarnings("ignore::lrbtl.errors.RankCollapseWarning")
@@ -290,12 +296,13 @@ def test_votes_that_favour_nobody_are_named(method):
 def test_models_that_never_meet_are_named():
     a, b = np.array([0, 2]), np.array([1, 3])
     battles = lrbtl.Battles.from_arrays(np.tile(a, 2), np.tile(b, 2), [1, 1, 0, 0], counts=[60, 50, 40, 30])
-    est = lrbtl.infer(battles, lrbtl.gap(0, 1), n_folds=FOLDS, rank=1, ridge=0.1)
+    options = {"n_folds": FOLDS, "rank": 1, "ridge": 0.1, "method": "efficient"}
+    est = lrbtl.infer(battles, lrbtl.gap(0, 1), **options)
     assert est.estimate[0] == pytest.approx(logit(0.6), abs=0.2)
     with pytest.raises(SingularInformationError, match=r"gap\(0, 2\).*model \d.*hierarchical"):
-        lrbtl.infer(battles, lrbtl.gap(0, 2), n_folds=FOLDS, rank=1, ridge=0.1)
+        lrbtl.infer(battles, lrbtl.gap(0, 2), **options)
     with pytest.warns(SeparationWarning, match=r"gap\(0, 2\)"):
-        assert np.isnan(lrbtl.infer(battles, lrbtl.gap(0, 2)).estimate[0])
+        assert np.isnan(lrbtl.infer(battles, lrbtl.gap(0, 2), method="efficient").estimate[0])
 
 
 @pytest.mark.parametrize("method", ["efficient", "mle"])
@@ -336,7 +343,7 @@ def test_ties_make_plain_errors_smaller_as_they_should():
         ({"n_threads": None}, MethodError, "n_threads=None"),
         ({"n_folds": -3, "method": "mle"}, FoldError, "at least 2"),
         ({"n_folds": 1}, FoldError, "at least 2"),
-        ({"n_folds": 10**6}, FoldError, "fewer folds"),
+        ({"n_folds": 10**6, "method": "efficient"}, FoldError, "fewer folds"),
     ],
 )
 def test_bad_options_are_named(options, error, words):
@@ -359,7 +366,8 @@ def test_a_context_with_one_battle_cannot_be_folded():
     keep[np.argmin(keep)] = True
     lone = rebuilt(battles, keep, counts=np.where(cells.context == 2, 1, cells.count)[keep])
     with pytest.raises(FoldError, match=r"single battle \(.*2"):
-        lrbtl.infer(lone, lrbtl.score(0, 0), rank=1, n_folds=2)
+        lrbtl.infer(lone, lrbtl.score(0, 0), rank=1, n_folds=2, method="efficient")
+    assert np.isfinite(lrbtl.infer(lone, lrbtl.all_scores(), rank=1).se).all()
 
 
 @pytest.mark.parametrize("method", ["whitened", "efficient"])
@@ -372,15 +380,18 @@ def test_a_law_that_makes_an_observed_battle_impossible_is_refused(method):
 
 def test_targets_that_run_to_infinity_are_nan_and_named():
     battles = lrbtl.Battles.from_arrays([0, 0, 1] * 2, [1, 2, 2] * 2, [1] * 6, [[0, 0, 0, 1, 1, 1]], counts=[20] * 6)
+    targets = [lrbtl.gap(0, 2), lrbtl.win_probability(0, 1, 0)]
     with pytest.warns(SeparationWarning, match=r"gap\(0, 2\)"):
-        est = lrbtl.infer(battles, [lrbtl.gap(0, 2), lrbtl.win_probability(0, 1, 0)], rank=1)
+        est = lrbtl.infer(battles, targets, rank=1, method="efficient")
     assert np.isnan(est.estimate).all() and np.isnan(est.se).all()
+    est = lrbtl.infer(battles, targets, rank=1)
+    assert est.estimate[0] > 0 and 0.5 < est.estimate[1] < 1 and np.isfinite(est.se).all()
 
 
 def test_sampling_that_is_no_law():
     battles = simulated(*SMALL_CASES[1], 500)[1]
     with pytest.raises(SamplingError, match="UniformSampling"):
-        lrbtl.infer(battles, lrbtl.score(0), rank=1, sampling="uniform")
+        lrbtl.infer(battles, lrbtl.score(0), rank=1, method="efficient", sampling="uniform")
 
 
 def test_large_targets_are_not_taken_for_infinite_ones():

@@ -167,7 +167,10 @@ def test_boards_and_win_matrices_widen_joint_gaps_by_the_looser_score():
 def test_the_jackknife_tells_how_much_reported_variances_vary():
     """Over replications, the variance of log se^2 is about the mean variance noise, for the efficient method."""
     truth = lrbtl.simulate_scores((10, 6), 2, scale=2.0, rng=3)
-    runs = [lrbtl.infer(lrbtl.simulate_battles(truth, 4000, rng=s), lrbtl.score(0, 0), rank=2) for s in range(40)]
+    runs = [
+        lrbtl.infer(lrbtl.simulate_battles(truth, 4000, rng=s), lrbtl.score(0, 0), rank=2, method="efficient")
+        for s in range(40)
+    ]
     told = np.mean([run.variance_noise[0] for run in runs])
     seen = np.var([np.log(run.bound[0] ** 2) for run in runs])
     assert 0.4 < told / seen < 2.5

@@ -157,7 +157,7 @@ def test_what_ties_cannot_do():
     with pytest.raises(MethodError, match="tie parameter"):
         lrbtl.infer(battles, lrbtl.score(0), rank=1, link="davidson", method="whitened")
     with pytest.raises(SolverError, match="direct"):
-        lrbtl.infer(battles, lrbtl.score(0), rank=1, link="davidson", solver="cg")
+        lrbtl.infer(battles, lrbtl.score(0), rank=1, link="davidson", solver="cg", method="efficient")
     with pytest.raises(TargetError, match="davidson"):
         lrbtl.infer(battles, lrbtl.tie_parameter(), rank=1)
     with pytest.raises(LinkError, match="no battle is a tie"):

@@ -144,6 +144,7 @@ def test_pictures_take_the_natural_objects():
     assert row_labels(plotting.plot_ranks(boards)) == list(boards.models)
     assert row_labels(plotting.plot_win_matrix(boards)) == list(boards.models)
     assert row_labels(plotting.plot_win_matrix(wins)) == list(wins.models)
+    boards = lrbtl.leaderboard(battles, context="all", rank=2, method="efficient")
     for source in (boards, boards.fit):
         dots = plotting.plot_scree(source).collections[0].get_offsets()
         np.testing.assert_allclose(dots[:, 1], boards.fit.singular_values[0])

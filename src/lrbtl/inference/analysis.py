@@ -38,7 +38,7 @@ class Analysis:
     >>> truth = lrbtl.simulate_scores((12, 5), 2, scale=2, rng=0)
     >>> analysis = lrbtl.analyse(lrbtl.simulate_battles(truth, 20_000, rng=1), rank=2)
     >>> analysis
-    Analysis(method='efficient', shape=(12, 5))
+    Analysis(method='hierarchical', shape=(12, 5))
     >>> len(analysis.estimate([lrbtl.score(0, 0), lrbtl.gap(0, 1)]))
     2
     """

@@ -128,7 +128,7 @@ def diagnose(
     ----------
     battles : Battles or Observations
     fit : Fit, optional
-        Of these battles or of some of their models. By default of all, with a rank chosen from the data.
+        Of battles with the same models and levels. By default of these, with a rank chosen from the data.
     targets : Target or list, optional
         For alignment and the Bernstein bound; by default the mean score of every model.
     sampling : Sampling, optional
@@ -147,8 +147,6 @@ def diagnose(
     """
     if fit is None:
         fit = fit_scores(battles, "auto")
-    if set(fit.battles.models) < set(battles.models):
-        battles = fit.battles  # one of several groups of models that no battle links
     check_same_labels(battles, fit.battles)
     if targets is None:
         targets = [score(i) for i in range(battles.shape[0])]

@@ -32,6 +32,7 @@ LITTLE, SURELY = 0.3, 4.0  # a component that lowers a doubtful excess by less t
 LARGEST_RANK = 8
 BATCH = 1 << 22  # numbers that the gradients of one batch of targets may fill
 WEAKEST_START = 1e-3
+PILOTS = 3  # fits of rank 1 with large deviations: what truncated starts are made of
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
 
 
@@ -67,10 +68,12 @@ class Hierarchical(Method):
         if len(data.shape) == 1:
             nodes = [search.node(search.climb(search.first((1,)), 0.0))]
         elif options.rank == "auto":
-            nodes = [node for found in search.ranks(options) for node in search.nodes(found)]
+            smaller, *_ = profiles = search.ranks(options)
+            nodes = [node for profile in profiles for node in search.nodes(profile, smaller)]
         else:
             rank = check_rank(options.rank, data.shape)
-            nodes = search.nodes(search.profile(search.first(rank)))
+            profile = search.profile(search.first(rank))
+            nodes = search.nodes(profile, profile)
         link = nodes[0].mode.scores.design.link
         provenance = Provenance(
             method=self.name,
@@ -89,18 +92,18 @@ class _Search:
         self.cells = BlockDesign.of_cells(cells)
         self.design = BlockDesign.of_cells(cells.averaged())
         self.shape = cells.shape
-        pilot = start_scores(self.design, spectral_start(self.design, self._rank(1)))
-        first = find_mode(pilot, self._guess(pilot), 1.0, self._gauge(pilot))
-        design = first.scores.design
-        eta = self.cells.differences(first.scores.low_rank + first.scores.E)
-        self.dispersion = design.link.dispersion(eta, cells.y, cells.count) or 1.0
-        self.gauge = self._gauge(first.scores) / self.dispersion
-        self.pilot = first.scores
-        self.spread = float(np.sqrt(np.mean(first.scores.dense() ** 2))) or WEAKEST_START
+        self.pilot = start_scores(self.design, spectral_start(self.design, self._rank(1)))
+        self.dispersion, self.gauge = 1.0, self._gauge(self.pilot)
+        for _ in range(PILOTS if len(self.shape) > 1 else 1):
+            self.pilot = self.climb(self.pilot, self._guess(self.pilot)).scores
+        eta = self.cells.differences(self.pilot.low_rank + self.pilot.E)
+        self.dispersion = self.pilot.design.link.dispersion(eta, self.cells.y, self.cells.count) or 1.0
+        self.gauge = self._gauge(self.pilot) / self.dispersion
+        self.spread = float(np.sqrt(np.mean(self.pilot.dense() ** 2))) or WEAKEST_START
 
     def _guess(self, scores: Scores) -> float:
-        """Return a first tau: a quarter of the spread of a rough fit."""
-        return 0.25 * max(float(np.sqrt(np.mean(scores.dense() ** 2))), WEAKEST_START) if len(self.shape) > 1 else 0.0
+        """Return a tau that lets deviations show all that battles tell: the spread of a rough fit."""
+        return max(float(np.sqrt(np.mean(scores.dense() ** 2))), WEAKEST_START) if len(self.shape) > 1 else 0.0
 
     def _gauge(self, scores: Scores) -> float:
         """Return the size of the gauge constraints: that of the information of a model."""
@@ -129,11 +132,14 @@ class _Search:
         """Return the mode at a tau."""
         return find_mode(scores, tau, self.dispersion, self.gauge)
 
-    def profile(self, scores: Scores) -> list[Mode]:
-        """Return the modes at a grid of taus at one rank, as far as their evidence matters, in order of tau."""
+    def profile(self, *starts: Scores) -> list[Mode]:
+        """Return the modes at a grid of taus at one rank, as far as their evidence matters, in order of tau.
+
+        The best of several starts counts.
+        """
         taus = self.spread * np.array(SHARES)
         middle = len(taus) // 2
-        found = {middle: self.climb(scores, taus[middle])}
+        found = {middle: best([self.climb(scores, taus[middle]) for scores in starts])}
         for direction in (-1, 1):
             at = middle
             while 0 <= at + direction < len(taus):
@@ -154,16 +160,20 @@ class _Search:
                 options.progress(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
             if excess > last - LITTLE and excess < SURELY:  # the last component took nothing out of the residuals
                 break
-            profiles.append(self.profile(self.start(near.scores, self._rank(r + 1))))
+            rank = self._rank(r + 1)
+            profiles.append(self.profile(self.first(rank), self.start(near.scores, rank)))
             if excess < MORE:
                 break
             last = excess
         return profiles[-2:]
 
-    def nodes(self, profile: list[Mode]) -> list[Node]:
-        """Return nodes that stand for the distribution of tau at one rank."""
+    def nodes(self, profile: list[Mode], judge: list[Mode]) -> list[Node]:
+        """Return nodes of one rank that stand for the distribution of tau according to the profile `judge`.
+
+        That is the one of the smaller rank: a component too many fits part of the deviations and hides their size.
+        """
         taus = tau_quantiles(
-            np.array([mode.at.tau for mode in profile]), np.array([mode.log_evidence for mode in profile])
+            np.array([mode.at.tau for mode in judge]), np.array([mode.log_evidence for mode in judge])
         )
         out = []
         for tau in taus:

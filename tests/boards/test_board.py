@@ -357,7 +357,9 @@ CANCELLING = {
 @pytest.mark.parametrize(
     "method",
     [
-        pytest.param(None, marks=pytest.mark.xfail(strict=True, reason="the prior takes equal scores for certain ones")),
+        pytest.param(
+            None, marks=pytest.mark.xfail(strict=True, reason="the prior takes equal scores for certain ones")
+        ),
         "efficient",
     ],
 )

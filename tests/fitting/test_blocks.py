@@ -1,0 +1,124 @@
+"""Matrices per context against dense ones."""
+
+import numpy as np
+import pytest
+
+from hierarchy_twin import entries
+from lrbtl.fitting.blocks import BlockDesign, without_idle_slots
+from lrbtl.fitting.design import Design
+from lrbtl.fitting.solvers import accumulate
+from lrbtl.lowrank.tangent import TangentSpace
+from problems import battle_matrix, jacobian, random_design, random_point
+
+
+def uneven_design():
+    """Contexts in which 12, 5, 4, 3 and 2 models met, and one without battles: three groups and padding."""
+    rng, rows = np.random.default_rng(0), []
+    for u, (size, n) in enumerate([(12, 40), (5, 9), (0, 0), (4, 8), (2, 2), (3, 5)]):
+        models = rng.choice(12, size=size, replace=False) if size else np.empty(0, dtype=int)
+        pairs = {(models[i], models[(i + 1) % size]) for i in range(size)}
+        pairs |= {tuple(rng.choice(models, size=2, replace=False)) for _ in range(n)}
+        rows += sorted((u, min(pair), max(pair)) for pair in {tuple(sorted(pair)) for pair in pairs})
+    context, a, b = np.array(rows).T
+    start = np.searchsorted(context, np.arange(7)).astype(np.int64)
+    y, count = rng.integers(0, 3, size=len(a)) / 2.0, rng.integers(1, 4, size=len(a)).astype(float)
+    return Design((12, 6), start, a.astype(np.int32), b.astype(np.int32), y, count)
+
+
+def cases():
+    """Designs with all slots, with lists of slots, and with idle ones taken out; orders 1 to 3."""
+    lists = random_design((12, 4, 3), 30, 2)
+    lists.__dict__["full"] = False
+    return {
+        "full": random_design((6, 5), 90, 0),
+        "plain": random_design((6,), 20, 1),
+        "lists": lists,
+        "idle": without_idle_slots(uneven_design()),
+        "grid": uneven_design(),
+    }
+
+
+CASES = cases()
+each = pytest.mark.parametrize("name", CASES)
+
+
+def blocks_of(name):
+    design = BlockDesign.of_cells(CASES[name])
+    return design, np.random.default_rng(5).uniform(0.2, 2.0, size=len(design.a))
+
+
+def test_the_cases_are_what_they_say():
+    assert CASES["full"].full and CASES["grid"].full and not CASES["idle"].full and not CASES["lists"].full
+    groups = BlockDesign.of_cells(CASES["idle"]).groups
+    assert [group.slots.shape for group in groups] == [(1, 12), (2, 5), (1, 3), (1, 2)]
+    assert [group.contexts.tolist() for group in groups] == [[0], [1, 3], [5], [4]]
+    assert groups[1].slots[1, -1] == 12 + 5 + 4 + 3 + 2  # padding
+    assert without_idle_slots(CASES["full"]) is CASES["full"]
+
+
+@each
+def test_laplacians_are_sums_over_battles(name):
+    design, weight = blocks_of(name)
+    X = battle_matrix(design)[:, entries(design)]
+    found = design.times(design.laplacians(weight), np.eye(design.n_slots))
+    np.testing.assert_allclose(found, X.T @ (weight[:, None] * X), atol=1e-12)
+
+
+@each
+def test_every_slot_has_one_place(name):
+    design, _ = blocks_of(name)
+    values = np.random.default_rng(1).normal(size=(design.n_slots, 3))
+    parts = design.gather(values)
+    np.testing.assert_array_equal(design.scatter(parts), values)
+    assert sum(np.count_nonzero(part.any(axis=2)) for part in parts) == design.n_slots
+    models = entries(design) // design.n_contexts
+    for group, part in zip(design.groups, design.gather(models.astype(float)), strict=True):
+        np.testing.assert_array_equal(part, group.models)
+
+
+@each
+def test_a_product_is_that_of_each_context(name):
+    design, weight = blocks_of(name)
+    matrices, rng = design.laplacians(weight), np.random.default_rng(2)
+    dense = design.times(matrices, np.eye(design.n_slots))
+    for values in (rng.normal(size=design.n_slots), rng.normal(size=(design.n_slots, 2))):
+        np.testing.assert_allclose(design.times(matrices, values), dense @ values, atol=1e-12)
+
+
+def space_of(design):
+    shape = design.shape
+    rank = (1,) if len(shape) == 1 else (2,) * len(shape)
+    return TangentSpace(random_point(shape, rank, 3))
+
+
+@each
+def test_normal_equations_with_a_matrix_per_context(name):
+    """J^T M J for symmetric matrices that are no Laplacians, with all blocks of the arrowhead."""
+    design, weight = blocks_of(name)
+    matrices = [M @ M + 0.1 * M for M in design.laplacians(weight)]
+    place, size = entries(design), design.shape[0] * design.n_contexts
+    M = np.zeros((size, size))
+    M[np.ix_(place, place)] = design.times(matrices, np.eye(design.n_slots))
+    space = space_of(design)
+    J = jacobian(space)
+    found = accumulate(design, space, matrices).dense()
+    np.testing.assert_allclose(found, J.T @ M @ J, atol=1e-10 * np.abs(found).max())
+
+
+@each
+def test_blocks_of_models_and_rows_of_slots(name):
+    design, weight = blocks_of(name)
+    matrices, space = design.laplacians(weight), space_of(design)
+    (d1, r1), D = space.U.shape, design.n_contexts
+    dense = np.zeros((d1 * D, d1 * D))
+    place = entries(design)
+    dense[np.ix_(place, place)] = design.times(matrices, np.eye(design.n_slots))
+    by_context = dense.reshape(d1, D, d1, D)[:, np.arange(D), :, np.arange(D)]  # (D, d1, d1)
+    border = np.zeros((space.q, space.q))
+    design.add_model_blocks(space, matrices, border)
+    expected = np.einsum("uab,ui,uj->aibj", by_context, space.V, space.V).reshape(d1 * r1, d1 * r1)
+    np.testing.assert_allclose(border[: d1 * r1, : d1 * r1], expected, atol=1e-12)
+    rows, gram = design.slot_rows(space, matrices)
+    wide = by_context @ space.U
+    np.testing.assert_allclose(rows, wide[place % D, place // D], atol=1e-12)
+    np.testing.assert_allclose(gram, space.U.T @ wide, atol=1e-12)

@@ -23,8 +23,8 @@ import pandas as pd
 import lrbtl
 from lrbtl.errors import LrbtlError, LrbtlWarning
 from lrbtl.inference.analysis import analyse_fit
+from lrbtl.inference.targets import Target
 from lrbtl.methods.base import Options
-from lrbtl.methods.targets import Target
 from replications import keep_results
 
 SHARES = (0.2, 0.1, 0.05, 0.02)

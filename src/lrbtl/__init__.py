@@ -19,7 +19,7 @@ _HOMES = {
     "inference.bounds": ["efficiency_bound"],
     "inference.diagnose": ["Diagnosis", "diagnose"],
     "inference.estimate": ["Estimate"],
-    "methods.targets": [
+    "inference.targets": [
         "all_gaps",
         "all_scores",
         "entry",
@@ -33,10 +33,9 @@ _HOMES = {
         "win_probability",
         "win_rate",
     ],
-    "model.links": ["CustomLink", "Identity", "Link", "Logistic", "Probit"],
+    "model.links": ["CustomLink", "Davidson", "Identity", "Link", "Logistic", "Probit", "RaoKupper"],
     "model.sampling": ["ProductSampling", "TableSampling", "UniformSampling"],
     "model.simulate": ["simulate_battles", "simulate_observations", "simulate_scores"],
-    "model.tie_links": ["Davidson", "RaoKupper"],
     "show.plots": [
         "plot_heatmap",
         "plot_leaderboard",

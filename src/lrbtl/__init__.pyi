@@ -11,7 +11,7 @@ from lrbtl.inference.analysis import Analysis, analyse, infer
 from lrbtl.inference.bounds import efficiency_bound
 from lrbtl.inference.diagnose import Diagnosis, diagnose
 from lrbtl.inference.estimate import Estimate
-from lrbtl.methods.targets import (
+from lrbtl.inference.targets import (
     all_gaps,
     all_scores,
     entry,
@@ -25,10 +25,9 @@ from lrbtl.methods.targets import (
     win_probability,
     win_rate,
 )
-from lrbtl.model.links import CustomLink, Identity, Link, Logistic, Probit
+from lrbtl.model.links import CustomLink, Davidson, Identity, Link, Logistic, Probit, RaoKupper
 from lrbtl.model.sampling import ProductSampling, TableSampling, UniformSampling
 from lrbtl.model.simulate import simulate_battles, simulate_observations, simulate_scores
-from lrbtl.model.tie_links import Davidson, RaoKupper
 from lrbtl.show import plots as plots
 from lrbtl.show.plots import (
     plot_heatmap,

@@ -1,10 +1,13 @@
-"""Every error and warning that lrbtl raises, in one flat list.
+"""Every error and warning that lrbtl raises, in one flat list, and the checks of options that all parts share.
 
 A message says what is wrong, where, and what to do next.
 """
 
 import sys
 import warnings
+from typing import Any
+
+import numpy as np
 
 
 class LrbtlError(Exception):
@@ -251,9 +254,6 @@ class WeakSignalWarning(LrbtlWarning):
 def warn_user(message: str, category: type[LrbtlWarning]) -> None:
     """Warn at the first line outside of lrbtl, whatever the way there.
 
-    Examples
-    --------
-    >>> from lrbtl.errors import ThinContextWarning
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     warn_user("few battles", ThinContextWarning)
@@ -268,3 +268,20 @@ def warn_user(message: str, category: type[LrbtlWarning]) -> None:
 
 def _is_ours(module: str) -> bool:
     return module == "lrbtl" or module.startswith("lrbtl.")
+
+
+# ------------------------------------------------------------------------------
+# Options that are one of some words, or a whole number.
+# ------------------------------------------------------------------------------
+
+
+def check_choice(value: object, choices: tuple[str, ...], name: str, error: type[LrbtlError] = MethodError) -> None:
+    """Raise where an option is none of the known ones."""
+    if value not in choices:
+        raise error(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, choices))}.")
+
+
+def check_whole(value: Any, name: str) -> None:
+    """Raise `MethodError` unless an option is a whole number of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise MethodError(f"{name}={value!r}: give a whole number of at least 1.")

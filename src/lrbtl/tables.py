@@ -18,8 +18,6 @@ ELLIPSIS = "..."
 def decimals_for(errors: Floats, significant: int = 3, most: int = 6) -> int:
     """Return how many decimals show the median error with that many significant digits.
 
-    Examples
-    --------
     >>> decimals_for(np.array([0.02, 0.03, 0.04]))
     4
     >>> decimals_for(np.array([25.0]))
@@ -39,8 +37,6 @@ def format_numbers(values: Floats, decimals: int) -> list[str]:
 def format_intervals(lower: Floats, upper: Floats, decimals: int) -> list[str]:
     """Return intervals as text, those without an end as a bound.
 
-    Examples
-    --------
     >>> format_intervals(np.array([1.0, 2.0, -np.inf, -np.inf]), np.array([3.0, np.inf, 4.0, np.inf]), 0)
     ['1 to 3', '≥ 2', '≤ 4', 'unknown']
     """
@@ -62,8 +58,6 @@ def format_pvalues(values: Floats, smallest: float = 0.001) -> list[str]:
 def shown_rows(n_rows: int, limit: int) -> tuple[list[int], list[int]]:
     """Return the first and the last rows of a long table: all of them when there are at most `limit`.
 
-    Examples
-    --------
     >>> shown_rows(9, 4)
     ([0, 1], [7, 8])
     """
@@ -76,8 +70,6 @@ def shown_rows(n_rows: int, limit: int) -> tuple[list[int], list[int]]:
 def mark_gap(columns: Sequence[Sequence[str]], n_rows: int) -> list[list[str]]:
     """Return columns of the rows that `shown_rows` picked out of n_rows as rows, with ellipses where some are missing.
 
-    Examples
-    --------
     >>> mark_gap([["a", "b", "y", "z"]], n_rows=26)
     [['a'], ['b'], ['...'], ['y'], ['z']]
     """
@@ -90,8 +82,6 @@ def mark_gap(columns: Sequence[Sequence[str]], n_rows: int) -> list[list[str]]:
 def text_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return aligned text: the first column to the left, numbers to the right.
 
-    Examples
-    --------
     >>> print(text_table(["label", "se"], [["x", "0.10"], ["long", "12.00"]]))
     label     se
     x       0.10
@@ -109,8 +99,6 @@ def text_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return an HTML table with every cell escaped.
 
-    Examples
-    --------
     >>> html_table(["label"], [["a<b"]])
     '<table><thead><tr><th>label</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
     """
@@ -136,8 +124,6 @@ def to_frame(columns: Mapping[str, Any], backend: str | None = None) -> Any:
     backend
         "pandas", "polars" or "pyarrow"; None takes the first of them that is installed.
 
-    Examples
-    --------
     >>> to_frame({"model": ["x", "y"], "score": [1.0, -1.0]}, backend="polars").shape
     (2, 2)
     """

@@ -261,12 +261,13 @@ def test_bad_variances_and_methods():
         lrbtl.infer(data, lrbtl.entry(0, 0), rank=1, method="naive")
 
 
-def test_sentences_in_the_words_of_entries():
+def test_messages_speak_of_entries():
     data = lrbtl.Observations.from_arrays([(0, 0)], [1.0], shape=(2, 2))
-    assert data.say("Battles of a model; scores, votes, contexts, battlefield.") == (
-        "Observations of a row; entries, responses, columns, battlefield."
-    )
-    assert lrbtl.Battles.from_arrays([0], [1], [1]).say("a battle") == "a battle"
+    assert (data.unit, *data.axes) == ("observations", "row", "column")
+    with pytest.raises(UnknownModelError, match="row 7 is neither"):
+        data.model_index(7)
+    with pytest.raises(FoldError, match="1 observations cannot fill 3 folds"):
+        lrbtl.infer(data, lrbtl.entry(0, 0), rank=1, ridge=1.0, n_folds=3)
 
 
 def test_weak_signal_speaks_of_observations():

@@ -7,8 +7,7 @@ from lrbtl.fitting.design import CompleteDesign, Design
 from lrbtl.fitting.newton import _DirectModel
 from lrbtl.fitting.solvers import accumulate
 from lrbtl.lowrank.tangent import TangentSpace
-from lrbtl.model.links import Probit
-from lrbtl.model.tie_links import Davidson
+from lrbtl.model.links import Davidson, Probit
 from problems import random_design, random_point, simulated
 
 SHAPES = [((6,), (1,)), ((6, 4), (2, 2)), ((5, 3, 2), (2, 2, 2))]

@@ -20,9 +20,8 @@ from lrbtl.errors import (
 )
 from lrbtl.fitting import fit as fitting
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.fit import fit, refit, spectral_start
+from lrbtl.fitting.fit import check_ridge, fit, refit, spectral_start
 from lrbtl.fitting.newton import Newton
-from lrbtl.fitting.options import check_ridge
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.methods.base import Options
 from problems import SMALL_CASES, battle_matrix, rebuilt, simulated

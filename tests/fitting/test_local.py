@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lrbtl.fitting.penalty import penalised
+from lrbtl.fitting.local import penalised
 from lrbtl.model.effects import Effects
-from lrbtl.model.links import LOGISTIC, Probit
-from lrbtl.model.tie_links import Davidson
+from lrbtl.model.links import LOGISTIC, Davidson, Probit
 from problems import SMALL_CASES, battle_matrix, differences, jacobian, moved_point, random_design, random_point
 
 cases = pytest.mark.parametrize(("shape", "rank"), SMALL_CASES)

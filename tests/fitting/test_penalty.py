@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lrbtl.fitting.penalty import penalty, penalty_terms
+from lrbtl.fitting.local import penalty, penalty_terms
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, mode_product, unfold
 from problems import CASES, SMALL_CASES, differences, moved_point, random_point

@@ -7,8 +7,8 @@ import lrbtl
 from lrbtl.fitting import ridge as ridge_module
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import spectral_start
+from lrbtl.fitting.local import add_penalty, penalty_terms
 from lrbtl.fitting.newton import minimise
-from lrbtl.fitting.penalty import add_penalty, penalty_terms
 from lrbtl.fitting.ridge import choose_ridge, complexity, noise_ridge
 from lrbtl.fitting.solvers import accumulate, fix_gauge
 from lrbtl.lowrank.tangent import TangentSpace

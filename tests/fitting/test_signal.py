@@ -11,7 +11,7 @@ from lrbtl.fitting.fit import refit
 from lrbtl.fitting.signal import signal_ratio, thin_contexts
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.lowrank.tucker import rank_caps
-from lrbtl.methods import cross_fit, mle
+from lrbtl.methods import low_rank, mle
 from lrbtl.methods.base import Options
 from problems import simulated
 
@@ -63,7 +63,7 @@ def test_mle_says_where_contexts_are_thin():
 def test_folds_that_do_not_converge_are_said_once(method, monkeypatch):
     _, battles = simulated((8, 4), 1, 4_000)
     whole = lrbtl.fit(battles, 1)
-    for module in (cross_fit, mle):
+    for module in (low_rank, mle):
         monkeypatch.setattr(module, "refit", lambda *args, **options: _stopped(refit(*args, **options)))
     with pytest.warns(ConvergenceWarning, match="fits behind these intervals") as said:
         analyse_fit(whole, Options(n_folds=3), method=method)

@@ -6,7 +6,7 @@ import pytest
 
 import lrbtl
 from lrbtl.errors import WeakSignalWarning
-from lrbtl.inference.diagnosis_text import BERNSTEIN_CEILING, SIGNAL_FLOOR, verdict
+from lrbtl.inference.diagnose import BERNSTEIN_CEILING, SIGNAL_FLOOR, verdict
 
 SAFE = (1, 2 * SIGNAL_FLOOR, 1.4)
 WEAK = (1, 0.9 * SIGNAL_FLOOR, 1.4)

@@ -27,8 +27,9 @@ from lrbtl.errors import (
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import fit
 from lrbtl.inference.analysis import Analysis, analyse_fit
+from lrbtl.inference.targets import resolve_targets
 from lrbtl.methods.base import Options
-from lrbtl.methods.targets import resolve_targets, resolved_score
+from lrbtl.methods.targets import resolved_score
 from problems import SMALL_CASES, oracle_rows, rebuilt, simulated
 
 pytestmark = [  # formulas are checked on battles few enough for dense matrices

@@ -1,6 +1,6 @@
 """What summaries say about a run."""
 
-from lrbtl.inference.summary import Provenance
+from lrbtl.inference.estimate import Provenance
 
 
 def test_only_known_facts_are_told():

@@ -14,10 +14,10 @@ from lrbtl.methods.standard_errors import (
     MOST,
     SHARE,
     VarianceNoise,
+    all_score_variances,
     context_covariance,
     pair_widening,
     sandwich_blocks,
-    score_variances,
     tail_widening,
     widening,
 )
@@ -44,7 +44,7 @@ def test_sandwich_of_all_scores(shape, rank, pairs):
     J = jacobian(space)
     dense = J @ inverse @ B.dense() @ inverse @ J.T
     blocks = sandwich_blocks(K.factor().inverse(), B)
-    np.testing.assert_allclose(score_variances(space, blocks).ravel(), np.diag(dense), rtol=1e-7)
+    np.testing.assert_allclose(all_score_variances(space, blocks).ravel(), np.diag(dense), rtol=1e-7)
     by_context = dense.reshape(shape[0], len(space.V), shape[0], len(space.V))
     seen = []
     for part in context_blocks(space, blocks):
@@ -60,7 +60,7 @@ def test_variances_without_a_sandwich_are_centred(shape, rank):
     space, _, _, K, _ = problem(shape, rank)
     QJ = centring_matrix(space.point.shape) @ jacobian(space)
     dense = QJ @ np.linalg.inv(K.dense()) @ QJ.T
-    found = score_variances(space, inverse_blocks(K.factor().inverse()))
+    found = all_score_variances(space, inverse_blocks(K.factor().inverse()))
     np.testing.assert_allclose(found.ravel(), np.diag(dense), rtol=1e-7)
 
 
@@ -71,7 +71,7 @@ def test_sandwich_of_the_isotropic_information(shape, rank):
     QJ = centring_matrix(space.point.shape) @ jacobian(space)
     H = solver.solve(QJ.T)
     dense = H.T @ (B @ H)
-    found = score_variances(space, sandwich_blocks(solver.inverse(), B))
+    found = all_score_variances(space, sandwich_blocks(solver.inverse(), B))
     np.testing.assert_allclose(found.ravel(), np.diag(dense), rtol=1e-7)
 
 

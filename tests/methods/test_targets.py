@@ -10,7 +10,8 @@ from scipy.special import expit, logit
 
 import lrbtl
 from lrbtl.errors import GradientError, LrbtlError, TargetError, UnknownContextError, UnknownModelError, WeightError
-from lrbtl.methods.targets import FamilyLabels, SparseGradient, evaluate, pair_of
+from lrbtl.inference.targets import FamilyLabels, pair_of
+from lrbtl.methods.targets import SparseGradient, evaluate
 from lrbtl.model.links import LOGISTIC
 
 SHAPE = (4, 3, 2)

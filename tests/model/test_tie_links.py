@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 import lrbtl
 from lrbtl.errors import LinkError, MethodError, SolverError, TargetError
 from lrbtl.fitting.design import Design
-from lrbtl.model.tie_links import LINKS, Davidson, RaoKupper, as_link
+from lrbtl.model.links import LINKS, Davidson, RaoKupper, as_link
 
 KINDS = [Davidson, RaoKupper]
 OUTCOMES = np.array([0.0, 0.5, 1.0])

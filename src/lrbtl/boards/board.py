@@ -26,7 +26,7 @@ from lrbtl.tables import (
 )
 from lrbtl.typing import Floats, Longs
 
-Scale = Literal["elo", "logit", "probability"]
+BoardScale = Literal["elo", "logit", "probability"]
 Status = Literal["ranked", "absent", "preliminary", "unplaced"]
 
 STATUSES: tuple[Status, ...] = ("ranked", "absent", "preliminary", "unplaced")  # in the order of a board
@@ -312,8 +312,6 @@ def heading_lines(board: Leaderboard) -> list[str]:
 def method_words(info: Provenance) -> str:
     """Return how scores were estimated.
 
-    Examples
-    --------
     >>> method_words(Provenance(method="efficient", rank=(2, 2), n_folds=10))
     'efficient method, rank 2 × 2, 10 folds'
     >>> method_words(Provenance(method="bradley-terry"))
@@ -330,8 +328,6 @@ def method_words(info: Provenance) -> str:
 def gain_sentence(gain: float) -> str:
     """Return what sharing between contexts gained.
 
-    Examples
-    --------
     >>> gain_sentence(1.25)
     'intervals 20% narrower than separate fits'
     """
@@ -346,8 +342,6 @@ def gain_sentence(gain: float) -> str:
 def find_context(known: Sequence[Any], context: Any) -> Any:
     """Return the context that a label means: a known one, or a text that names only one of them.
 
-    Examples
-    --------
     >>> find_context([("math", "crowd"), ("math", "expert")], "math/expert")
     ('math', 'expert')
     """

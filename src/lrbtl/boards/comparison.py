@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from scipy.special import expit, logit
@@ -17,12 +17,14 @@ from lrbtl.errors import NoDecisionError, SeparationError, TargetError, Uninform
 from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import max_gap_quantile, normal_quantile, sidak_quantile
+from lrbtl.inference.targets import Weights
+from lrbtl.methods.base import RunOptions
 from lrbtl.methods.standard_errors import tail_widening
-from lrbtl.methods.targets import Weights, resolved_gap, resolved_win
-from lrbtl.model.links import LOGISTIC, Link
+from lrbtl.methods.targets import resolved_gap, resolved_win
+from lrbtl.model.links import LOGISTIC
 from lrbtl.tables import format_intervals, format_numbers, html_table, text_table, to_frame
 from lrbtl.threads import one_blas_thread
-from lrbtl.typing import Floats, Longs, Progress, Rank, Ridge, Seed
+from lrbtl.typing import Floats, Longs, Seed
 
 ROWS_SHOWN = 15
 MOST_PAIRS = 1000  # up to here joint intervals of overall win probabilities use their correlations
@@ -126,16 +128,9 @@ def compare(
     a: Any,
     b: Any,
     *,
-    rank: Rank = "auto",
     weights: Weights = "traffic",
     level: float = 0.95,
-    method: str | None = None,
-    n_folds: int = 10,
-    ridge: Ridge = "auto",
-    link: str | Link = "logistic",
-    n_threads: int = 1,
-    rng: Seed = 0,
-    progress: Progress | None = None,
+    **options: Unpack[RunOptions],
 ) -> Comparison:
     """Return gap and win probability of two models, overall and in every context, with intervals.
 
@@ -144,7 +139,7 @@ def compare(
     battles : Battles
     a, b : label or code
         The models.
-    rank, weights, level, method, n_folds, ridge, link, n_threads, rng, progress
+    weights, level, **options
         See `leaderboard`.
 
     Returns
@@ -164,8 +159,6 @@ def compare(
     pair = [battles.model_index(model) for model in (a, b)]
     if pair[0] == pair[1]:
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
-    options: dict[str, Any] = {"rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "link": link}
-    options |= {"n_threads": n_threads, "rng": rng, "progress": progress}
     component = _component_of(battles, pair, weights, options)
     i, j = (int(np.searchsorted(component.members, model)) for model in pair)
     contexts: list[int | None] = [None, *component.contexts()]
@@ -188,7 +181,7 @@ def compare(
     )
 
 
-def _component_of(battles: Battles, pair: Sequence[int], weights: Weights, options: dict[str, Any]) -> Component:
+def _component_of(battles: Battles, pair: Sequence[int], weights: Weights, options: RunOptions) -> Component:
     """Return the analysis of the models that votes link with both; raise where there is none."""
     for model in pair:
         if not battles.model_counts[model]:
@@ -293,17 +286,10 @@ def win_matrix(
     battles: Battles,
     context: Any = None,
     *,
-    rank: Rank = "auto",
     weights: Weights = "traffic",
     level: float = 0.95,
     joint: bool = False,
-    method: str | None = None,
-    n_folds: int = 10,
-    ridge: Ridge = "auto",
-    link: str | Link = "logistic",
-    n_threads: int = 1,
-    rng: Seed = 0,
-    progress: Progress | None = None,
+    **options: Unpack[RunOptions],
 ) -> WinMatrix:
     """Return the probability that each model beats each other one, with intervals.
 
@@ -314,7 +300,7 @@ def win_matrix(
         A context; None: the weighted mean over contexts.
     joint : bool
         Intervals that hold for all pairs at once.
-    rank, weights, level, method, n_folds, ridge, link, n_threads, rng, progress
+    weights, level, **options
         See `leaderboard`.
 
     Returns
@@ -331,8 +317,6 @@ def win_matrix(
     """
     normal_quantile(level)
     at = None if context is None else battles.context_indices(context)
-    options: dict[str, Any] = {"rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "link": link}
-    options |= {"n_threads": n_threads, "rng": rng, "progress": progress}
     components = analyse_components(battles, weights, **options)
     parts = [(part, board) for part in components if (board := part.weights_at(at)) is not None]
     if not parts:
@@ -343,7 +327,7 @@ def win_matrix(
     start = 0
     for (part, board), order in zip(parts, orders, strict=True):
         here = slice(start, start + order.size)
-        block = win_table(part.analysis, board, order, level, joint=joint, rng=rng)
+        block = win_table(part.analysis, board, order, level, joint=joint, rng=options.get("rng", 0))
         win[here, here], lower[here, here], upper[here, here] = block
         start = here.stop
     return WinMatrix(models, win, lower, upper, context_of(battles, at), level, joint)

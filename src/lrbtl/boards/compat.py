@@ -68,10 +68,6 @@ def arena_rank(
     SeparationError
         If some models only won or only lost, where arena-rank returns whatever its optimiser reached.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.boards.compat import arena_rank
     >>> board = arena_rank(np.array([0, 0]), np.array([1, 1]), np.array([1.0, 0.0]), np.array([3, 1]), 2)
     >>> board.ratings.round(2)
     array([1095.42,  904.58])
@@ -104,10 +100,6 @@ def fastchat_ratings(
 ) -> Floats:
     """Return FastChat's ratings; with an anchor all are shifted so that this model has `anchor_rating`.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.boards.compat import fastchat_ratings
     >>> cells = np.array([0, 0]), np.array([1, 1]), np.array([1.0, 0.0]), np.array([3, 1])
     >>> fastchat_ratings(*cells, 2, anchor=1).round(2)
     array([1304.85, 1114.  ])
@@ -226,8 +218,6 @@ def _board(
 def battle_counts(battles: Battles, weights: Floats) -> tuple[Longs, Floats]:
     """Return the votes of each model in the contexts that have a weight, and the share of them won.
 
-    Examples
-    --------
     >>> import lrbtl, numpy as np
     >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[30, 10])
     >>> battle_counts(battles, np.ones(1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from lrbtl.data.cells import recode_cells
 from lrbtl.data.graph import component_members, weak_components
 from lrbtl.errors import IslandWarning, LrbtlError, NoDecisionError, WeightError, warn_user
 from lrbtl.inference.analysis import Analysis, analyse
-from lrbtl.methods.targets import Weights, context_weights
+from lrbtl.inference.targets import Weights, context_weights
+from lrbtl.methods.base import RunOptions
 from lrbtl.typing import Floats, Longs
 
 WEIGHTING = {
@@ -83,7 +84,7 @@ class Component:
 
 
 def analyse_components(
-    battles: Battles, weights: Weights, *, wanted: Sequence[int] | None = None, **options: Any
+    battles: Battles, weights: Weights, *, wanted: Sequence[int] | None = None, **options: Unpack[RunOptions]
 ) -> list[Component]:
     """Return the components of some battles, largest first, each analysed once.
 
@@ -124,8 +125,6 @@ def no_board(n_models: int, reason: LrbtlError) -> str:
 def linked_models(battles: Battles) -> list[Longs]:
     """Return groups of models that votes link, largest first; models without votes belong to none.
 
-    Examples
-    --------
     >>> import lrbtl
     >>> linked_models(lrbtl.Battles.from_arrays([0, 1, 3], [1, 2, 4], [1, 0, 1], n_models=6))
     [array([0, 1, 2]), array([3, 4])]
@@ -135,7 +134,7 @@ def linked_models(battles: Battles) -> list[Longs]:
     return [group.astype(np.int64) for group in groups if battles.model_counts[group[0]] > 0]
 
 
-def _component(battles: Battles, members: Longs, weights: Weights | Floats, options: dict[str, Any]) -> Component:
+def _component(battles: Battles, members: Longs, weights: Weights | Floats, options: RunOptions) -> Component:
     part, kept = select_positions(battles, members)
     if isinstance(weights, np.ndarray):
         weights = weights[kept]
@@ -168,8 +167,6 @@ def select_positions(battles: Battles, members: Longs) -> tuple[Battles, Longs]:
 def context_of(battles: Battles, contexts: Longs | None) -> Any:
     """Return the label of a board's contexts, given by positions: None for all levels of a mode, and for all modes.
 
-    Examples
-    --------
     >>> import lrbtl
     >>> battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], [["en", "fr"], ["code", "math"]])
     >>> context_of(battles, battles.context_indices("fr / *"))

@@ -6,27 +6,27 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from numbers import Real
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
 from scipy.special import logit
 
-from lrbtl.boards.board import STATUSES, Lazy, Leaderboard, Leaderboards, Scale
+from lrbtl.boards.board import STATUSES, BoardScale, Lazy, Leaderboard, Leaderboards
 from lrbtl.boards.comparison import is_gap, log_odds_unit, win_table
 from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, battle_counts, compat_boards
 from lrbtl.boards.components import Component, analyse_components, context_of, no_board
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.labels import shown_context
-from lrbtl.errors import BoundError, MethodError, NoDecisionError, ScaleError
-from lrbtl.fitting.options import check_choice, check_whole
+from lrbtl.errors import BoundError, MethodError, NoDecisionError, ScaleError, check_choice, check_whole
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
-from lrbtl.methods.targets import Weights, all_gaps, resolved_win_rate
-from lrbtl.model.links import Link
-from lrbtl.model.tie_links import TIE_LINKS
+from lrbtl.inference.targets import Weights, all_gaps
+from lrbtl.methods.base import RunOptions
+from lrbtl.methods.targets import resolved_win_rate
+from lrbtl.model.links import TIE_LINKS
 from lrbtl.threads import one_blas_thread, ordered_map
-from lrbtl.typing import Bools, Floats, Longs, Progress, Rank, Ridge, Seed
+from lrbtl.typing import Bools, Floats, Longs, Seed
 
 Board = TypeVar("Board")
 
@@ -34,23 +34,15 @@ SCALES = ("elo", "logit", "probability")
 FEW_VOTES = 10  # in the contexts of a board, below which a model has a note
 
 
-class BoardOptions(TypedDict, total=False):
-    """The options that every board takes, for the types of what `leaderboard` returns."""
+class BoardOptions(RunOptions, total=False):
+    """The options of boards beside `context`, for the types of what `leaderboard` returns."""
 
-    rank: Rank
     weights: Weights
     min_battles: int
     level: float
-    scale: Scale
-    method: str
+    scale: BoardScale
     anchor: tuple[Any, float] | None
     compat: Compat | None
-    n_folds: int
-    ridge: Ridge
-    link: str | Link
-    n_threads: int
-    rng: Seed
-    progress: Progress | None
 
 
 @overload
@@ -61,21 +53,14 @@ def leaderboard(battles: Battles, *, context: Any = None, **options: Unpack[Boar
 def leaderboard(
     battles: Battles,
     *,
-    rank: Rank = "auto",
     context: Any = None,
     weights: Weights = "traffic",
     min_battles: int = 30,
     level: float = 0.95,
-    scale: Scale = "elo",
-    method: str | None = None,
+    scale: BoardScale = "elo",
     anchor: tuple[Any, float] | None = None,
     compat: Compat | None = None,
-    n_folds: int = 10,
-    ridge: Ridge = "auto",
-    link: str | Link = "logistic",
-    n_threads: int = 1,
-    rng: Seed = 0,
-    progress: Progress | None = None,
+    **options: Unpack[RunOptions],
 ) -> Leaderboard | Leaderboards:
     """Return the leaderboard of some battles: scores, intervals, ranks with their uncertainty, tiers.
 
@@ -89,8 +74,6 @@ def leaderboard(
     Parameters
     ----------
     battles : Battles
-    rank : int, tuple or "auto"
-        Rank of the scores, models × contexts; 1 means one order of the models for all contexts.
     context : label, "all" or None
         None: the overall board. A label: the board of that context. "all": the overall board, every context's and all
         win probabilities, from one analysis. For several modes give a tuple of labels, a text such as "math / crowd",
@@ -105,18 +88,13 @@ def leaderboard(
         Confidence level.
     scale : "elo", "logit" or "probability"
         Elo points (400 for odds of ten to one, mean 1000), log odds (mean 0), or win rate against the ranked models.
-    method : str
-        See `infer`; "naive" fits each context separately.
     anchor : (model, rating), optional
         Shifts an Elo board so that this model has this rating; the widths of intervals stay.
     compat : "arena-rank" or "fastchat", optional
         Reproduces the arithmetic of these packages instead: contexts are pooled, intervals are theirs (FastChat: none).
-    n_folds, ridge, n_threads, rng
-        See `infer`.
-    link : str or Link
-        See `fit`. Scores of other links than the logistic are scaled to the log odds of a nearly even battle.
-    progress : callable, optional
-        Called with a line of text now and then.
+    **options
+        method, rank, n_folds, ridge, link, n_threads, rng, progress, ...: see `analyse`. Scores of other links than the
+        logistic are scaled to the log odds of a nearly even battle.
 
     Returns
     -------
@@ -145,9 +123,8 @@ def leaderboard(
     if compat is not None:
         check_choice(compat, COMPAT, "compat")
         return compat_boards(battles, at, compat, every=every, level=level, scale=scale, anchor=fixed)
-    options: dict[str, Any] = {"rank": rank, "method": method, "n_folds": n_folds, "ridge": ridge, "link": link}
-    options |= {"n_threads": n_threads, "rng": rng, "progress": progress}
     components = analyse_components(battles, weights, **options)
+    rng, n_threads = options.get("rng", 0), options.get("n_threads", 1)
     view = View(level, scale, min_battles, fixed, rng, n_threads, _silent(battles))
     if every:
         parts, others = _of_each(components, lambda part: _all_boards(part, view))
@@ -188,7 +165,7 @@ class View:
     """
 
     level: float
-    scale: Scale
+    scale: BoardScale
     min_battles: int
     anchor: tuple[int, float] | None
     rng: Seed

@@ -36,8 +36,6 @@ def find_statuses(votes: Longs, votes_here: Longs, placed: Bools, min_battles: i
 
     It is where fewer than two models would have a rank.
 
-    Examples
-    --------
     >>> votes, here = np.array([90, 80, 70, 9]), np.array([40, 40, 0, 9])
     >>> find_statuses(votes, here, np.array([True, True, True, True]), 30)[0].tolist()
     ['ranked', 'ranked', 'absent', 'preliminary']
@@ -54,8 +52,6 @@ def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats) -> Ra
 
     `above` is that of `joint_above`; `lower`, `upper` are the pointwise intervals.
 
-    Examples
-    --------
     >>> score, se = np.array([2.0, 0.0, 0.1]), 0.2
     >>> ranks = rank_models(score, joint_above(score, se**2 * np.eye(3)), score - 2 * se, score + 2 * se)
     >>> ranks.rank, ranks.lower, ranks.upper, ranks.tier
@@ -75,8 +71,6 @@ def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats) -> Ra
 def rank_scores(score: Floats) -> Longs:
     """Return one plus the number of models strictly better.
 
-    Examples
-    --------
     >>> rank_scores(np.array([0.5, 1.0, 0.5]))
     array([2, 1, 2])
     """
@@ -88,8 +82,6 @@ def rank_spread(lower: Floats, upper: Floats) -> tuple[Longs, Longs]:
 
     best(a) = 1 + #{b: lower_b > upper_a}, worst(a) = d1 - #{b: upper_b < lower_a}. A bound that is NaN is none.
 
-    Examples
-    --------
     >>> rank_spread(np.array([1.0, -1.0, 0.5]), np.array([2.0, 0.0, 1.5]))
     (array([1, 3, 1]), array([2, 3, 2]))
     """
@@ -107,8 +99,6 @@ def joint_above(
     above[a, b] = score_a - score_b > c se_ab, c the quantile of the largest |gap| / se over all pairs, widened by the
     variance noise of the scores.
 
-    Examples
-    --------
     >>> joint_above(np.array([1.0, 0.0]), 0.01 * np.eye(2))
     array([[False,  True],
            [False, False]])
@@ -125,8 +115,6 @@ def rank_interval(above: Bools) -> tuple[Longs, Longs]:
 
     lower(a) = 1 + #{b: above[b, a]}, upper(a) = d1 - #{b: above[a, b]}.
 
-    Examples
-    --------
     >>> rank_interval(np.array([[False, True, False], [False, False, False], [False, True, False]]))
     (array([1, 3, 1]), array([2, 3, 2]))
     """
@@ -139,8 +127,6 @@ def tiers(score: Floats, above: Bools) -> Longs:
     Walk down the board; a new tier starts at the first model that the tier's top model is above (the joint gap test).
     So no model of a tier is distinguishable from the tier's top, though it may be from a model between.
 
-    Examples
-    --------
     >>> score = np.array([0.0, 2.0, 0.1, 1.9])
     >>> tiers(score, joint_above(score, 0.01 * np.eye(4)))
     array([2, 1, 2, 1])

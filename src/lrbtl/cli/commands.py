@@ -222,8 +222,6 @@ def board_options(options: Namespace) -> dict[str, Any]:
 def read_rank(text: str) -> int | tuple[int, ...] | str:
     """Return a rank: a number, numbers joined by commas, or "auto".
 
-    Examples
-    --------
     >>> read_rank("3"), read_rank("3,2,2"), read_rank("auto")
     (3, (3, 2, 2), 'auto')
     """
@@ -241,8 +239,6 @@ def read_rank(text: str) -> int | tuple[int, ...] | str:
 def read_weights(text: str) -> str | dict[str, float]:
     """Return weights of contexts: "traffic", "equal", or a mapping.
 
-    Examples
-    --------
     >>> read_weights("math=2,code=1")
     {'math': 2.0, 'code': 1.0}
     """
@@ -254,8 +250,6 @@ def read_weights(text: str) -> str | dict[str, float]:
 def read_outcomes(texts: list[str]) -> dict[str, float | None]:
     """Return the meaning of outcome words.
 
-    Examples
-    --------
     >>> read_outcomes(["left=1", "skip=drop"])
     {'left': 1.0, 'skip': None}
     """
@@ -347,8 +341,6 @@ PHRASES = (
 def command_words(text: str) -> str:
     """Return a message with options of the command line in place of arguments.
 
-    Examples
-    --------
     >>> command_words("rank=9 is not possible: choose 1 to 5, or rank='auto'.")
     '--rank 9 is not possible: choose 1 to 5, or --rank auto.'
     >>> command_words("anchor=('x', 1000.0) and rank=(3, 2)")

@@ -57,8 +57,6 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    Examples
-    --------
     >>> main(["leaderboard"])  # the line goes to stderr
     2
     """

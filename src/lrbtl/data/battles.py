@@ -364,8 +364,6 @@ def check_same_labels(battles: Labelled, fitted: Labelled) -> None:
 def describe_battles(battles: Battles) -> str:
     """Summary of some battles: shape, counts, density, ties and what to be careful about.
 
-    Examples
-    --------
     >>> import lrbtl
     >>> print(describe_battles(lrbtl.Battles.from_arrays(["x", "y"], ["y", "x"], [1, 0.5], counts=[3, 1])))
     Battles: 4 battles in 2 cells

@@ -62,8 +62,6 @@ def canonical_outcome(y: ArrayLike) -> Floats:
 
     0.41 and 1 - 0.59 are different doubles; swapping sides must not tell them apart.
 
-    Examples
-    --------
     >>> canonical_outcome([0.41, 1 - 0.59]).tolist()
     [0.41, 0.41]
     """
@@ -116,9 +114,6 @@ def count_battles(
     counts : int64 (n,), optional
         Multiplicity of each row, 1 by default.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> same = np.arange(2, dtype=np.int32)
     >>> first, second, won = (Column(np.array(codes), same) for codes in ([0, 1, 1], [1, 0, 1], [1, 0, 1]))
     >>> cells, n_self = count_battles([], first, second, won, shape=(2,), outcomes=np.array([0.0, 1.0]))
@@ -221,9 +216,6 @@ def make_cells(
 ) -> Cells:
     """Cells of a table of battles in either orientation with canonical outcomes; equal battles are merged.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> cells = make_cells(np.array([0, 0]), np.array([1, 0]), np.array([0, 1]), np.array([1.0, 0.0]),
     ...                    np.array([2, 3]), n_models=2, n_contexts=1)
     >>> cells.a.tolist(), cells.b.tolist(), cells.y.tolist(), cells.count.tolist()

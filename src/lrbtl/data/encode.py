@@ -59,8 +59,6 @@ class Coded:
 def encode(column: object, name: str) -> Coded:
     """Codes and labels of a column: a list, a NumPy array, or a series of any data frame library.
 
-    Examples
-    --------
     >>> coded = encode(["x", "y", "x"], "model_a")
     >>> coded.codes.tolist(), list(coded.labels)
     ([0, 1, 0], ['x', 'y'])
@@ -322,9 +320,6 @@ def outcome_values(coded: Coded, used: Longs, mapping: Mapping[Hashable, float |
     name : str
         Column name for messages.
 
-    Examples
-    --------
-    >>> import numpy as np
     >>> outcome_values(encode(["model_a", "draw"], "winner"), np.arange(2), {"draw": 0.5}, "winner").tolist()
     [1.0, 0.5]
     """

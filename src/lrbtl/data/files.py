@@ -75,8 +75,6 @@ def read_battles(
     both_bad : "tie" or "drop"
         What to do with votes that both are bad.
 
-    Examples
-    --------
     >>> import tempfile
     >>> from pathlib import Path
     >>> path = Path(tempfile.mkdtemp(), "log.csv")
@@ -367,8 +365,6 @@ class Found:
 def find_columns(wanted: Columns, header: Sequence[str]) -> Found:
     """Return the columns to read from those that a file has; raise where one is missing.
 
-    Examples
-    --------
     >>> find_columns(Columns(), ["model_a", "model_b", "winner", "task"]).contexts
     ('task',)
     """

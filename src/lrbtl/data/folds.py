@@ -43,8 +43,6 @@ def fold_counts(cells: Cells, n_folds: int, rng: Seed = 0) -> Longs:
     int64 (n_folds, n_cells)
         Sums to ``cells.count`` over folds.
 
-    Examples
-    --------
     >>> import lrbtl
     >>> battles = lrbtl.Battles.from_arrays([0, 0, 1], [1, 1, 2], [1, 0, 1], counts=[40, 20, 60])
     >>> folds = fold_counts(battles.cells, 3, rng=0)
@@ -212,14 +210,12 @@ def check_fold_number(n_folds: int) -> None:
 def check_folds(battles: Labelled, n_folds: int) -> None:
     """Raise `FoldError` unless every fold gets a battle and no training fold loses a level of a context mode.
 
-    Examples
-    --------
     >>> import lrbtl
     >>> check_folds(lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0]), 2)
     """
     check_fold_number(n_folds)
     if battles.n_battles < n_folds:
-        raise FoldError(f"{battles.n_battles} {battles.say('battles')} cannot fill {n_folds} folds; use fewer folds.")
+        raise FoldError(f"{battles.n_battles} {battles.unit} cannot fill {n_folds} folds; use fewer folds.")
     counts = battles.context_counts.reshape(battles.shape[1:])
     for mode, (name, labels) in enumerate(zip(battles.mode_names, battles.levels, strict=True)):
         others = tuple(axis for axis in range(counts.ndim) if axis != mode)
@@ -227,6 +223,6 @@ def check_folds(battles: Labelled, n_folds: int) -> None:
         if len(lone):
             shown = ", ".join(repr(labels[int(level)]) for level in lone[:5])
             raise FoldError(
-                f"{len(lone)} level{'s' * (len(lone) > 1)} of {name} with a single {battles.say('battle')} ({shown}) "
+                f"{len(lone)} level{'s' * (len(lone) > 1)} of {name} with one of the {battles.unit} only ({shown}) "
                 "would be absent from one training fold; drop them, as battles.select(...) does, or pool levels."
             )

@@ -20,10 +20,6 @@ def weak_components(
 
     Without `context` all battles form one graph. A model without battles is a component of its own.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.data.graph import weak_components
     >>> weak_components(np.array([0, 1]), np.array([2, 3]), 5)
     array([[0, 1, 0, 1, 4]])
     """
@@ -38,10 +34,6 @@ def strong_components(
 
     Models with equal labels have a finite maximum-likelihood gap; a tie or soft vote counts as a win of both.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.data.graph import strong_components
     >>> strong_components(np.array([0, 0]), np.array([1, 2]), np.array([0.5, 1.0]), 3)
     array([[0, 0, 2]])
     """
@@ -55,10 +47,6 @@ def strong_components(
 def component_members(labels: Indices) -> list[Indices]:
     """Return the members of each component of one context, largest component first, then by smallest member.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.data.graph import component_members
     >>> component_members(np.array([0, 1, 1]))
     [array([1, 2]), array([0])]
     """
@@ -69,10 +57,6 @@ def component_members(labels: Indices) -> list[Indices]:
 def largest_component(labels: Indices, votes: AnyInts) -> Indices:
     """Return the members of the largest component of one context; of equally large ones that with most votes.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.data.graph import largest_component
     >>> largest_component(np.array([0, 1, 0, 1]), np.array([3, 5, 3, 5]))
     array([1, 3])
     """

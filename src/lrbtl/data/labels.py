@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from math import prod
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,8 +30,6 @@ ANY = "*"  # a mode of which all levels are meant
 def sort_labels(labels: Iterable[Label], what: str) -> tuple[Any, ...]:
     """Distinct labels in increasing order.
 
-    Examples
-    --------
     >>> sort_labels(["b", "a", "b"], "models")
     ('a', 'b')
     """
@@ -78,8 +76,6 @@ def index_labels(labels: Sequence[Label], what: str) -> LabelIndex:
 def find_label(index: LabelIndex, label: object, what: str, error: type[LrbtlError]) -> int:
     """Position of a label; an integer that is no label itself is taken as a code.
 
-    Examples
-    --------
     >>> from lrbtl.errors import UnknownModelError
     >>> find_label({"x": 0, "y": 1}, "y", "model", UnknownModelError)
     1
@@ -100,8 +96,6 @@ def find_label(index: LabelIndex, label: object, what: str, error: type[LrbtlErr
 def context_name(context: Any) -> str:
     """Context's label as text: levels of several modes with " / " between them, "*" for all levels of a mode.
 
-    Examples
-    --------
     >>> context_name("math"), context_name(("math", "crowd")), context_name(("math", None))
     ('math', 'math / crowd', 'math / *')
     """
@@ -114,8 +108,6 @@ def shown_context(context: Any) -> str:
 
     A level that holds the separator is quoted, so that two contexts never share a name.
 
-    Examples
-    --------
     >>> shown_context(None), shown_context("math"), shown_context("overall")
     ('overall', 'math', 'context "overall"')
     >>> shown_context(("a", "b / c")), shown_context(("a", None))
@@ -132,8 +124,6 @@ def shown_context(context: Any) -> str:
 def find_context(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> int:
     """Flat position of a context: a level for one mode, a tuple of levels for several, None for none.
 
-    Examples
-    --------
     >>> find_context(("fr", 0), [{"en": 0, "fr": 1}, {"code": 0, "math": 1}], ["language", "task"])
     2
     """
@@ -149,8 +139,6 @@ def find_context(context: object, indexes: Sequence[LabelIndex], names: Sequence
 def find_contexts(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> Longs:
     """Flat positions of the contexts that share the levels given; None in a tuple leaves a mode open.
 
-    Examples
-    --------
     >>> levels = [{"en": 0, "fr": 1}, {"code": 0, "math": 1}]
     >>> find_contexts((None, "math"), levels, ["language", "task"]).tolist()
     [1, 3]
@@ -235,8 +223,6 @@ def map_labels(labels: Iterable[Label], index: LabelIndex) -> Longs:
 def map_contexts(old: Sequence[Sequence[Label]], new: Sequence[Sequence[Label]]) -> Longs:
     """Flat positions of the contexts of `old` levels (one list per mode) among those of `new`, -1 where absent.
 
-    Examples
-    --------
     >>> map_contexts([("en", "fr"), ("code",)], [("fr",), ("code", "math")]).tolist()
     [-1, 0]
     """
@@ -260,10 +246,8 @@ class Labelled:
     models: tuple[Any, ...]
     levels: tuple[tuple[Any, ...], ...]
     mode_names: tuple[str, ...]
-
-    def say(self, text: str) -> str:
-        """Return a sentence that was written of battles, models, contexts and scores in the words of these data."""
-        return text
+    unit: ClassVar[str] = "battles"  # what rows are, in messages
+    axes: ClassVar[tuple[str, str]] = ("model", "context")  # what mode 1 and the others hold, in messages
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -308,7 +292,7 @@ class Labelled:
         >>> battles.model_index("z"), battles.model_index(1)
         (2, 1)
         """
-        return find_label(self._model_index, model, self.say("model"), UnknownModelError)
+        return find_label(self._model_index, model, self.axes[0], UnknownModelError)
 
     def context_index(self, context: object = None) -> int:
         """Flat position of a context: a label or code for one mode, a tuple of them for several, None for none.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,8 +16,6 @@ from lrbtl.data.cells import Cells
 from lrbtl.data.labels import Labelled
 from lrbtl.errors import EmptyDataError, ObservationError
 from lrbtl.typing import Floats, Longs
-
-WORDS = {"battle": "observation", "model": "row", "context": "column", "score": "entry", "vote": "response"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,6 +48,8 @@ class Observations(Labelled):
     levels: tuple[tuple[Any, ...], ...]
     mode_names: tuple[str, ...]
     variance: Floats | None = None
+    unit: ClassVar[str] = "observations"
+    axes: ClassVar[tuple[str, str]] = ("row", "column")
 
     @classmethod
     def from_arrays(
@@ -104,10 +103,6 @@ class Observations(Labelled):
         names = tuple(f"mode {k + 2}" for k in range(len(levels)))
         return cls(cells, tuple(range(sizes[0])), levels, names, None if noise is None else noise[kept])
 
-    def say(self, text: str) -> str:
-        """Return a sentence that was written of battles in the words of observed entries."""
-        return re.sub(r"\b([Bb]attle|[Mm]odel|[Cc]ontext|[Ss]core|[Vv]ote)(s?)\b", _say_entries, text)
-
     @property
     def n_observations(self) -> int:
         """Number of observations."""
@@ -123,14 +118,6 @@ class Observations(Labelled):
 
 
 Data = Battles | Observations
-
-
-def _say_entries(found: re.Match[str]) -> str:
-    """Return the word for observed entries that stands for one of battles, in its number and case."""
-    one, many = found.groups()
-    word = WORDS[one.lower()]
-    word = word.removesuffix("y") + "ies" if many and word.endswith("y") else word + many
-    return word.capitalize() if one[0].isupper() else word
 
 
 def _column(values: ArrayLike, size: int | None, name: str) -> Floats:

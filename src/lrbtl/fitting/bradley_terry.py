@@ -59,10 +59,6 @@ def fit_batch(pairs: Pairs, sizes: AnyInts) -> Maxima:
     sizes : (n_problems,) array of int
         Number of models in each problem.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.fitting.bradley_terry import Pairs, fit_batch
     >>> one = np.array([0]), np.array([0]), np.array([1]), np.array([4.0]), np.array([0.75])
     >>> fit_batch(Pairs(*one), np.array([2])).scores.round(4)
     array([[ 0.5493, -0.5493]])
@@ -116,10 +112,6 @@ def sum_by(index: AnyInts, values: Floats, size: int) -> Floats:
 def laplacian(i: AnyInts, j: AnyInts, weight: Floats, size: int) -> Floats:
     """Return Σ weight (e_i - e_j)(e_i - e_j)ᵀ, (size, size); a pair may occur more than once.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.fitting.bradley_terry import laplacian
     >>> laplacian(np.array([0, 0]), np.array([1, 1]), np.array([1.0, 2.0]), 2)
     array([[ 3., -3.],
            [-3.,  3.]])
@@ -132,10 +124,6 @@ def laplacian(i: AnyInts, j: AnyInts, weight: Floats, size: int) -> Floats:
 def centred_inverse(matrix: Floats) -> Floats:
     """Return the pseudo-inverse of one connected (d, d) Laplacian: the inverse on zero-sum vectors.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.fitting.bradley_terry import centred_inverse
     >>> centred_inverse(np.array([[1.0, -1.0], [-1.0, 1.0]]))
     array([[ 0.25, -0.25],
            [-0.25,  0.25]])
@@ -153,10 +141,6 @@ def score_covariances(
     H = Σ n I x xᵀ and G = Σ n s² x xᵀ, with HC3 G = Σ n (s / (1 - h))² x xᵀ. h = I xᵀ H⁺ x is the leverage of one
     battle: with few battles residuals are too small by that much.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.fitting.bradley_terry import score_covariances
     >>> one = np.array([0, 0]), np.array([1, 1]), np.array([0.0, 1.0]), np.array([2, 2]), np.zeros(2)
     >>> [float(cov[0, 0].round(4)) for cov in score_covariances(*one)]
     [0.25, 0.4444]

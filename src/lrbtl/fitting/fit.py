@@ -13,17 +13,18 @@ from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import (
     ConvergenceWarning,
     RankCollapseWarning,
+    RankError,
+    RidgeError,
     UndeterminedRankWarning,
     UninformedError,
+    check_whole,
     warn_user,
 )
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.newton import Newton, minimise
-from lrbtl.fitting.options import check_rank_kind, check_ridge, check_whole
 from lrbtl.fitting.ridge import choose_ridge, residual_variance
 from lrbtl.lowrank.tucker import Tucker, check_rank, eigenvectors, truncate
-from lrbtl.model.links import LOGISTIC, Identity, Link
-from lrbtl.model.tie_links import as_link
+from lrbtl.model.links import LOGISTIC, Identity, Link, as_link
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Seed
 
@@ -177,11 +178,10 @@ def fit(
 
         selection = select_rank(battles, link=link, rng=rng, n_threads=n_threads)
         if selection.asks_for_more:
+            mode, other = battles.axes
             warn_user(
-                battles.say(
-                    f"rank {selection.ranks[-1]} predicts better than rank {selection.best}, but the battles do not "
-                    "determine it: intervals may cover less than they say. Drop thin models or contexts"
-                )
+                f"rank {selection.ranks[-1]} predicts better than rank {selection.best}, but the {battles.unit} do not "
+                f"determine it: intervals may cover less than they say. Drop thin {mode}s or {other}s"
                 + (", or use method='naive'." if isinstance(battles, Battles) else "."),
                 UndeterminedRankWarning,
             )
@@ -281,10 +281,32 @@ def _noise_scale(information: Floats) -> Floats:
     return np.asarray(np.sqrt(np.maximum(information / information.mean(), SMALLEST_SHARE)))
 
 
+def check_rank_kind(rank: Any) -> None:
+    """Raise `RankError` unless a rank is an int, one int per mode, or "auto", whatever the shape allows."""
+    if isinstance(rank, str) and rank == "auto":
+        return
+    values = [rank] if isinstance(rank, str) or np.ndim(rank) == 0 else list(rank)
+    whole = [isinstance(r, int | np.integer) and not isinstance(r, bool) and r >= 1 for r in values]
+    if not whole or not all(whole):
+        raise RankError(f"rank={rank!r} is not known: give an int of at least 1, one such int per mode, or 'auto'.")
+
+
+def check_ridge(ridge: float | Sequence[float], shape: tuple[int, ...]) -> Floats:
+    """Return one non-negative ridge per mode (two for order 1)."""
+    order = max(len(shape), 2)
+    try:
+        values = np.broadcast_to(np.asarray(ridge, dtype=float), (order,))
+    except (TypeError, ValueError):
+        values = np.full(order, np.nan)
+    if np.shape(ridge) not in ((), (order,)) or not np.all(np.isfinite(values)) or values.min() < 0:
+        raise RidgeError(f"ridge={ridge!r} is not valid: give a finite number >= 0, {order} of them, or 'auto'.")
+    return values.copy()
+
+
 def check_informed(battles: Data) -> None:
     """Raise where a model or a level of a context mode has no battle: nothing can be said of its scores."""
     silent = [repr(battles.models[i]) for i in np.flatnonzero(battles.model_counts == 0)]
-    where = [battles.say("models ") + ", ".join(silent[:5])] if silent else []
+    where = [f"{battles.axes[0]}s " + ", ".join(silent[:5])] if silent else []
     counts = battles.context_counts.reshape(battles.shape[1:])
     for k, (name, labels) in enumerate(zip(battles.mode_names, battles.levels, strict=True)):
         axes = tuple(j for j in range(counts.ndim) if j != k)
@@ -294,7 +316,7 @@ def check_informed(battles: Data) -> None:
     if where:
         drop = "drop them with battles.select(...)" if isinstance(battles, Battles) else "leave them out of the tensor"
         raise UninformedError(
-            f"no {battles.say('battle')} informs {'; '.join(where)}: {drop}, or add {battles.say('battles')} that "
+            f"no {battles.unit.removesuffix('s')} informs {'; '.join(where)}: {drop}, or add {battles.unit} that "
             "include them."
         )
 
@@ -309,7 +331,7 @@ def _as_fit(battles: Data, newton: Newton, ridge: Floats, n_threads: int) -> Fit
     kept = tuple(int(np.sum(s >= 1e-6 * max(s[0], 1e-12))) for s in newton.point.singular_values)
     if kept != newton.point.rank:
         warn_user(
-            f"the penalty left rank {kept} of {newton.point.rank}: the {battles.say('battles')} do not support more; "
+            f"the penalty left rank {kept} of {newton.point.rank}: the {battles.unit} do not support more; "
             "use a smaller rank.",
             RankCollapseWarning,
         )

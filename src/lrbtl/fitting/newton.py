@@ -17,8 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.local import Local
-from lrbtl.fitting.penalty import add_penalty, penalty, penalty_terms
+from lrbtl.fitting.local import Local, add_penalty, penalty, penalty_terms
 from lrbtl.fitting.solvers import conjugate_gradients, diagonal_blocks, fix_gauge, invert_blocks
 from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite
 from lrbtl.lowrank.tangent import TangentSpace

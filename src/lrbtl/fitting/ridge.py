@@ -6,8 +6,8 @@ from math import prod
 import numpy as np
 
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.local import penalised
 from lrbtl.fitting.newton import Newton, minimise
-from lrbtl.fitting.penalty import penalised
 from lrbtl.lowrank.arrowhead import NotPositiveDefinite
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.model.links import Identity

@@ -10,12 +10,10 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.folds import check_fold_number, check_folds, fold_counts
 from lrbtl.data.observations import Data, Observations
-from lrbtl.errors import RankCollapseWarning, RankError
+from lrbtl.errors import RankCollapseWarning, RankError, check_whole
 from lrbtl.fitting.fit import Fit, check_informed, fit, fit_with_chosen_ridge, refit
-from lrbtl.fitting.options import check_whole
 from lrbtl.lowrank.tucker import check_rank, rank_caps
-from lrbtl.model.links import Link, logistic_terms
-from lrbtl.model.tie_links import Davidson
+from lrbtl.model.links import Davidson, Link, logistic_terms
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Progress, Seed
 
@@ -135,7 +133,7 @@ def select_rank(
     shape = battles.shape
     given = ranks is not None
     centred = not isinstance(battles, Observations)
-    unit = battles.say("battles")
+    unit = battles.unit
     largest = min(MAX_DEFAULT_RANK, max(rank_caps(shape, centred=centred)))
     candidates = list(ranks) if ranks is not None else list(range(1, largest + 1))
     if not candidates:

@@ -294,10 +294,6 @@ def one_sided_gap_bound(n_battles: AnyInts, scores: Floats, score_b: float, *, l
     level : float
         Level of the two-sided interval whose lower limit is wanted.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.fitting.separate import one_sided_gap_bound
     >>> round(one_sided_gap_bound(np.array([10]), np.array([0.0]), 0.0), 4)
     0.8072
     """

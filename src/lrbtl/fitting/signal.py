@@ -22,8 +22,6 @@ def signal_ratio(point: Tucker, n_battles: int, noise: float | None = None) -> f
 
     `noise` takes the place of the root, which is that of wins and losses near even battles.
 
-    Examples
-    --------
     >>> point = Tucker(np.array([[3.0]]), (np.array([[1.0], [-1.0]]) / 2**0.5, np.ones((1, 1))))
     >>> round(signal_ratio(point, 800), 3)
     24.853
@@ -49,8 +47,6 @@ def thin_contexts(battles: "Battles") -> tuple[object, ...]:
 def strong_rank(point: Tucker, n_battles: int, noise: float | None = None) -> int:
     """Return how many components of each mode stand clear of the noise; 0 where none does.
 
-    Examples
-    --------
     >>> point = Tucker(np.array([[3.0]]), (np.array([[1.0], [-1.0]]) / 2**0.5, np.ones((1, 1))))
     >>> strong_rank(point, 800), strong_rank(point, 2)
     (1, 0)

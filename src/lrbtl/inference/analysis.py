@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Unpack
 
 import numpy as np
 
@@ -10,15 +10,13 @@ from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, SeparationWarning, warn_user
 from lrbtl.fitting.fit import Fit
-from lrbtl.fitting.solvers import SolverName
 from lrbtl.inference.estimate import Estimate
-from lrbtl.methods.base import Moments, Options, Provenance, Run
-from lrbtl.methods.cross_fit import LowRank
+from lrbtl.inference.targets import Family, Target, resolve_targets
+from lrbtl.methods.base import Moments, Options, Provenance, Run, RunOptions
+from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.registry import find_method
-from lrbtl.methods.targets import Family, Resolved, Target, resolve_targets, resolved_score
-from lrbtl.model.links import Link
-from lrbtl.model.sampling import Sampling
-from lrbtl.typing import Bools, Floats, Progress, Rank, Ridge, Seed
+from lrbtl.methods.targets import Resolved, resolved_score
+from lrbtl.typing import Bools, Floats
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,7 +127,7 @@ class Analysis:
         )
 
     def _warn_lost(self, names: list[str], count: int) -> None:
-        unit = self.battles.say("battles")
+        unit = self.battles.unit
         reason = (
             "they touch a model that, as far as this method looks, only won, only lost or never met the others"
             if isinstance(self.battles, Battles)
@@ -146,22 +144,7 @@ class Analysis:
         return f"Analysis(method={self.method!r}, shape={self.battles.shape})"
 
 
-def analyse(
-    battles: Data,
-    *,
-    method: str | None = None,
-    rank: Rank = "auto",
-    sampling: Sampling | None = None,
-    n_folds: int = 10,
-    se: Literal["crossfit", "full"] = "crossfit",
-    ridge: Ridge = "auto",
-    link: str | Link | None = None,
-    solver: SolverName = "auto",
-    n_repeats: int = 1,
-    n_threads: int = 1,
-    rng: Seed = 0,
-    progress: Progress | None = None,
-) -> Analysis:
+def analyse(battles: Data, **options: Unpack[RunOptions]) -> Analysis:
     """Return a method run on data, which then estimates any targets and boards.
 
     Parameters
@@ -176,7 +159,7 @@ def analyse(
         Tucker rank of the scores. "auto" averages over two ranks (hierarchical), or takes the best rank of
         `select_rank`, on which intervals are then conditional.
     n_folds : int
-        Folds of the cross-fitting; 10 by default.
+        Folds of the cross-fitting, by default 10.
     ridge : float, sequence or "auto"
         Penalty of the fits; see `fit`.
     link : str or Link, optional
@@ -184,11 +167,12 @@ def analyse(
     sampling : Sampling, optional
         Law of the battles. Efficient: None uses the observed battles. Whitened: None estimates a product law.
     se : "crossfit" or "full"
-        Errors from out-of-fold influence values, or (as in the paper's simulations; covers less) from the full sample.
+        Errors from out-of-fold influence values (default), or from the full sample as in the paper, which covers less.
     solver : "auto", "direct" or "cg"
     n_repeats : int
-        Random partitions; estimates are combined by the median, errors allow for their spread.
+        Random partitions, by default 1; estimates are combined by the median, errors allow for their spread.
     n_threads : int
+        By default 1.
     rng : int, Generator or None
     progress : callable, optional
         Called with a line of text after each fold.
@@ -201,29 +185,14 @@ def analyse(
     >>> analysis.provenance.n_battles
     20000
     """
-    chosen = find_method(method, battles)
-    options = Options(
-        rank=rank,
-        sampling=sampling,
-        n_folds=n_folds,
-        se=se,
-        ridge=ridge,
-        link=link,
-        solver=solver,
-        n_repeats=n_repeats,
-        n_threads=n_threads,
-        rng=rng,
-        progress=progress,
-    )
-    options.check(battles.shape)
-    return Analysis(battles, chosen.name, chosen.run(battles, options))
+    chosen, found = Options(**options), find_method(options.get("method"), battles)
+    chosen.check(battles.shape)
+    return Analysis(battles, found.name, found.run(battles, chosen))
 
 
 def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = "efficient") -> Analysis:
     """Return a low-rank method run on the battles of a fit that is at hand; rank, ridge and link are those of the fit.
 
-    Examples
-    --------
     >>> import lrbtl
     >>> truth = lrbtl.simulate_scores((12, 5), 2, scale=2, rng=0)
     >>> fit = lrbtl.fit(lrbtl.simulate_battles(truth, 20_000, rng=1), 2)
@@ -237,31 +206,15 @@ def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = 
     return Analysis(full_fit.battles, method, chosen.run_fit(full_fit, options))
 
 
-def infer(
-    battles: Data,
-    targets: Target | Family | Iterable[Target],
-    *,
-    method: str | None = None,
-    rank: Rank = "auto",
-    sampling: Sampling | None = None,
-    n_folds: int = 10,
-    se: Literal["crossfit", "full"] = "crossfit",
-    ridge: Ridge = "auto",
-    link: str | Link | None = None,
-    solver: SolverName = "auto",
-    n_repeats: int = 1,
-    n_threads: int = 1,
-    rng: Seed = 0,
-    progress: Progress | None = None,
-) -> Estimate:
+def infer(battles: Data, targets: Target | Family | Iterable[Target], **options: Unpack[RunOptions]) -> Estimate:
     """Estimate targets with standard errors that cover.
 
     Parameters
     ----------
     battles : Battles or Observations
     targets : Target, list of Target, `all_scores()` or `all_gaps()`
-    method, rank, sampling, n_folds, se, ridge, link, solver, n_repeats, n_threads, rng, progress
-        See `analyse`.
+    **options
+        method, rank, sampling, n_folds, se, ridge, link, solver, n_repeats, n_threads, rng, progress: see `analyse`.
 
     Returns
     -------
@@ -276,19 +229,4 @@ def infer(
     >>> bool(abs(est.estimate[0] - truth[0, 0]) < 4 * est.se[0])
     True
     """
-    analysis = analyse(
-        battles,
-        method=method,
-        rank=rank,
-        sampling=sampling,
-        n_folds=n_folds,
-        se=se,
-        ridge=ridge,
-        link=link,
-        solver=solver,
-        n_repeats=n_repeats,
-        n_threads=n_threads,
-        rng=rng,
-        progress=progress,
-    )
-    return analysis.estimate(targets)
+    return analyse(battles, **options).estimate(targets)

@@ -11,13 +11,13 @@ from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import MethodError, RankError, SamplingError, SingularInformationError, TargetError
 from lrbtl.fitting.solvers import IsotropicSolver, SolverName, touched
+from lrbtl.inference.targets import Target
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, centre, check_rank, truncate
 from lrbtl.methods.one_step import Law, evaluate_targets
-from lrbtl.methods.targets import Stack, Target
-from lrbtl.model.links import Link
+from lrbtl.methods.targets import Stack
+from lrbtl.model.links import Link, as_link
 from lrbtl.model.sampling import Sampling, UniformSampling, reference_probability
-from lrbtl.model.tie_links import as_link
 from lrbtl.typing import Floats
 
 DEFICIENT = 1e-10  # relative size of a singular value that is rounding

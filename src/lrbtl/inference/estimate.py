@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -21,16 +22,24 @@ from lrbtl.errors import (
     UnknownTargetError,
 )
 from lrbtl.inference.joint import WaldTest, max_t_quantile, normal_quantile, wald_interval, wald_statistic
-from lrbtl.inference.summary import ROWS_SHOWN, EstimateTable, name_contrast
+from lrbtl.inference.targets import FamilyLabels
 from lrbtl.methods.base import Provenance
 from lrbtl.methods.standard_errors import tail_widening
-from lrbtl.methods.targets import FamilyLabels
-from lrbtl.tables import shown_rows, to_frame
+from lrbtl.tables import (
+    decimals_for,
+    format_numbers,
+    format_pvalues,
+    html_table,
+    mark_gap,
+    shown_rows,
+    text_table,
+    to_frame,
+)
 from lrbtl.typing import Bools, Floats, Longs
 
 __all__ = ["Estimate", "Provenance", "WaldTest"]
 
-Scale = Literal["auto", "natural", "elo"]
+IntervalScale = Literal["auto", "natural", "elo"]
 
 ELO = 400.0 / math.log(10.0)  # Elo points per unit of score: a gap of 400 is odds of ten to one
 COLUMNS = ("label", "estimate", "se", "z", "pvalue", "lower", "upper")
@@ -70,7 +79,7 @@ class Estimate:
 
     Examples
     --------
-    >>> from lrbtl.inference.estimate import Estimate
+    >>> from lrbtl import Estimate
     >>> est = Estimate(["x", "y"], [1.0, 0.5], [[0.04, 0.03], [0.03, 0.04]], links="identity")
     >>> est.se.round(3)
     array([0.2, 0.2])
@@ -183,7 +192,7 @@ class Estimate:
             )
         return self._cov
 
-    def conf_int(self, level: float = 0.95, joint: bool = False, scale: Scale = "auto") -> Floats:
+    def conf_int(self, level: float = 0.95, joint: bool = False, scale: IntervalScale = "auto") -> Floats:
         """Return (M, 2) confidence intervals.
 
         Parameters
@@ -198,7 +207,7 @@ class Estimate:
 
         Examples
         --------
-        >>> from lrbtl.inference.estimate import Estimate
+        >>> from lrbtl import Estimate
         >>> est = Estimate(["x beats y"], [2.0], [[0.25]], links="logit")
         >>> est.conf_int().round(3)
         array([[0.735, 0.952]])
@@ -237,7 +246,7 @@ class Estimate:
 
         Examples
         --------
-        >>> from lrbtl.inference.estimate import Estimate
+        >>> from lrbtl import Estimate
         >>> est = Estimate(["x"], [1.0], [[0.25]], links="identity")
         >>> est.test().z, est.test(null=1.0).pvalue
         (array([2.]), array([1.]))
@@ -313,7 +322,7 @@ class Estimate:
 
         Examples
         --------
-        >>> from lrbtl.inference.estimate import Estimate
+        >>> from lrbtl import Estimate
         >>> est = Estimate(["x", "y"], [1.0, 0.5], [[0.04, 0.03], [0.03, 0.04]], links="identity")
         >>> est.contrast({"x": 1, "y": -1}).estimate
         array([0.5])
@@ -410,3 +419,68 @@ def _read_only(values: ArrayLike) -> Floats:
     view = np.asarray(values, dtype=np.float64).view()
     view.flags.writeable = False
     return view
+
+
+# ------------------------------------------------------------------------------
+# The printed form: one table, as text and as HTML.
+# ------------------------------------------------------------------------------
+
+
+ROWS_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class EstimateTable:
+    """What a summary shows: the columns of the first and last targets, and how the estimate was made.
+
+    >>> print(Estimate(["x"], [1.0], [[0.25]], links="identity"))
+    Estimate of 1 target
+    label  estimate     se     z  pvalue  lower  upper
+    x         1.000  0.500  2.00   0.046  0.020  1.980
+    95% pointwise intervals; z and pvalue against 0.
+    """
+
+    columns: Mapping[str, Any]
+    n_targets: int
+    is_logit: Bools
+    level: float
+    info: Provenance
+
+    def text(self) -> str:
+        """Return the summary for the terminal."""
+        return "\n".join([*self._heading(), text_table(list(self.columns), self._rows()), self._footing()])
+
+    def html(self) -> str:
+        """Return the summary for the notebook."""
+        heading = html_table(["run"], [[line.strip()] for line in self._heading()])
+        return heading + html_table(list(self.columns), self._rows()) + f"<p>{self._footing()}</p>"
+
+    def _rows(self) -> list[list[str]]:
+        decimals = decimals_for(self.columns["se"])
+        cells = {name: format_numbers(self.columns[name], decimals) for name in ("estimate", "se", "lower", "upper")}
+        cells["label"] = [str(label) for label in self.columns["label"]]
+        cells["z"] = format_numbers(self.columns["z"], 2)
+        cells["pvalue"] = format_pvalues(self.columns["pvalue"])
+        return mark_gap([cells[name] for name in self.columns], self.n_targets)
+
+    def _heading(self) -> list[str]:
+        return [f"Estimate of {self.n_targets:,} target{'s' * (self.n_targets != 1)}", *self.info.describe()]
+
+    def _footing(self) -> str:
+        nulls = " or ".join("1/2" if logit else "0" for logit in np.unique(self.is_logit))
+        return f"{100 * self.level:.4g}% pointwise intervals; z and pvalue against {nulls}."
+
+
+def name_contrast(weights: Floats, labels: Sequence[str]) -> str:
+    """Return the sum written out, or the number of its terms when there are many.
+
+    >>> name_contrast(np.array([1.0, 0.0, -0.5]), ["x", "y", "z"])
+    'x - 0.5·z'
+    """
+    used = np.flatnonzero(weights).tolist()
+    if not 0 < len(used) <= 3:
+        return f"contrast of {len(used)} targets"
+    signs = ["-" if weights[k] < 0 else "+" for k in used]
+    factors = ["" if abs(weights[k]) == 1 else f"{abs(weights[k]):.4g}·" for k in used]
+    terms = [f"{sign} {factor}{labels[k]}" for sign, factor, k in zip(signs, factors, used, strict=True)]
+    return " ".join(terms).removeprefix("+ ")

@@ -33,8 +33,6 @@ GOAL = 1.3  # tail at the start of the draws over the tail asked for
 def normal_quantile(level: float) -> float:
     """Return z with P(|Z| <= z) = level.
 
-    Examples
-    --------
     >>> round(normal_quantile(0.95), 3)
     1.96
     """
@@ -74,8 +72,6 @@ def max_t_quantile(correlation: Floats, level: float = 0.95, rng: Seed = 0) -> f
     rng
         Seed of the draws. The result has a standard error of 0.005, more where so many statistics limit the draws.
 
-    Examples
-    --------
     >>> round(max_t_quantile(np.eye(10)), 3)
     2.8
     >>> round(max_t_quantile(np.ones((10, 10))), 2)
@@ -99,8 +95,6 @@ def max_gap_quantile(cov: Floats, level: float = 0.95, rng: Seed = 0) -> float:
 
     The (pairs, pairs) covariance is never formed; pairs that move together exactly (se_ab = 0) do not count.
 
-    Examples
-    --------
     >>> round(max_gap_quantile(np.eye(2)), 3)
     1.96
     >>> abs(max_gap_quantile(np.eye(10)) - 4.474 / 2**0.5) < 0.02  # the studentized range
@@ -267,8 +261,6 @@ class WaldTest:
 def wald_statistic(difference: Floats, se: Floats) -> tuple[Floats, Floats]:
     """Return z = difference / se and its two-sided p-value 2 P(Z > |z|); NaN for 0 / 0.
 
-    Examples
-    --------
     >>> z, pvalue = wald_statistic(np.array([1.96]), np.array([1.0]))
     >>> pvalue.round(3)
     array([0.05])

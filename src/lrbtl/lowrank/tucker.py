@@ -48,8 +48,6 @@ def rank_caps(shape: Sequence[int], *, centred: bool = True) -> tuple[int, ...]:
 def check_rank(rank: int | Sequence[int], shape: Sequence[int], *, centred: bool = True) -> tuple[int, ...]:
     """Return a full Tucker rank; an int r means (r, ..., r) under the caps r1 <= d1 - 1, rk <= prod of the other r.
 
-    Examples
-    --------
     >>> check_rank(3, (30, 10, 2))
     (3, 3, 2)
     """

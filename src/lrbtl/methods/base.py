@@ -3,14 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypedDict
 
 import numpy as np
 
 from lrbtl.data.battles import Battles
+from lrbtl.data.folds import check_fold_number
 from lrbtl.data.observations import Data
-from lrbtl.fitting.fit import Fit
-from lrbtl.fitting.options import check_choice, check_run, check_whole
+from lrbtl.errors import check_choice, check_whole
+from lrbtl.fitting.fit import Fit, check_rank_kind, check_ridge
 from lrbtl.fitting.solvers import SolverName
 from lrbtl.methods.targets import Resolved, resolved_gap, resolved_score
 from lrbtl.model.links import Link
@@ -21,15 +22,28 @@ NO_FACTS = ("level", "notes", "unit")
 FamilyKind = Literal["scores", "gaps"]
 
 
+class RunOptions(TypedDict, total=False):
+    """The options that every analysis takes, for the types of `analyse`, `infer`, `leaderboard`, `compare`, ..."""
+
+    method: str | None
+    rank: Rank
+    n_folds: int
+    ridge: Ridge
+    link: str | Link | None
+    sampling: Sampling | None
+    se: Literal["crossfit", "full"]
+    solver: SolverName
+    n_repeats: int
+    n_threads: int
+    rng: Seed
+    progress: Progress | None
+
+
 @dataclass(frozen=True)
 class Options:
-    """How a method is run; see `analyse`. A method uses those that concern it.
+    """How a method is run; see `analyse`. A method uses those that concern it."""
 
-    Examples
-    --------
-    >>> Options(n_folds=5).check((10, 3))
-    """
-
+    method: str | None = None
     rank: Rank = "auto"
     n_folds: int = 10
     ridge: Ridge = "auto"
@@ -46,7 +60,11 @@ class Options:
         """Raise where an option is no such option, whether or not the method will use it."""
         check_choice(self.se, ("crossfit", "full"), "se")
         check_choice(self.solver, ("auto", "direct", "cg"), "solver")
-        check_run(shape, rank=self.rank, ridge=self.ridge, n_folds=self.n_folds, n_threads=self.n_threads)
+        check_rank_kind(self.rank)
+        if not (isinstance(self.ridge, str) and self.ridge == "auto"):
+            check_ridge(self.ridge, shape)
+        check_fold_number(self.n_folds)
+        check_whole(self.n_threads, "n_threads")
         check_whole(self.n_repeats, "n_repeats")
 
 
@@ -237,8 +255,6 @@ class Method(ABC):
 def vote_record(data: Data, model: int, weights: Floats) -> tuple[int, int, int]:
     """Return a model's votes in the contexts with a weight: all, those not lost outright, those not won outright.
 
-    Examples
-    --------
     >>> import lrbtl, numpy as np
     >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0.5], counts=[3, 1])
     >>> vote_record(battles, 0, np.ones(1))

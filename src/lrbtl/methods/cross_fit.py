@@ -1,54 +1,44 @@
-"""Low-rank methods: the steps of all folds (or of the full sample), and what they say of targets and boards."""
+"""What the steps of all folds (or of the full sample) say of targets and boards."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.labels import context_name
 from lrbtl.data.observations import Data
-from lrbtl.errors import SamplingError, SingularInformationError
-from lrbtl.fitting.design import Design
-from lrbtl.fitting.fit import Fit, fit, refit
-from lrbtl.fitting.local import Local
-from lrbtl.fitting.newton import Newton
-from lrbtl.fitting.signal import warn_unconverged, warn_weak_signal, warn_wrong_variances
+from lrbtl.errors import SingularInformationError
+from lrbtl.fitting.fit import Fit
 from lrbtl.fitting.solvers import KrylovSolver, Solver, needs_krylov
 from lrbtl.lowrank.arrowhead import Blocks, inverse_blocks
 from lrbtl.lowrank.tangent import TangentSpace
-from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, joined
-from lrbtl.methods.gradients import Coordinates, evaluated
-from lrbtl.methods.naive import Naive, separate_errors
+from lrbtl.methods.base import FamilyKind, Moments, Provenance, Run, joined
+from lrbtl.methods.naive import separate_errors
 from lrbtl.methods.one_step import (
+    Coordinates,
     FoldStep,
-    Recipe,
     ScoreView,
     evaluate_targets,
-    fold_step,
+    evaluated,
 )
-from lrbtl.methods.repeats import Repeated
 from lrbtl.methods.standard_errors import (
     VarianceNoise,
+    all_gap_variances,
+    all_score_variances,
     believed_covariance,
     believed_variances,
-    gap_variances,
     mean_covariances,
     mean_jacobian,
     sandwich_blocks,
     sandwich_border,
-    score_variances,
     widening,
 )
 from lrbtl.methods.targets import Resolved, Stack, evaluate
 from lrbtl.model.links import LOGISTIC, Link
-from lrbtl.model.tie_links import as_link
 from lrbtl.threads import one_blas_thread, ordered_map
-from lrbtl.typing import Bools, Floats, Longs, Seed
+from lrbtl.typing import Bools, Floats
 
 LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score from infinity
 MOVED = 1e-6  # share of a direction without information below which it leaves a score alone
@@ -277,9 +267,9 @@ class OneStepRun(Run):
         """Return estimates and errors of all scores or gaps; NaN where they run to infinity."""
         self._check_determined(kind)
         if kind == "scores":
-            return self._family(self._scores, self._infinite, score_variances)
+            return self._family(self._scores, self._infinite, all_score_variances)
         a, b = np.triu_indices(len(self._scores), 1)
-        return self._family(self._scores[a] - self._scores[b], self._infinite[a] | self._infinite[b], gap_variances)
+        return self._family(self._scores[a] - self._scores[b], self._infinite[a] | self._infinite[b], all_gap_variances)
 
     @one_blas_thread
     def _family(
@@ -312,7 +302,7 @@ class OneStepRun(Run):
         """Raise where any direction is without information: a family of all scores or gaps touches it."""
         for bread in self._breads:
             if bread.solver.null is not None:
-                raise _undetermined(bread, 0, self.data.say(f"all {what}"), self.data)
+                raise _undetermined(bread, 0, f"all {what if isinstance(self.data, Battles) else 'entries'}", self.data)
 
 
 def _mean_moments(step: FoldStep, weights: Floats, centre: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
@@ -381,155 +371,16 @@ def _undetermined(bread: FoldStep | Information, column: int, what: str, data: D
     dU, dV = bread.space.push(bread.solver.null[:, column])
     models, contexts = np.linalg.norm(dU @ bread.space.V.T, axis=1), np.linalg.norm(bread.space.U @ dV.T, axis=0)
     floor = 1e-6 * max(models.max(), contexts.max())
-    involved = [f"{data.say('model')} {data.models[i]}" for i in _largest(models, floor)]
+    involved = [f"{data.axes[0]} {data.models[i]}" for i in _largest(models, floor)]
     if len(data.shape) > 1:
-        involved += [f"{data.say('context')} {context_name(data.context_label(i))}" for i in _largest(contexts, floor)]
+        involved += [f"{data.axes[1]} {context_name(data.context_label(i))}" for i in _largest(contexts, floor)]
     instead = "use method='hierarchical'" if isinstance(data, Battles) else "use a smaller rank"
     return SingularInformationError(
-        f"the {data.say('battles')} do not determine {what}: at rank {bread.space.point.rank} nothing informs a "
-        f"direction that involves {', '.join(involved)}. Add {data.say('battles')} there, or {instead}."
+        f"the {data.unit} do not determine {what}: at rank {bread.space.point.rank} nothing informs a "
+        f"direction that involves {', '.join(involved)}. Add {data.unit} there, or {instead}."
     )
 
 
 def _largest(sizes: Floats, floor: float) -> list[int]:
     """Return the positions of up to three sizes that stand out."""
     return [int(i) for i in np.argsort(-sizes)[:3] if sizes[i] > max(0.3 * sizes.max(), floor)]
-
-
-# ------------------------------------------------------------------------------
-# The methods: what they share in the making of a run.
-# ------------------------------------------------------------------------------
-
-
-class LowRank(Method):
-    """A method that starts from a low-rank fit.
-
-    Attributes
-    ----------
-    ridge_share : float
-        Share of the fit's ridge, which minimises the error of the scores: intervals want less bias, for some variance.
-    """
-
-    ridge_share: ClassVar[float]
-
-    def run(self, data: Data, options: Options) -> Run:
-        """Return the method run on data; logistic battles without contexts are a plain Bradley-Terry fit."""
-        if self._is_plain(data, options):
-            return Naive().plain_run(data, "bradley-terry")
-        full_fit = fit(
-            data,
-            options.rank,
-            ridge=options.ridge,
-            link=options.link,
-            n_threads=options.n_threads,
-            rng=options.rng,
-        )
-        return self.run_fit(full_fit, options)
-
-    def _is_plain(self, data: Data, options: Options) -> bool:
-        """Whether no rank restricts anything, so that maximum likelihood is efficient, and no option is lost by it."""
-        logistic = options.link is None or as_link(options.link) == LOGISTIC
-        asked = options.sampling is not None or options.ridge != "auto" or options.se != "crossfit"
-        return isinstance(data, Battles) and not data.levels and logistic and not asked
-
-    @abstractmethod
-    def run_fit(self, full_fit: Fit, options: Options) -> Run:
-        """Return the method run on the battles of a fit."""
-
-    def provenance(self, full_fit: Fit, options: Options) -> Provenance:
-        """Return how a run on a fit came about."""
-        data = full_fit.battles
-        return Provenance(
-            method=self.name,
-            rank=full_fit.rank,
-            n_battles=data.n_battles,
-            ridge=tuple(float(x) for x in full_fit.ridge),
-            sampling=None if options.sampling is None else repr(options.sampling),
-            link=None if full_fit.link == LOGISTIC else str(full_fit.link),
-            unit=data.say("battles"),
-        )
-
-
-class CrossFitted(LowRank):
-    """A low-rank method whose steps are taken on held-out folds."""
-
-    @abstractmethod
-    def recipe(self, design: Design, options: Options, data: Data) -> Recipe:
-        """Return what the method puts into the step of a fold."""
-
-    def reference(self, design: Design, space: TangentSpace, options: Options) -> Information | None:
-        """Return the efficient information where the steps do not use it."""
-        return None
-
-    def run_fit(self, full_fit: Fit, options: Options) -> Run:
-        """Return the method run on the battles of a fit, on as many random partitions as asked for."""
-        check_signal(full_fit)
-        seeds: list[Seed] = [options.rng]
-        if options.n_repeats > 1:
-            seeds = list(np.random.default_rng(options.rng).spawn(options.n_repeats))
-        runs = [self._partition(full_fit, options, seed) for seed in seeds]
-        return runs[0] if len(runs) == 1 else Repeated(runs)
-
-    @one_blas_thread
-    def _partition(self, full_fit: Fit, options: Options, seed: Seed) -> OneStepRun:
-        data, design = full_fit.battles, full_fit.design
-        serial_fit = full_fit if full_fit.n_threads == 1 else replace(full_fit, n_threads=1)  # threads take a fold each
-        if options.sampling is not None and not hasattr(options.sampling, "probability"):
-            raise SamplingError(
-                f"sampling={options.sampling!r} is no law: give lrbtl.UniformSampling(), ProductSampling or "
-                "TableSampling."
-            )
-        recipe = self.recipe(serial_fit.design, options, data)
-        check_folds(data, options.n_folds)
-        ridge = self.ridge_share * full_fit.ridge
-        start = refit(full_fit, design.count, ridge=ridge)
-        space = design.space(start.point)
-        spread = _spread_of(design.with_link(start.link).at(space), ridge)
-
-        def step(at: Newton, held_out: Floats, trained_on: float) -> FoldStep:
-            scaled = None if spread is None else spread * (data.n_battles / trained_on)
-            return fold_step(serial_fit.design.with_link(at.link), at.point, held_out, recipe, scaled)
-
-        def fold(counts: Longs) -> tuple[FoldStep, bool]:
-            held_out = counts.astype(float)
-            train = design.count - held_out
-            newton = refit(serial_fit, train, ridge=ridge, start=start)
-            return step(newton, held_out, float(train.sum())), newton.converged
-
-        steps = []
-        failed = int(not start.converged)
-        for found, converged in ordered_map(fold, fold_counts(data.cells, options.n_folds, seed), full_fit.n_threads):
-            steps.append(found)
-            failed += not converged
-            if options.progress is not None:
-                options.progress(f"fold {len(steps)} of {options.n_folds}")
-        warn_unconverged(failed, options.n_folds + 1)
-        full = step(start, design.count, data.n_battles) if options.se == "full" else None
-        info = replace(self.provenance(full_fit, options), n_folds=options.n_folds, se=None if full is None else "full")
-        return OneStepRun(full_fit, info, steps, full, self.reference(design, space, options))
-
-
-def _spread_of(here: Local, ridge: Floats) -> Floats | None:
-    """Return the variance of eta in each cell that scores allow for, and warn where given variances are wrong."""
-    design = here.design
-    if design.variance is not None:
-        residual = design.y - here.eta
-        warn_wrong_variances(float(design.count @ (residual**2 / design.variance) / design.count.sum()))
-    if needs_krylov(here.space, "auto"):  # beyond what can be factored, scores are plain: the same for either solver
-        return None
-    return here.dispersion * here.eta_variances(ridge)
-
-
-def check_signal(full_fit: Fit) -> None:
-    """Raise where all fitted scores are zero; warn where the weakest component of a given rank is near the noise."""
-    data, design = full_fit.battles, full_fit.design
-    if not full_fit.singular_values[0][0] > 1e-9:
-        paired = isinstance(data, Battles)
-        raise SingularInformationError(
-            f"all fitted {data.say('scores')} are zero, round which a low-rank set has no tangent space: "
-            + ("the votes favour no model" if paired else "the observations show no signal")
-            + f". Add {data.say('battles')} or give a smaller ridge"
-            + (", or use method='hierarchical'." if paired else ".")
-        )
-    if not full_fit.rank_chosen:
-        warn_weak_signal(full_fit.point, data.n_battles, design.noise, centred=design.centred)

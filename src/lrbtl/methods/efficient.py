@@ -11,7 +11,7 @@ from lrbtl.fitting.design import Design
 from lrbtl.fitting.local import Local
 from lrbtl.fitting.solvers import Solver, SolverName
 from lrbtl.methods.base import Options
-from lrbtl.methods.cross_fit import CrossFitted
+from lrbtl.methods.low_rank import CrossFitted
 from lrbtl.methods.one_step import Law, Recipe
 from lrbtl.typing import Floats, Longs
 

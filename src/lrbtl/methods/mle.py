@@ -4,7 +4,8 @@ from lrbtl.data.battles import Battles
 from lrbtl.fitting.fit import Fit, refit
 from lrbtl.fitting.signal import warn_thin_contexts, warn_unconverged
 from lrbtl.methods.base import Options, Run
-from lrbtl.methods.cross_fit import LowRank, OneStepRun, check_signal
+from lrbtl.methods.cross_fit import OneStepRun
+from lrbtl.methods.low_rank import LowRank, check_signal
 from lrbtl.methods.one_step import mle_step
 from lrbtl.threads import one_blas_thread
 

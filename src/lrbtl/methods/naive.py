@@ -16,8 +16,7 @@ from lrbtl.fitting.separate import SeparateFit, fit_separate
 from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, joined
 from lrbtl.methods.standard_errors import believed_covariance, believed_variances
 from lrbtl.methods.targets import Gradients, Resolved, View, evaluate
-from lrbtl.model.links import LOGISTIC, Link
-from lrbtl.model.tie_links import as_link
+from lrbtl.model.links import LOGISTIC, Link, as_link
 from lrbtl.typing import AnyInts, Bools, Floats, Indices, Longs
 
 UNBALANCED = 1e-9  # share of a gradient's weight in a strong component that is rounding

@@ -2,7 +2,7 @@
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data
-from lrbtl.fitting.options import check_choice
+from lrbtl.errors import check_choice
 from lrbtl.methods.base import Method
 from lrbtl.methods.efficient import Efficient
 from lrbtl.methods.hierarchical import Hierarchical
@@ -23,8 +23,6 @@ def find_method(name: str | None, data: Data) -> Method:
     Observed entries have no hierarchical method, and very many contexts or models are too large for it: there the
     default is the efficient one.
 
-    Examples
-    --------
     >>> import lrbtl
     >>> find_method(None, lrbtl.Battles.from_arrays(["x"], ["y"], [1])).name
     'hierarchical'

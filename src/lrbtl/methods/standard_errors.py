@@ -69,7 +69,7 @@ def _mean_parts(space: TangentSpace, v: Floats, R: Floats, product: Floats) -> t
     return rest, np.einsum("xbk,xbl->bkl", R.reshape(-1, B, r1), columns)
 
 
-def score_variances(space: TangentSpace, blocks: Blocks) -> Floats:
+def all_score_variances(space: TangentSpace, blocks: Blocks) -> Floats:
     """Return the variance of every centred score, (d1, D)."""
     models = model_block(space, blocks)
     own_models = np.einsum("akal->akl", models)
@@ -87,7 +87,7 @@ def score_variances(space: TangentSpace, blocks: Blocks) -> Floats:
     return out
 
 
-def gap_variances(space: TangentSpace, blocks: Blocks) -> Floats:
+def all_gap_variances(space: TangentSpace, blocks: Blocks) -> Floats:
     """Return the variance of every gap a - b, a < b, (pairs, D)."""
     a, b = np.triu_indices(len(space.U), 1)
     out = np.empty((len(a), len(space.V)))
@@ -120,8 +120,6 @@ def believed_variances(sandwich: Floats, model: Floats) -> Floats:
 
     Near separation (and where all votes are ties) residuals vanish, and the sandwich with them.
 
-    Examples
-    --------
     >>> believed_variances(np.array([1.0, 0.1]), np.array([1.5, 1.5]))
     array([1. , 1.5])
     """
@@ -183,8 +181,6 @@ class VarianceNoise:
 def widening(variance_noise: Floats, critical: float = USUAL) -> Floats:
     """Return by how much a standard error must be larger for intervals that reach `critical` of them.
 
-    Examples
-    --------
     >>> widening(np.array([0.0, 0.04, 0.4])).round(3)
     array([1.   , 1.012, 1.114])
     """
@@ -194,8 +190,6 @@ def widening(variance_noise: Floats, critical: float = USUAL) -> Floats:
 def tail_widening(critical: float, variance_noise: Floats) -> Floats:
     """Return by how much intervals that reach further than the usual ones must be wider still; 1 for others.
 
-    Examples
-    --------
     >>> tail_widening(3.3, np.array([0.0, 0.04, 0.4])).round(3)
     array([1.   , 1.017, 1.133])
     """
@@ -205,8 +199,6 @@ def tail_widening(critical: float, variance_noise: Floats) -> Floats:
 def pair_widening(critical: float, variance_noise: Floats) -> Floats:
     """Return the widening of joint intervals of all gaps, (d, d): that of the looser of the two scores.
 
-    Examples
-    --------
     >>> pair_widening(3.3, np.array([0.0, 0.4])).round(3)
     array([[1.   , 1.133],
            [1.133, 1.133]])

@@ -9,7 +9,8 @@ from lrbtl.fitting.local import Local
 from lrbtl.fitting.solvers import IsotropicSolver, Solver
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.methods.base import Options
-from lrbtl.methods.cross_fit import CrossFitted, Information
+from lrbtl.methods.cross_fit import Information
+from lrbtl.methods.low_rank import CrossFitted
 from lrbtl.methods.one_step import Recipe, inverse_weights
 from lrbtl.model.sampling import ProductSampling, UniformSampling
 from lrbtl.typing import Floats, Longs

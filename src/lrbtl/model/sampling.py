@@ -58,9 +58,6 @@ def of_entries(cells: Atoms) -> bool:
 def reference_probability(shape: Shape, *, entries: bool = False) -> float:
     """Return q = 1 / (D C(d1, 2)), the probability of every atom under uniform sampling; 1 / (D d1) for entries.
 
-    Examples
-    --------
-    >>> from lrbtl.model.sampling import reference_probability
     >>> 1 / reference_probability((4, 3))
     18.0
     """
@@ -302,10 +299,6 @@ def solve_model_law(frequencies: Floats) -> Floats:
     m (1 - m) = k f_a; the one unknown t solves (2t / f_max) Σ_others f_a / (1 + s_a) = 1, whose left side increases
     from 0 to (1 - f_max) / f_max > 1. Two models leave m free: one half each.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from lrbtl.model.sampling import solve_model_law
     >>> m = np.array([0.5, 0.3, 0.2])
     >>> solve_model_law(m * (1 - m) / (1 - m @ m)).round(6)
     array([0.5, 0.3, 0.2])

@@ -14,9 +14,8 @@ from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Observations
 from lrbtl.errors import SimulationError
 from lrbtl.lowrank.tucker import centre, check_rank, mode_product
-from lrbtl.model.links import Link
+from lrbtl.model.links import Link, as_link
 from lrbtl.model.sampling import ProductSampling, Sampling, UniformSampling, n_contexts
-from lrbtl.model.tie_links import as_link
 from lrbtl.typing import AnyInts, Floats, Seed, Shape
 
 Drawn = tuple[AnyInts, AnyInts, AnyInts, Floats, AnyInts | None]
@@ -218,9 +217,6 @@ def demo_battles() -> Battles:
 
     It is simulated from a fixed seed; names and results are invented.
 
-    Examples
-    --------
-    >>> from lrbtl.model.simulate import demo_battles
     >>> demo_battles().shape
     (40, 8)
     """

@@ -19,8 +19,6 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -
 
     If `write` fails, the scratch file is removed and `path` stays as it was.
 
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     target = Path(folder) / "board.txt"
@@ -99,8 +97,6 @@ def write_result(path: Path, result: Result, title: str) -> None:
 def csv_text(columns: Mapping[str, list[Any]]) -> str:
     """Return columns as CSV; what is missing is empty.
 
-    Examples
-    --------
     >>> print(csv_text({"model": ["x"], "score": [None]}))
     model,score
     x,

@@ -244,7 +244,6 @@ def save_picture(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 150) ->
     Examples
     --------
     >>> import tempfile
-    >>> from lrbtl.show.plots import plot_scree
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_picture(plot_scree([9.1, 4.0, 0.6], rank=2), Path(folder) / "scree.svg")
     ...     sorted(os.listdir(folder))

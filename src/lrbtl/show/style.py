@@ -65,8 +65,6 @@ def find_theme(name: str) -> Theme:
 def short_label(label: object, length: int = MAX_LABEL) -> str:
     """Label on one line, with its middle left out where it is longer than `length`.
 
-    Examples
-    --------
     >>> short_label("a-model-with-a-long-name", 11)
     'a-mod…-name'
     """
@@ -179,8 +177,6 @@ def axis_range(score: Floats, lower: Floats, upper: Floats) -> tuple[float, floa
 
     A few very wide intervals do not stretch it: those wider than the other scores are apart go on beyond its ends.
 
-    Examples
-    --------
     >>> score, half = np.array([1100.0, 1000.0, 900.0, 1000.0]), np.array([20.0, 20.0, 20.0, 500.0])
     >>> axis_range(score, score - half, score + half)
     (870.4, 1129.6)

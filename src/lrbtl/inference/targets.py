@@ -1,0 +1,486 @@
+"""Targets by label, as users build them: scores, gaps, win probabilities, win rates, and any function of the scores."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from lrbtl.data.labels import context_name
+from lrbtl.data.observations import Data, Observations
+from lrbtl.errors import GradientError, TargetError, WeightError, check_choice
+from lrbtl.methods.targets import (
+    Resolved,
+    SparseGradient,
+    View,
+    resolved_gap,
+    resolved_score,
+    resolved_win,
+    resolved_win_rate,
+    sparse_gradient,
+)
+from lrbtl.model.links import TieLink
+from lrbtl.typing import Floats, Longs
+
+Weights = Literal["equal", "traffic"] | Mapping[Any, float] | ArrayLike | None
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something to estimate; build one with `score`, `gap`, `win_probability`, ..."""
+
+    resolve: Callable[[Data], Resolved]
+    name: str
+
+    def __repr__(self) -> str:
+        return f"Target({self.name})"
+
+
+def resolve_targets(battles: Data, targets: Iterable[Target]) -> list[Resolved]:
+    """Return targets with their positions; raise where one is no target."""
+    resolved = []
+    for target in targets:
+        if not isinstance(target, Target):
+            raise TargetError(
+                f"{target!r} is not a target: build targets with lrbtl.score, lrbtl.gap, lrbtl.win_probability, ..."
+            )
+        resolved.append(target.resolve(battles))
+    if not resolved:
+        raise TargetError("no targets were given: pass at least one, for example lrbtl.score(model).")
+    return resolved
+
+
+def context_weights(battles: Data, weights: Weights = None, context: Any = None) -> Floats:
+    """Return the weights (D,) of contexts in an average, with sum 1.
+
+    Parameters
+    ----------
+    battles : Battles or Observations
+    weights : "equal", "traffic", mapping from context to weight, or array over all contexts
+        "traffic" weighs contexts by their battles. None is "equal".
+    context : label, optional
+        The average is over the contexts that share its levels, which keep their relative weights. By default all.
+
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays([0, 0, 0], [1, 1, 1], [1, 0, 1], ["code", "math", "math"])
+    >>> context_weights(battles, {"math": 2}), context_weights(battles, "traffic").round(2)
+    (array([0., 1.]), array([0.33, 0.67]))
+    >>> context_weights(battles, "traffic", "code")
+    array([1., 0.])
+    """
+    D = battles.n_contexts
+    at = np.arange(D) if context is None else battles.context_indices(context)
+    values = np.zeros(D)
+    values[at] = 1.0 if len(at) == 1 else _given_weights(battles, weights)[at]
+    if values.sum() <= 0:
+        raise WeightError(f"the contexts of {context!r} have no weight; give them one, or leave weights out.")
+    return np.asarray(values / values.sum())
+
+
+def _given_weights(battles: Data, weights: Weights) -> Floats:
+    D = battles.n_contexts
+    if weights is None:
+        return np.ones(D)
+    if isinstance(weights, str):
+        check_choice(weights, ("equal", "traffic"), "weights", WeightError)
+        return np.ones(D) if weights == "equal" else battles.context_counts.astype(np.float64)
+    if isinstance(weights, Mapping):
+        values = np.zeros(D)
+        for label, weight in weights.items():
+            values[battles.context_index(label)] = weight
+    else:
+        values = np.asarray(weights, dtype=np.float64).reshape(-1)
+        if values.size != D:
+            raise WeightError(f"{values.size} weights were given for {D} contexts; give one per context.")
+    if not np.all(np.isfinite(values)) or values.min() < 0 or values.sum() <= 0:
+        raise WeightError("weights must be finite, not negative, and not all zero.")
+    return values
+
+
+def score(model: Any, context: Any = None, *, weights: Weights = None, among: Iterable[Any] | None = None) -> Target:
+    """Return the score of a model in a context, or its mean over contexts.
+
+    Parameters
+    ----------
+    model : label or code
+    context : label, optional
+        One context, or levels that several share; by default all contexts.
+    weights : "equal", "traffic", mapping or array, optional
+        How contexts are averaged; see `context_weights`. Equally by default.
+    among : models, optional
+        Those whose scores have mean zero; by default all models.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.score("gpt-x", "math")
+    Target(score(gpt-x, math))
+    """
+    chosen = None if among is None else list(among)
+    name = target_name("score", model, context=context)
+    return Target(partial(_resolve_score, model, context, weights, chosen), name)
+
+
+def _resolve_score(model: Any, context: Any, weights: Weights, among: list[Any] | None, battles: Data) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "score", [i], context)
+    inside = None
+    if among is not None:
+        inside = np.zeros(battles.shape[0], dtype=np.bool_)
+        inside[[battles.model_index(other) for other in among]] = True
+        if not inside.any():
+            raise TargetError(f"{label} is asked for among no models: name at least one, or leave `among` out.")
+    return resolved_score(i, context_weights(battles, weights, context), inside, label)
+
+
+def gap(a: Any, b: Any, context: Any = None, *, weights: Weights = None) -> Target:
+    """Return the score of a minus the score of b in a context, or the mean of that over contexts; see `score`.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.gap("gpt-x", "llama-y")
+    Target(gap(gpt-x, llama-y))
+    """
+    return Target(partial(_resolve_gap, a, b, context, weights), target_name("gap", a, b, context=context))
+
+
+def _resolve_gap(a: Any, b: Any, context: Any, weights: Weights, battles: Data) -> Resolved:
+    pair = _pair(battles, a, b)
+    return resolved_gap(*pair, context_weights(battles, weights, context), _label(battles, "gap", pair, context))
+
+
+def win_probability(a: Any, b: Any, context: Any = None, *, weights: Weights = None) -> Target:
+    """Return the probability that a beats b in a context, or the mean of that over contexts; see `score`.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.win_probability("gpt-x", "llama-y", "code")
+    Target(win_probability(gpt-x, llama-y, code))
+    """
+    name = target_name("win_probability", a, b, context=context)
+    return Target(partial(_resolve_win_probability, a, b, context, weights), name)
+
+
+def _resolve_win_probability(a: Any, b: Any, context: Any, weights: Weights, battles: Data) -> Resolved:
+    pair = _pair(battles, a, b)
+    label = _label(battles, "win_probability", pair, context)
+    return resolved_win(*pair, context_weights(battles, weights, context), label)
+
+
+def tie_parameter() -> Target:
+    """Return the tie parameter of a Davidson or Rao-Kupper link.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.tie_parameter()
+    Target(tie_parameter)
+    """
+    return Target(_resolve_tie_parameter, "tie_parameter")
+
+
+def _resolve_tie_parameter(battles: Data) -> Resolved:
+    return Resolved("tie_parameter", "identity", _tie_at)
+
+
+def entry(*index: Any) -> Target:
+    """Return one entry of a completed tensor, by its position along each mode.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.entry(3, 7)
+    Target(entry(3, 7))
+    """
+    name = target_name("entry", *index)
+    return Target(partial(_resolve_entry, index, name), name)
+
+
+def _resolve_entry(index: tuple[Any, ...], name: str, battles: Data) -> Resolved:
+    contexts = np.array([battles.context_index(index[1] if len(index) == 2 else index[1:] or None)])
+    terms = SparseGradient(np.array([battles.model_index(index[0])]), contexts, np.ones(1))
+    return Resolved(name, "identity", terms)
+
+
+def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None, *, weights: Weights = None) -> Target:
+    """Return the mean probability of beating a pool of models (by default all others); contexts as in `score`.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.win_rate("gpt-x")
+    Target(win_rate(gpt-x))
+    """
+    name = target_name("win_rate", model, context=context)
+    return Target(partial(_resolve_win_rate, model, pool, context, weights), name)
+
+
+def _resolve_win_rate(
+    model: Any, pool: Sequence[Any] | None, context: Any, weights: Weights, battles: Data
+) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "win_rate", [i], context)
+    members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
+    others = np.array([j for j in members if j != i], dtype=np.int64)
+    if not len(others):
+        raise TargetError(f"the pool of {label} holds no other model: name at least one model to play against.")
+    return resolved_win_rate(i, others, context_weights(battles, weights, context), label)
+
+
+def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Target:
+    """Return the weighted sum of a model's scores over contexts; weights are used as given.
+
+    Parameters
+    ----------
+    model : label or code
+    weights : mapping from context to weight, or array over all contexts
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.weighted_score("gpt-x", {"math": 0.7, "code": 0.3})
+    Target(weighted_score(gpt-x))
+    """
+    return Target(partial(_resolve_weighted_score, model, weights), target_name("weighted_score", model))
+
+
+def _resolve_weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike, battles: Data) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "weighted_score", [i], None)
+    if isinstance(weights, Mapping):
+        contexts = np.array([battles.context_index(context) for context in weights])
+        values = np.array(list(weights.values()), dtype=float)
+    else:
+        values = np.asarray(weights, dtype=float).reshape(-1)
+        contexts = np.arange(battles.n_contexts)
+        if len(values) != len(contexts):
+            raise TargetError(f"{label} has {len(values)} weights for {len(contexts)} contexts: give one per context.")
+    _check_finite(values, label)
+    return Resolved(label, "identity", SparseGradient(np.full(len(contexts), i), contexts, values))
+
+
+def linear(gamma: ArrayLike, label: str | None = None) -> Target:
+    """Return the inner product of the scores with an array of their shape.
+
+    Examples
+    --------
+    >>> import lrbtl, numpy as np
+    >>> lrbtl.linear(np.eye(3)[:, :2], label="my contrast")
+    Target(my contrast)
+    """
+    name = label or "linear"
+    return Target(partial(_resolve_linear, np.asarray(gamma, dtype=float), name), name)
+
+
+def _resolve_linear(array: Floats, name: str, battles: Data) -> Resolved:
+    if array.shape != battles.shape:
+        raise TargetError(f"{name} has shape {array.shape} but the scores have shape {battles.shape}.")
+    _check_finite(array, name)
+    return Resolved(name, "identity", sparse_gradient(array))
+
+
+def tail_score(model: Any, sharpness: float = 4.0) -> Target:
+    """Return a soft minimum of a model's scores over contexts: -log(mean(exp(-sharpness * score))) / sharpness.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.tail_score("gpt-x")
+    Target(tail_score(gpt-x))
+    """
+    return Target(partial(_resolve_tail_score, model, sharpness), target_name("tail_score", model))
+
+
+def _resolve_tail_score(model: Any, sharpness: float, battles: Data) -> Resolved:
+    i = battles.model_index(model)
+    label = _label(battles, "tail_score", [i], None)
+    if not sharpness > 0:
+        raise TargetError(f"{label} has sharpness {sharpness}: give a positive number.")
+    contexts = np.arange(battles.n_contexts)
+    return Resolved(label, "identity", partial(_soft_minimum, np.full(len(contexts), i), contexts, sharpness))
+
+
+def functional(
+    value: Callable[[Floats], float], gradient: Callable[[Floats], ArrayLike], label: str | None = None
+) -> Target:
+    """Return any smooth function of the scores, given with its gradient (an array of the scores' shape).
+
+    The gradient is checked once against numerical differences at the first fit.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.functional(lambda scores: float((scores**2).sum()), lambda scores: 2 * scores, label="energy")
+    Target(energy)
+    """
+    name = label or "functional"
+    return Target(partial(_resolve_functional, value, gradient, name), name)
+
+
+def _resolve_functional(
+    value: Callable[[Floats], float], gradient: Callable[[Floats], ArrayLike], name: str, battles: Data
+) -> Resolved:
+    return Resolved(name, "identity", _Functional(value, gradient, name))
+
+
+@dataclass
+class _Functional:
+    """Value and gradient of a user's function, the gradient checked at the first scores."""
+
+    value: Callable[[Floats], float]
+    gradient: Callable[[Floats], ArrayLike]
+    name: str
+    checked: bool = False
+
+    def __call__(self, view: View) -> tuple[float, Floats]:
+        scores = view.dense()
+        at = float(self.value(scores))
+        slope = np.asarray(self.gradient(scores), dtype=float)
+        if slope.shape != scores.shape:
+            raise GradientError(
+                f"the gradient of {self.name} has shape {slope.shape}; it must be that of the scores, {scores.shape}."
+            )
+        if not (np.isfinite(at) and np.all(np.isfinite(slope))):
+            raise GradientError(f"{self.name} or its gradient is not finite at the fitted scores: check its domain.")
+        if not self.checked:
+            _check_gradient(self.value, scores, slope, self.name)
+            self.checked = True
+        return at, slope
+
+
+def _pair(battles: Data, a: Any, b: Any) -> tuple[int, int]:
+    i, j = battles.model_index(a), battles.model_index(b)
+    if i == j:
+        raise TargetError(f"{a!r} is compared with itself: name two different models.")
+    return i, j
+
+
+def _tie_at(view: View) -> tuple[float, SparseGradient]:
+    if not isinstance(view.link, TieLink):
+        raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
+    nowhere = np.empty(0, dtype=np.int64)
+    return view.link.tie, SparseGradient(nowhere, nowhere, np.empty(0), np.ones(1))
+
+
+def _soft_minimum(models: Longs, contexts: Longs, sharpness: float, view: View) -> tuple[float, SparseGradient]:
+    """Return -log(mean(exp(-sharpness * scores))) / sharpness over some entries."""
+    exponents = -sharpness * view.entries(models, contexts)
+    total = logsumexp(exponents)
+    value = -(total - np.log(len(contexts))) / sharpness
+    return float(value), SparseGradient(models, contexts, np.exp(exponents - total))
+
+
+def _check_gradient(value: Callable[[Floats], float], scores: Floats, slope: Floats, name: str) -> None:
+    """Compare directional derivatives with central differences along three fixed random directions."""
+    rng = np.random.default_rng(0)
+    size = max(float(np.abs(scores).max()), 1.0)
+    for _ in range(3):
+        direction = rng.normal(size=scores.shape)
+        step = 1e-5 * size / float(np.abs(direction).max())
+        numeric = (float(value(scores + step * direction)) - float(value(scores - step * direction))) / (2 * step)
+        given = float(np.sum(slope * direction))
+        tolerance = 1e-4 * (abs(numeric) + abs(given)) + 1e-6 * float(np.linalg.norm(slope)) + 1e-8
+        if not abs(numeric - given) <= tolerance:
+            raise GradientError(
+                f"the gradient of {name} is wrong: along a random direction it gives {given:.6g}, "
+                f"numerical differences give {numeric:.6g}."
+            )
+
+
+def _check_finite(values: Floats, name: str) -> None:
+    if not np.all(np.isfinite(values)):
+        raise GradientError(f"the weights of {name} are not finite: check them for NaN and infinity.")
+
+
+def _label(battles: Data, kind: str, models: Sequence[int], context: Any) -> str:
+    """Return the name of a target with the battles' own labels."""
+    named = None if context is None else battles.context_title(context)
+    return target_name(kind, *(battles.models[i] for i in models), context=named)
+
+
+def target_name(kind: str, *models: Any, context: Any = None) -> str:
+    """Return the text that names a target."""
+    parts = [str(model) for model in models]
+    if context is not None:
+        parts.append(context_name(context))
+    return f"{kind}({', '.join(parts)})"
+
+
+# ------------------------------------------------------------------------------
+# Families of targets: every score, or every gap, at once.
+# ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Family:
+    """Every score, or every gap, at once; see `all_scores` and `all_gaps`."""
+
+    kind: Literal["scores", "gaps"]
+
+    def labels(self, battles: Data) -> "FamilyLabels":
+        """Return the labels, made when they are read."""
+        return FamilyLabels(battles, self.kind)
+
+
+def all_scores() -> Family:
+    """Return the family of all scores, model by model, contexts in order within a model.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.all_scores()
+    Family(kind='scores')
+    """
+    return Family("scores")
+
+
+def all_gaps() -> Family:
+    """Return the family of all gaps: pairs (a, b), a before b, contexts in order within a pair.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.all_gaps()
+    Family(kind='gaps')
+    """
+    return Family("gaps")
+
+
+@dataclass(frozen=True)
+class FamilyLabels(Sequence[str]):
+    """Labels of a family, made one by one on demand: there can be millions."""
+
+    battles: Data
+    kind: str
+
+    def __len__(self) -> int:
+        d1, contexts = self.battles.shape[0], self.battles.n_contexts
+        return contexts * (d1 if self.kind == "scores" else d1 * (d1 - 1) // 2)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        i = range(len(self))[i]
+        battles, contexts = self.battles, self.battles.n_contexts
+        context = battles.context_label(i % contexts) if len(battles.shape) > 1 else None
+        if isinstance(battles, Observations):
+            rest = context if isinstance(context, tuple) else () if context is None else (context,)
+            return target_name("entry", battles.models[i // contexts], *rest)
+        if self.kind == "scores":
+            return target_name("score", battles.models[i // contexts], context=context)
+        a, b = pair_of(i // contexts, battles.shape[0])
+        return target_name("gap", battles.models[a], battles.models[b], context=context)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[i] for i in range(len(self)))
+
+
+def pair_of(index: int, d1: int) -> tuple[int, int]:
+    """Return the pair a < b at a position of the lexicographic list of pairs."""
+    a = int(d1 - 2 - np.floor((np.sqrt(4 * d1 * (d1 - 1) - 8 * index - 7) - 1) / 2))
+    return a, int(index + a + 1 - (d1 * (d1 - 1) - (d1 - a) * (d1 - a - 1)) // 2)

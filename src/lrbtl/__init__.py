@@ -6,49 +6,30 @@ Names are imported when they are first used, so that `import lrbtl` costs little
 from importlib import import_module
 from typing import Any
 
-_HOMES = {
-    "boards.board": ["Leaderboard", "Leaderboards"],
-    "boards.comparison": ["Comparison", "WinMatrix", "compare", "win_matrix"],
-    "boards.leaderboard": ["leaderboard"],
-    "data.battles": ["Battles"],
-    "data.observations": ["Observations"],
-    "fitting.fit": ["Fit", "fit"],
-    "fitting.select_rank": ["RankSelection", "TieComparison", "compare_ties", "select_rank"],
-    "fitting.separate": ["SeparateFit", "fit_separate"],
-    "inference.analysis": ["Analysis", "analyse", "infer"],
-    "inference.bounds": ["efficiency_bound"],
-    "inference.diagnose": ["Diagnosis", "diagnose"],
-    "inference.estimate": ["Estimate"],
-    "inference.targets": [
-        "all_gaps",
-        "all_scores",
-        "entry",
-        "functional",
-        "gap",
-        "linear",
-        "score",
-        "tail_score",
-        "tie_parameter",
-        "weighted_score",
-        "win_probability",
-        "win_rate",
-    ],
-    "model.links": ["CustomLink", "Davidson", "Identity", "Link", "Logistic", "Probit", "RaoKupper"],
-    "model.sampling": ["ProductSampling", "TableSampling", "UniformSampling"],
-    "model.simulate": ["simulate_battles", "simulate_observations", "simulate_scores"],
-    "show.plots": [
-        "plot_heatmap",
-        "plot_leaderboard",
-        "plot_ranks",
-        "plot_scree",
-        "plot_win_matrix",
-        "plot_z_histogram",
-        "save_picture",
-    ],
-    "show.report": ["report_html", "write_report"],
-}
+_HOMES = [
+    ("boards.board", ["Leaderboard", "Leaderboards"]),
+    ("boards.comparison", ["Comparison", "WinMatrix", "compare", "win_matrix"]),
+    ("boards.leaderboard", ["leaderboard"]),
+    ("data.battles", ["Battles"]),
+    ("data.observations", ["Observations"]),
+    ("fitting.fit", ["Fit", "fit"]),
+    ("fitting.select_rank", ["RankSelection", "TieComparison", "compare_ties", "select_rank"]),
+    ("fitting.separate", ["SeparateFit", "fit_separate"]),
+    ("inference.analysis", ["Analysis", "analyse", "infer"]),
+    ("inference.bounds", ["efficiency_bound"]),
+    ("inference.diagnose", ["Diagnosis", "diagnose"]),
+    ("inference.estimate", ["Estimate"]),
+    ("inference.targets", ["all_gaps", "all_scores", "entry", "functional", "gap", "linear", "score"]),
+    ("inference.targets", ["tail_score", "tie_parameter", "weighted_score", "win_probability", "win_rate"]),
+    ("model.links", ["CustomLink", "Davidson", "Identity", "Link", "Logistic", "Probit", "RaoKupper"]),
+    ("model.sampling", ["ProductSampling", "TableSampling", "UniformSampling"]),
+    ("model.simulate", ["simulate_battles", "simulate_observations", "simulate_scores"]),
+    ("show.plots", ["plot_heatmap", "plot_leaderboard", "plot_ranks", "plot_scree"]),
+    ("show.plots", ["plot_win_matrix", "plot_z_histogram", "save_picture"]),
+    ("show.report", ["report_html", "write_report"]),
+]
 _MODULES = {"errors": "lrbtl.errors", "plots": "lrbtl.show.plots"}
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_HOME = {name: module for module, names in _HOMES for name in names}
 
 __all__ = sorted(_HOME)
 

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 import lrbtl
-from lrbtl.data.folds import fold_counts
+from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.errors import (
     EmptyDataError,
+    FoldError,
     LrbtlError,
     MethodError,
     ObservationError,
     SamplingError,
+    UnknownModelError,
     VarianceWarning,
     WeakSignalWarning,
 )
@@ -267,7 +269,7 @@ def test_messages_speak_of_entries():
     with pytest.raises(UnknownModelError, match="row 7 is neither"):
         data.model_index(7)
     with pytest.raises(FoldError, match="1 observations cannot fill 3 folds"):
-        lrbtl.infer(data, lrbtl.entry(0, 0), rank=1, ridge=1.0, n_folds=3)
+        check_folds(data, 3)
 
 
 def test_weak_signal_speaks_of_observations():

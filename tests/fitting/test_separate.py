@@ -10,7 +10,6 @@ import lrbtl
 from lrbtl.errors import ConvergenceWarning, LabelError, SeparationError, SeparationWarning, UnknownModelError
 from lrbtl.fitting import bradley_terry as btl
 from lrbtl.fitting import separate
-from lrbtl.fitting.separate import one_sided_gap_bound
 
 
 def simulated(shape, n, seed=0, scale=1.5):
@@ -253,36 +252,3 @@ def test_fit_inside_a_component_is_the_limit_of_the_whole_likelihood():
 
     half = minimize(loss, [0.0], tol=1e-12).x[0]
     assert fit.gap("x", "y", "math") == pytest.approx(2 * half, abs=1e-5)
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 400), st.floats(-8, 8)), min_size=1, max_size=8).filter(
-        lambda rows: sum(n for n, _ in rows) > 0
-    ),
-    st.floats(-5, 5),
-    st.sampled_from([0.8, 0.95, 0.999]),
-)
-def test_one_sided_bound_solves_its_equation(rows, score_b, level):
-    n, theta = (np.array(column) for column in zip(*rows, strict=True))
-    bound = one_sided_gap_bound(n, theta, score_b, level=level)
-    tail = -n @ np.logaddexp(0, -(bound + score_b - theta))
-    assert tail == pytest.approx(np.log((1 - level) / 2), rel=1e-9)
-    shifted = one_sided_gap_bound(n, theta + 1.5, score_b + 1.5, level=level)
-    assert shifted == pytest.approx(bound, abs=1e-9)
-    more = one_sided_gap_bound(n * 2, theta, score_b, level=level)
-    assert more > bound
-
-
-def test_one_sided_bound_against_one_opponent_is_clopper_pearson():
-    """An undefeated binomial has the exact lower limit p = tail^(1/n)."""
-    for n in (1, 7, 50):
-        p = 0.025 ** (1 / n)
-        assert one_sided_gap_bound(np.array([n]), np.zeros(1), 0.0) == pytest.approx(np.log(p / (1 - p)), abs=1e-12)
-
-
-def test_one_sided_bound_needs_opponents_with_scores():
-    with pytest.raises(SeparationError):
-        one_sided_gap_bound(np.array([0]), np.zeros(1), 0.0)
-    with pytest.raises(SeparationError):
-        one_sided_gap_bound(np.array([2]), np.array([np.nan]), 0.0)

@@ -142,8 +142,17 @@ class Leaderboard:
         return to_frame(self.to_dict(), backend)
 
     def heading(self) -> list[str]:
-        """Return what a reader must know of the board, in a few lines."""
-        return heading_lines(self)
+        """Return what a reader must know of the board: its size, how it was made, and notes."""
+        first = (
+            f"Leaderboard, {shown_context(self.context)}: {len(self):,} models, {int(self.battles.sum()) // 2:,} votes"
+        )
+        words = [method_words(self.info), f"scores in {SCALE_WORDS[self.scale]}"]
+        if self.has_intervals:
+            words.append(f"{100 * self.level:.4g}% intervals")
+        lines = [f"{first}; {self.weighting}" if self.weighting else first, "; ".join(words)]
+        if self.gain is not None and self.gain >= SMALLEST_GAIN:
+            lines.append(gain_sentence(self.gain))
+        return [*lines, *self.info.notes]
 
     def summary(self, top: int | None = None) -> str:
         """Return the board as text: all models, or the `top` best; by default long boards lose their middle."""
@@ -293,20 +302,6 @@ def _text_board(board: Leaderboard, top: int | None = None) -> str:
     lines = [f"{line}  {note}".rstrip() for line, note in zip(table, notes, strict=True)]
     first, *more = board.heading()
     return "\n".join([first, *(f"  {line}" for line in more), *lines])
-
-
-def heading_lines(board: Leaderboard) -> list[str]:
-    """Return what a reader must know of a board: its size, how it was made, and notes."""
-    first = (
-        f"Leaderboard, {shown_context(board.context)}: {len(board):,} models, {int(board.battles.sum()) // 2:,} votes"
-    )
-    words = [method_words(board.info), f"scores in {SCALE_WORDS[board.scale]}"]
-    if board.has_intervals:
-        words.append(f"{100 * board.level:.4g}% intervals")
-    lines = [f"{first}; {board.weighting}" if board.weighting else first, "; ".join(words)]
-    if board.gain is not None and board.gain >= SMALLEST_GAIN:
-        lines.append(gain_sentence(board.gain))
-    return [*lines, *board.info.notes]
 
 
 def method_words(info: Provenance) -> str:

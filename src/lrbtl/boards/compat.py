@@ -32,7 +32,6 @@ Compat = Literal["arena-rank", "fastchat"]
 COMPAT = ("arena-rank", "fastchat")
 BASE_RATING = 1000.0  # Elo points of the mean model
 HESSIAN_RIDGE = 1e-5  # arena-rank's hessian_reg
-MIN_PAIR_COUNT = 50  # arena-rank's cap on the weight of rare pairs
 FASTCHAT_ANCHOR_RATING = 1114.0  # of mixtral-8x7b-instruct-v0.1
 
 
@@ -54,14 +53,11 @@ def arena_rank(
     n_models: int,
     *,
     level: float = 0.95,
-    reweighted: bool = False,
-    min_pair_count: int = MIN_PAIR_COUNT,
 ) -> ArenaRank:
     """Return arena-rank's ratings, variances and intervals.
 
-    With o = w·count, w = 1 or 1/max(battles of the pair, min_pair_count) if reweighted, θ maximises the o-weighted
-    likelihood, H = Σ o p(1-p) x xᵀ + λI, G = Σ (o (y-p))²/count x xᵀ and V = H⁻¹ G H⁻¹; λ is 1e-5 times the number of
-    battles, or 1e-5 if any weight differs from one.
+    θ maximises the likelihood, H = Σ n p(1-p) x xᵀ + λI, G = Σ n (y-p)² x xᵀ and V = H⁻¹ G H⁻¹; λ is 1e-5 times the
+    number of battles.
 
     Raises
     ------
@@ -73,15 +69,13 @@ def arena_rank(
     array([1095.42,  904.58])
     """
     a, b, y = a.astype(np.intp), b.astype(np.intp), np.ascontiguousarray(y)
-    weight = _pair_weights(a, b, count, n_models, min_pair_count) if reweighted else np.ones(a.size)
-    opt_weight = weight * count
-    theta = _fit(a, b, y, opt_weight, n_models)
+    theta = _fit(a, b, y, count.astype(np.float64), n_models)
     _, score, fisher = logistic_terms(theta[a] - theta[b], y)
-    ridge = HESSIAN_RIDGE * (float(count.sum()) if np.all(weight == 1.0) else 1.0)
-    hessian = laplacian(a, b, opt_weight * fisher, n_models)
+    ridge = HESSIAN_RIDGE * float(count.sum())
+    hessian = laplacian(a, b, count * fisher, n_models)
     # the meat has no part along 1, so a load on that direction changes nothing but the conditioning
     bread = np.linalg.inv(hessian + ridge * np.eye(n_models) + np.trace(hessian) / n_models**2)
-    meat = laplacian(a, b, (opt_weight * score) ** 2 / count, n_models)
+    meat = laplacian(a, b, count * score**2, n_models)
     variances = ELO**2 * np.einsum("ij,jk,ki->i", bread, meat, bread)
     ratings = BASE_RATING + ELO * theta
     half = NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(variances)
@@ -94,25 +88,15 @@ def fastchat_ratings(
     y: Floats,
     count: AnyInts,
     n_models: int,
-    *,
-    anchor: int | None = None,
-    anchor_rating: float = FASTCHAT_ANCHOR_RATING,
 ) -> Floats:
-    """Return FastChat's ratings; with an anchor all are shifted so that this model has `anchor_rating`.
+    """Return FastChat's ratings, before any anchor.
 
     >>> cells = np.array([0, 0]), np.array([1, 1]), np.array([1.0, 0.0]), np.array([3, 1])
-    >>> fastchat_ratings(*cells, 2, anchor=1).round(2)
-    array([1304.85, 1114.  ])
+    >>> fastchat_ratings(*cells, 2).round(2)
+    array([1095.42,  904.58])
     """
     a, b, y = a.astype(np.intp), b.astype(np.intp), np.ascontiguousarray(y)
-    ratings = BASE_RATING + ELO * _fit(a, b, y, count.astype(np.float64), n_models)
-    return ratings if anchor is None else ratings + (anchor_rating - ratings[anchor])
-
-
-def _pair_weights(a: AnyInts, b: AnyInts, count: AnyInts, n_models: int, min_pair_count: int) -> Floats:
-    pair = np.minimum(a, b) * n_models + np.maximum(a, b)
-    per_pair = sum_by(pair, count.astype(np.float64), n_models * n_models)
-    return np.asarray(1.0 / np.maximum(per_pair[pair], min_pair_count))
+    return BASE_RATING + ELO * _fit(a, b, y, count.astype(np.float64), n_models)
 
 
 def _fit(a: AnyInts, b: AnyInts, y: Floats, weight: Floats, n_models: int) -> Floats:

@@ -199,18 +199,6 @@ class Battles(Labelled):
         return cls(cells, labels[0], tuple(labels[1:]), tuple(axis.what for axis in axes[1:]), n_self)
 
     @cached_property
-    def _cells_by_model(self) -> tuple[Longs, Longs]:
-        """Cells sorted by model, each twice, and where those of each model begin."""
-        models = np.concatenate([self.cells.a, self.cells.b])
-        order = np.argsort(models, kind="stable") % self.n_cells
-        return order, np.concatenate([[0], np.cumsum(np.bincount(models, minlength=len(self.models)))])
-
-    def cells_of_model(self, model: int) -> Longs:
-        """Positions of the cells of a model, given by code, in increasing order."""
-        order, start = self._cells_by_model
-        return np.sort(order[start[model] : start[model + 1]])
-
-    @cached_property
     def model_counts(self) -> Longs:
         """Battles of each model: int64 (d1,)."""
         cells, d1 = self.cells, len(self.models)
@@ -325,8 +313,30 @@ class Battles(Labelled):
         return [(self.with_counts(self.cells.count - fold), self.with_counts(fold)) for fold in folds]
 
     def summary(self) -> str:
-        """Text that tells shape, counts, density, ties and what to be careful about."""
-        return describe_battles(self)
+        """Text that tells shape, counts, density, ties and what to be careful about.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> print(lrbtl.Battles.from_arrays(["x", "y"], ["y", "x"], [1, 0.5], counts=[3, 1]).summary())
+        Battles: 4 battles in 2 cells
+          models     2 (4 to 4 battles each)
+          density    100.0% of the pairs met
+          ties       25.0%
+        """
+        lines = [f"Battles: {self.n_battles:,} battles in {self.n_cells:,} cells"]
+        per_model, per_context = self.model_counts, self.context_counts
+        lines.append(f"  models     {len(self.models):,} ({per_model.min():,} to {per_model.max():,} battles each)")
+        for name, levels in zip(self.mode_names, self.levels, strict=True):
+            lines.append(f"  {name:<10} {len(levels):,} levels: {_shorten(levels)}")
+        if self.levels:
+            lines.append(
+                f"  contexts   {self.n_contexts:,} ({per_context.min():,} to {per_context.max():,} battles each)"
+            )
+        pairs = "(context, pair)" if self.levels else "pairs"
+        lines.append(f"  density    {self.density:.1%} of the {pairs} met")
+        lines.append(f"  ties       {self.tie_share:.1%}")
+        return "\n".join(lines + [f"  warning    {text}" for text in battle_warnings(self)])
 
     @property
     def density(self) -> float:
@@ -357,33 +367,8 @@ def check_same_labels(battles: Labelled, fitted: Labelled) -> None:
 
 
 # ------------------------------------------------------------------------------
-# The text that `print(battles)` shows.
+# What to be careful about.
 # ------------------------------------------------------------------------------
-
-
-def describe_battles(battles: Battles) -> str:
-    """Summary of some battles: shape, counts, density, ties and what to be careful about.
-
-    >>> import lrbtl
-    >>> print(describe_battles(lrbtl.Battles.from_arrays(["x", "y"], ["y", "x"], [1, 0.5], counts=[3, 1])))
-    Battles: 4 battles in 2 cells
-      models     2 (4 to 4 battles each)
-      density    100.0% of the pairs met
-      ties       25.0%
-    """
-    lines = [f"Battles: {battles.n_battles:,} battles in {battles.n_cells:,} cells"]
-    per_model, per_context = battles.model_counts, battles.context_counts
-    lines.append(f"  models     {len(battles.models):,} ({per_model.min():,} to {per_model.max():,} battles each)")
-    for name, levels in zip(battles.mode_names, battles.levels, strict=True):
-        lines.append(f"  {name:<10} {len(levels):,} levels: {_shorten(levels)}")
-    if battles.levels:
-        lines.append(
-            f"  contexts   {battles.n_contexts:,} ({per_context.min():,} to {per_context.max():,} battles each)"
-        )
-    pairs = "(context, pair)" if battles.levels else "pairs"
-    lines.append(f"  density    {battles.density:.1%} of the {pairs} met")
-    lines.append(f"  ties       {battles.tie_share:.1%}")
-    return "\n".join(lines + [f"  warning    {text}" for text in battle_warnings(battles)])
 
 
 def _shorten(labels: tuple[object, ...], limit: int = 4) -> str:

@@ -306,32 +306,14 @@ def _occurrences(words: Coded, names: Sequence[str]) -> int:
 # Which columns of a file hold the battles: named by the user, or guessed from common names.
 # ------------------------------------------------------------------------------
 
+FIRST = ["model_a", "model_1", "player_a", "competitor_a", "left_model", "model_left", "team_a", "home_team", "a"]
+SECOND = ["model_b", "model_2", "player_b", "competitor_b", "right_model", "model_right", "team_b", "away_team", "b"]
 GUESSES = {
-    "model_a": (
-        "model_a",
-        "model_1",
-        "player_a",
-        "competitor_a",
-        "left_model",
-        "model_left",
-        "team_a",
-        "home_team",
-        "a",
-    ),
-    "model_b": (
-        "model_b",
-        "model_2",
-        "player_b",
-        "competitor_b",
-        "right_model",
-        "model_right",
-        "team_b",
-        "away_team",
-        "b",
-    ),
-    "winner": ("winner", "outcome", "result", "preference", "vote", "label", "y"),
-    "contexts": ("category", "task", "context", "topic", "domain", "language"),
-    "count": ("count", "n_battles"),
+    "model_a": FIRST,
+    "model_b": SECOND,
+    "winner": ["winner", "outcome", "result", "preference", "vote", "label", "y"],
+    "contexts": ["category", "task", "context", "topic", "domain", "language"],
+    "count": ["count", "n_battles"],
 }
 
 

@@ -222,7 +222,8 @@ def check_folds(battles: Labelled, n_folds: int) -> None:
         lone = np.flatnonzero(counts.sum(axis=others) == 1)
         if len(lone):
             shown = ", ".join(repr(labels[int(level)]) for level in lone[:5])
+            one = battles.unit.removesuffix("s")
             raise FoldError(
-                f"{len(lone)} level{'s' * (len(lone) > 1)} of {name} with one of the {battles.unit} only ({shown}) "
+                f"{len(lone)} level{'s' * (len(lone) > 1)} of {name} with a single {one} ({shown}) "
                 "would be absent from one training fold; drop them, as battles.select(...) does, or pool levels."
             )

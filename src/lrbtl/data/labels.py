@@ -121,56 +121,6 @@ def shown_context(context: Any) -> str:
     return f'context "{name}"' if name.lower() == "overall" else name
 
 
-def find_context(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> int:
-    """Flat position of a context: a level for one mode, a tuple of levels for several, None for none.
-
-    >>> find_context(("fr", 0), [{"en": 0, "fr": 1}, {"code": 0, "math": 1}], ["language", "task"])
-    2
-    """
-    codes = find_levels(context, indexes, names)
-    flat = 0
-    for code, index, name in zip(codes, indexes, names, strict=True):
-        if code is None:
-            raise ContextModeError(f"context {context!r} leaves {name} open, where one level is needed: name it too.")
-        flat = flat * len(index) + code
-    return flat
-
-
-def find_contexts(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> Longs:
-    """Flat positions of the contexts that share the levels given; None in a tuple leaves a mode open.
-
-    >>> levels = [{"en": 0, "fr": 1}, {"code": 0, "math": 1}]
-    >>> find_contexts((None, "math"), levels, ["language", "task"]).tolist()
-    [1, 3]
-    >>> find_contexts({"language": "fr"}, levels, ["language", "task"]).tolist()
-    [2, 3]
-    """
-    codes = find_levels(context, indexes, names)
-    chosen = [range(len(index)) if code is None else [code] for code, index in zip(codes, indexes, strict=True)]
-    grid = np.meshgrid(*chosen, indexing="ij")
-    shape = tuple(map(len, indexes))
-    return np.ravel_multi_index([axis.ravel() for axis in grid], shape) if shape else np.zeros(1, dtype=np.int64)
-
-
-def find_levels(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> list[int | None]:
-    """Position of a context's level in each mode, None where it is left open."""
-    parts = _context_parts(context, indexes, names)
-    if not indexes and parts:
-        raise ContextModeError(
-            f"context {context!r} is asked for, but these battles have no contexts: leave context out, or name their "
-            "columns when the battles are read."
-        )
-    if len(parts) != len(indexes):
-        raise ContextModeError(
-            f"context {context!r} names {len(parts)} modes, but the battles have {len(indexes)} ({', '.join(names)}); "
-            "give a tuple with one level of each, None for the mean over a mode."
-        )
-    return [
-        None if part is None else find_label(index, part, f"level of {name}", UnknownContextError)
-        for part, index, name in zip(parts, indexes, names, strict=True)
-    ]
-
-
 def _context_parts(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> tuple[object, ...]:
     """One level per mode, from a level, a tuple, a text with " / " between levels, or levels by name of the mode."""
     if isinstance(context, Mapping):
@@ -304,7 +254,14 @@ class Labelled:
         >>> battles.context_index(("fr", "code")), battles.context_index((0, 1))
         (2, 1)
         """
-        return find_context(context, self._level_index, self.mode_names)
+        flat = 0
+        for code, labels, name in zip(self._levels_of(context), self.levels, self.mode_names, strict=True):
+            if code is None:
+                raise ContextModeError(
+                    f"context {context!r} leaves {name} open, where one level is needed: name it too."
+                )
+            flat = flat * len(labels) + code
+        return flat
 
     def context_indices(self, context: object) -> Longs:
         """Flat positions of the contexts that share some levels.
@@ -319,11 +276,33 @@ class Labelled:
         >>> battles.context_indices(("fr", None)).tolist(), battles.context_indices("* / math").tolist()
         ([2, 3], [1, 3])
         """
-        return find_contexts(context, self._level_index, self.mode_names)
+        codes, shape = self._levels_of(context), self.shape[1:]
+        chosen = [range(size) if code is None else [code] for code, size in zip(codes, shape, strict=True)]
+        grid = np.meshgrid(*chosen, indexing="ij")
+        return np.ravel_multi_index([axis.ravel() for axis in grid], shape) if shape else np.zeros(1, dtype=np.int64)
+
+    def _levels_of(self, context: object) -> list[int | None]:
+        """Position of a context's level in each mode, None where it is left open."""
+        indexes, names = self._level_index, self.mode_names
+        parts = _context_parts(context, indexes, names)
+        if not indexes and parts:
+            raise ContextModeError(
+                f"context {context!r} is asked for, but these battles have no contexts: leave context out, or name "
+                "their columns when the battles are read."
+            )
+        if len(parts) != len(indexes):
+            raise ContextModeError(
+                f"context {context!r} names {len(parts)} modes, but the battles have {len(indexes)} "
+                f"({', '.join(names)}); give a tuple with one level of each, None for the mean over a mode."
+            )
+        return [
+            None if part is None else find_label(index, part, f"level of {name}", UnknownContextError)
+            for part, index, name in zip(parts, indexes, names, strict=True)
+        ]
 
     def context_title(self, context: object) -> str:
         """Name of a context, or of all contexts that share some levels, in titles and tables."""
-        codes = find_levels(context, self._level_index, self.mode_names)
+        codes = self._levels_of(context)
         return context_name(tuple(None if k is None else names[k] for names, k in zip(self.levels, codes, strict=True)))
 
     def context_label(self, context: int) -> Any:

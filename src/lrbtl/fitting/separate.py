@@ -276,43 +276,6 @@ def fit_separate(battles: Battles) -> SeparateFit:
     return fit
 
 
-def one_sided_gap_bound(n_battles: AnyInts, scores: Floats, score_b: float, *, level: float = 0.95) -> float:
-    """Return the lower limit L of the gap of a model that won all its battles over a model b.
-
-    L solves Σ_c n_c log σ(L + θ_b - θ_c) = log((1 - level) / 2): with a smaller gap, winning all battles would be less
-    likely than the tail of a two-sided interval. A model that lost all its battles has the upper limit -L, where L is
-    computed with all scores negated.
-
-    Parameters
-    ----------
-    n_battles : (n_opponents,) array of int
-        Battles of the all-winner against each opponent c.
-    scores : (n_opponents,) array
-        Scores of the opponents, fitted without the all-winner.
-    score_b : float
-        Score of b in the same fit.
-    level : float
-        Level of the two-sided interval whose lower limit is wanted.
-
-    >>> round(one_sided_gap_bound(np.array([10]), np.array([0.0]), 0.0), 4)
-    0.8072
-    """
-    kept = np.asarray(n_battles) > 0
-    n, theta = np.asarray(n_battles, dtype=np.float64)[kept], np.asarray(scores, dtype=np.float64)[kept]
-    if not n.size or not np.all(np.isfinite(theta)) or not np.isfinite(score_b):
-        raise SeparationError("A bound needs battles against opponents whose scores exist; this model has none.")
-    tail = np.log(0.5 * (1.0 - level))
-    # all opponents at the weakest one's score: a point to the left of the root; f is concave, so Newton climbs to it
-    x = float(theta.min() + tail / n.sum() - np.log(-np.expm1(tail / n.sum())))
-    for _ in range(200):
-        loss, miss, _ = logistic_terms(x - theta, np.ones_like(theta))
-        step = float((n @ loss + tail) / (n @ miss))
-        x += step
-        if step <= 1e-13 * max(1.0, abs(x)):
-            break
-    return x - float(score_b)
-
-
 @one_blas_thread
 def _fit_groups(cells: Cells, groups: Indices) -> tuple[Floats, Bools]:
     """Return scores (D, d1) that sum to zero in each component, and whether all of a context's components converged."""

@@ -9,13 +9,14 @@ from scipy.special import expit
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data, Observations
-from lrbtl.errors import MethodError, RankError, SamplingError, SingularInformationError, TargetError
+from lrbtl.errors import MethodError, RankError, SamplingError, SingularInformationError, TargetError, check_choice
+from lrbtl.fitting.local import Local
 from lrbtl.fitting.solvers import IsotropicSolver, SolverName, touched
 from lrbtl.inference.targets import Target
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, centre, check_rank, truncate
 from lrbtl.methods.one_step import Law, evaluate_targets
-from lrbtl.methods.targets import Stack
+from lrbtl.methods.targets import Resolved, Stack
 from lrbtl.model.links import Link, as_link
 from lrbtl.model.sampling import Sampling, UniformSampling, reference_probability
 from lrbtl.typing import Floats
@@ -68,6 +69,7 @@ def efficiency_bound(
     >>> v_eff < lrbtl.efficiency_bound(truth, lrbtl.gap(0, 1, 2), rank=2, method="whitened")
     True
     """
+    check_choice(method, tuple(BOUNDS), "method")
     truth = np.asarray(scores, dtype=float)
     law_of_response = as_link(link)
     if entries is None:
@@ -84,32 +86,40 @@ def efficiency_bound(
     if not resolved:
         raise TargetError("no targets were given: pass at least one.")
     values, gradients = evaluate_targets(space, Stack.of(resolved), truth.shape, law_of_response)
-    if method == "efficient":
-        information = law.at(space, law_of_response).solver(solver)
-        if (hit := np.flatnonzero(touched(information, gradients))).size:
-            raise SingularInformationError(
-                f"no battles inform {resolved[hit[0]].label} under the sampling law, so its variance has no bound. "
-                "Give battles that inform it a positive probability."
-            )
-        directions = information.solve(gradients)
-        bound = np.einsum("im,im->m", gradients, directions)
-    elif method == "whitened":
-        if law_of_response.n_extra:
-            raise MethodError(f"the whitened estimator has no tie parameter: use method='efficient' with {link}.")
-        if not law.probability.min() > 0:
-            raise SamplingError("the whitened estimator needs a law under which every pair can meet in every context.")
-        directions = IsotropicSolver(space, law.atoms.d_eff).solve(gradients)
-        weights = reference_probability(truth.shape, entries=entries) / law.probability
-        here = law.at(space, law_of_response)
-        meat = here.with_score(weights / np.sqrt(here.terms.fisher)).meat
-        bound = np.einsum("im,im->m", directions, meat @ directions)
-    else:
-        raise MethodError(f"method={method!r} is not known: choose 'efficient' or 'whitened'.")
+    bound = BOUNDS[method](law.at(space, law_of_response), law, gradients, resolved, solver)
     slope = np.array(
         [expit(v) * expit(-v) if r.scale == "logit" else 1.0 for v, r in zip(values, resolved, strict=True)]
     )
     bound = bound * slope**2
     return float(bound[0]) if isinstance(target, Target) else bound
+
+
+def _efficient(here: Local, law: Law, gradients: Floats, targets: Sequence[Resolved], solver: SolverName) -> Floats:
+    """Return V_eff = <Gamma, A^-1 Gamma>."""
+    information = here.solver(solver)
+    if (hit := np.flatnonzero(touched(information, gradients))).size:
+        raise SingularInformationError(
+            f"no battles inform {targets[hit[0]].label} under the sampling law, so its variance has no bound. "
+            "Give battles that inform it a positive probability."
+        )
+    return np.asarray(np.einsum("im,im->m", gradients, information.solve(gradients)))
+
+
+def _whitened(here: Local, law: Law, gradients: Floats, targets: Sequence[Resolved], solver: SolverName) -> Floats:
+    """Return V_ws = E[w^2 <H, X>^2 / I]."""
+    if here.design.link.n_extra:
+        raise MethodError(
+            f"the whitened estimator has no tie parameter: use method='efficient' with {here.design.link}."
+        )
+    if not law.probability.min() > 0:
+        raise SamplingError("the whitened estimator needs a law under which every pair can meet in every context.")
+    directions = IsotropicSolver(here.space, law.atoms.d_eff).solve(gradients)
+    weights = reference_probability(law.atoms.shape, entries=not law.atoms.centred) / law.probability
+    meat = here.with_score(weights / np.sqrt(here.terms.fisher)).meat
+    return np.asarray(np.einsum("im,im->m", directions, meat @ directions))
+
+
+BOUNDS = {"efficient": _efficient, "whitened": _whitened}
 
 
 def _point(truth: Floats, rank: tuple[int, ...], *, centred: bool) -> Tucker:

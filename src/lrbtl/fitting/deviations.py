@@ -26,7 +26,7 @@ from lrbtl.lowrank.tucker import Tucker
 from lrbtl.model.links import CellTerms
 from lrbtl.typing import Floats
 
-KAPPA = 2.0  # how many times the prior's own information battles must bring to leave a third of its precision
+KAPPA = 4.0  # how many times the prior's own information battles must bring to leave half of its precision
 ROBUST = 1.4826  # standard deviation over median absolute deviation of a normal population
 LEAST_SPREAD = 0.1  # of the mean square: no population counts as narrower
 CHOLESKY_SIZE = 48  # where half the arithmetic outweighs a call from Python per matrix

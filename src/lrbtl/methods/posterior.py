@@ -24,6 +24,7 @@ from lrbtl.typing import Bools, Floats
 LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
 FIRST_SHARE, LEAST_SHARE, MOST_SHARE = 0.02, 1e-4, 0.3  # of entries that are exceptions: first guess and limits
 SHARE_STEPS = 30
+FEW_VOTES = 200  # votes of a model at which its residuals count as much as the model of votes
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,10 @@ class Posterior:
 
     @cached_property
     def excess(self) -> Matrices:
-        """B - H of each context: how the votes vary, less what the model says."""
+        """B - H of each context: how the votes vary, less what the model says.
+
+        Of models with few votes the model is to be believed: residuals of one that only won are far too small.
+        """
         at, cells = self.at, self.cells
         scores = at.scores
         eta = cells.differences(scores.low_rank + scores.E)
@@ -112,8 +116,10 @@ class Posterior:
         spread = own[context, cells.a, cells.a] + own[context, cells.b, cells.b] - 2 * own[context, cells.a, cells.b]
         leverage = terms.fisher * spread / at.dispersion
         residual = terms.score / (at.dispersion * np.maximum(1.0 - leverage, LEVERAGE_FLOOR))
-        meat = cells.laplacians(cells.count * residual**2)
-        return [B - H for B, H in zip(meat, at.H, strict=True)]
+        votes = np.bincount(cells.a, cells.count, len(own[0])) + np.bincount(cells.b, cells.count, len(own[0]))
+        fewest = np.minimum(votes[cells.a], votes[cells.b])
+        trust = fewest / (fewest + FEW_VOTES)
+        return cells.laplacians(cells.count * trust * (residual**2 - terms.fisher / at.dispersion))
 
     @cached_property
     def by_context(self) -> Floats:

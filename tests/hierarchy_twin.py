@@ -98,16 +98,24 @@ class Twin:
         g = X.T @ (design.count * scores[:, 0]) / at.dispersion
         return cls(X, J, g, X.T @ (weight[:, :1, 0] * X), precision, C)
 
-    def excess(self, at: Expansion, cells: BlockDesign, floor: float) -> Floats:
-        """B - H: second moment of the votes' scores, each over one minus its leverage, less their information."""
+    def excess(self, at: Expansion, cells: BlockDesign, floor: float, few: float, C: Floats | None = None) -> Floats:
+        """B - H: second moment of the votes' scores, each over one minus its leverage, less their information.
+
+        Battles of a model with n votes in all, and not more of its opponent, count n / (n + few). Leverages are those
+        under C, by default the posterior covariance.
+        """
         X = battle_matrix(cells)
         dense = np.zeros(X.shape[1])
         dense[entries(at.scores.design)] = at.scores.E
         eta = X @ ((at.scores.space.U @ at.scores.space.V.T).reshape(-1) + dense)
         _, scores, information = vote_terms(at.scores.design.link, eta, cells.y)
-        leverage = information[:, 0, 0] / at.dispersion * np.einsum("ni,ij,nj->n", X, self.C, X, optimize=True)
+        fisher = information[:, 0, 0] / at.dispersion
+        leverage = fisher * np.einsum("ni,ij,nj->n", X, self.C if C is None else C, X, optimize=True)
         residual = scores[:, 0] / at.dispersion / np.maximum(1 - leverage, floor)
-        return np.asarray(X.T @ ((cells.count * residual**2)[:, None] * X) - self.H)
+        votes = np.array([cells.count[(cells.a == k) | (cells.b == k)].sum() for k in range(cells.shape[0])])
+        fewest = np.minimum(votes[cells.a], votes[cells.b])
+        weight = cells.count * fewest / (fewest + few) * (residual**2 - fisher)
+        return np.asarray(X.T @ (weight[:, None] * X))
 
 
 def at_context(matrix: Floats, D: int, u: int) -> Floats:

@@ -1,0 +1,187 @@
+"""Covariances and exceptions of T = L + E against the dense inverse of the joint precision."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import lrbtl
+from hierarchy_twin import Twin, absent_somewhere, at_context, entries, mode_of
+from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.fitting.fit import make_design
+from lrbtl.methods.posterior import FEW_VOTES, LEVERAGE_FLOOR, Posterior, centred, exception_probabilities
+from problems import rebuilt, simulated
+
+CASES = {
+    "plain": ((6,), 1, 1e-4, "logistic"),
+    "matrix": ((8, 4), 2, 0.3, "logistic"),
+    "absent": ((8, 4), 2, 0.3, "logistic"),
+    "tensor": ((6, 3, 3), 2, 0.2, "logistic"),
+    "davidson": ((7, 4), 2, 0.3, "davidson"),
+    "davidson, absent": ((8, 4), 1, 0.3, "davidson"),
+}
+each = pytest.mark.parametrize("name", CASES)
+_MADE = {}
+
+
+def made(name):
+    """A posterior with its dense twin, made once: ties, models that are absent in some contexts, an empty context."""
+    if name in _MADE:
+        return _MADE[name]
+    shape, rank, tau, link = CASES[name]
+    truth, battles = simulated(shape, rank, 1200, scale=1.5)
+    tied = lrbtl.simulate_battles(truth, 300, rng=7)
+    battles = battles + rebuilt(tied, y=np.full(tied.n_cells, 0.5))
+    if "absent" in name:
+        gone = np.zeros((8, 4), dtype=bool)
+        gone[0, 1:], gone[5, 2], gone[:, 3] = True, True, True
+        battles = absent_somewhere(battles, gone)
+    mode = mode_of(battles, rank, tau, link=link, dispersion=0.9)
+    cells = BlockDesign.of_cells(make_design(battles, link))
+    if cells.full != mode.scores.design.full:
+        cells.__dict__["full"] = mode.scores.design.full
+    _MADE[name] = Posterior(mode.at, cells), Twin.of(mode.at)
+    return _MADE[name]
+
+
+def close(found, expected, scale=None):
+    np.testing.assert_allclose(found, expected, atol=1e-7 * np.abs(expected if scale is None else scale).max())
+
+
+@each
+def test_the_covariance_is_that_of_the_joint_posterior(name):
+    posterior, twin = made(name)
+    D = posterior.design.n_contexts
+    for u in range(D):
+        expected = at_context(twin.C, D, u)
+        tolerance = 0.02 if "davidson" in name else 1e-7  # the blocks leave the tie parameter out
+        np.testing.assert_allclose(posterior.plain[u], expected, atol=tolerance * np.abs(expected).max())
+
+
+@each
+def test_the_second_moment_of_votes(name):
+    posterior, twin = made(name)
+    place = entries(posterior.design)
+    found = posterior.design.times(posterior.excess, np.eye(posterior.design.n_slots))
+    close(found, excess(posterior, twin)[np.ix_(place, place)])
+
+
+def excess(posterior, twin):
+    """With leverages from the blocks of single contexts, which leave a tie parameter out."""
+    d1, D = posterior.design.shape[0], posterior.design.n_contexts
+    blocks = np.zeros((d1, D, d1, D))
+    blocks[:, np.arange(D), :, np.arange(D)] = posterior.plain
+    return twin.excess(posterior.at, posterior.cells, LEVERAGE_FLOOR, FEW_VOTES, blocks.reshape(d1 * D, d1 * D))
+
+
+def sandwich(posterior, twin):
+    return twin.C + twin.C @ excess(posterior, twin) @ twin.C
+
+
+@each
+def test_the_covariance_to_report_is_a_sandwich(name):
+    posterior, twin = made(name)
+    D, full = posterior.design.n_contexts, sandwich(posterior, twin)
+    for u in range(D):
+        close(posterior.by_context[u], at_context(full, D, u))
+
+
+@each
+def test_covariances_of_any_targets(name):
+    """Linear functions across contexts, with their diagonal alone, and all scores of single contexts."""
+    posterior, twin = made(name)
+    d1, D = posterior.design.shape[0], posterior.design.n_contexts
+    gradients = np.random.default_rng(0).normal(size=(5, D, d1))
+    gradients[4] = 0.0
+    gradients[4, 0, :2] = 1.0, -1.0  # a gap
+    flat = gradients.transpose(0, 2, 1).reshape(5, -1)
+    expected = flat @ sandwich(posterior, twin) @ flat.T
+    close(posterior.covariance(gradients), expected)
+    close(posterior.covariance(gradients, diagonal=True), np.diag(expected))
+    for u in range(D):
+        unit = np.zeros((d1, D, d1))
+        unit[:, u] = np.eye(d1)
+        close(posterior.covariance(unit), posterior.by_context[u])
+
+
+def test_targets_that_touch_the_tie_parameter():
+    posterior, twin = made("davidson")
+    space = posterior.at.scores.space
+    d1, D = posterior.design.shape[0], posterior.design.n_contexts
+    size = space.size
+    rng = np.random.default_rng(1)
+    gradients, slopes = rng.normal(size=(3, D, d1)), rng.normal(size=(3, 1))
+    gradients -= gradients.mean(axis=2, keepdims=True)
+    flat = gradients.transpose(0, 2, 1).reshape(3, -1)
+    loading = np.hstack([flat @ twin.J, flat])
+    loading[:, space.extra] = slopes
+    inverse = np.linalg.inv(twin.precision)
+    score_rows = np.hstack([twin.J, np.eye(d1 * D)])
+    to_scores = loading @ inverse @ score_rows.T
+    assert loading.shape[1] == size + d1 * D
+    expected = loading @ inverse @ loading.T + to_scores @ excess(posterior, twin) @ to_scores.T
+    close(posterior.covariance(gradients, slopes), expected)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "davidson" not in name])
+def test_exceptions_are_those_of_the_formula(name):
+    """t = g / sqrt(P) with P = diag(H - H C H) is N(0, 1), or N(0, 1 + k) for an exception."""
+    posterior, twin = made(name)
+    d1, D = posterior.design.shape[0], posterior.design.n_contexts
+    found = posterior.exceptions()
+    P = np.diag(twin.H - twin.H @ block_diagonal(twin.C, d1, D) @ twin.H)
+    played = P > 1e-9 * P.max()
+    P = np.where(played, P, 1.0)
+    scores = posterior.at.scores.dense().reshape(-1)
+    k = P * np.mean(scores**2)
+    own = np.diag(twin.C @ twin.H)
+    density = [np.exp(-(twin.g**2) / P / (2 * v)) / np.sqrt(v) for v in (np.ones_like(k), 1 + k)]
+    share = 0.02
+    for _ in range(30):
+        probability = np.where(played, share * density[1] / (share * density[1] + (1 - share) * density[0]), 0.0)
+        share = np.clip(probability.sum() / played.sum(), 1e-4, 0.3)
+    move = np.where(played, twin.g / P * k / (1 + k) * (1 - own), 0.0)
+    variance = probability * ((1 - own) ** 2 * k / (1 + k) / P + (1 - probability) * move**2)
+    close(found.probability.reshape(-1), probability, 1.0)
+    moved = (probability * move).reshape(d1, D)
+    close(found.move, moved - moved.mean(axis=0), scores)
+    close(found.variance.reshape(-1), np.where(played, variance, 0.0), np.diag(twin.C))
+
+
+def block_diagonal(matrix, d1, D):
+    """The covariances inside contexts only."""
+    same = np.equal.outer(np.tile(np.arange(D), d1), np.tile(np.arange(D), d1))
+    return np.where(same, matrix, 0.0)
+
+
+def test_a_planted_specialist_is_named():
+    truth = lrbtl.simulate_scores((20, 6), 1, scale=1.5, rng=2)
+    truth[7, 2] += 2.0
+    truth[:, 2] -= truth[:, 2].mean()
+    battles = lrbtl.simulate_battles(truth, 30_000, rng=3)
+    design = make_design(battles, "logistic")
+    found = Posterior(mode_of(battles, 1, 0.1).at, BlockDesign.of_cells(design)).exceptions()
+    assert np.unravel_index(found.probability.argmax(), (20, 6)) == (7, 2)
+    assert found.probability[7, 2] > 0.99 and found.move[7, 2] > 0.3
+    assert np.sort(found.probability.reshape(-1))[-2] < 0.5
+
+
+def test_without_exceptions_none_is_named():
+    truth = lrbtl.simulate_scores((20, 6), 1, scale=1.5, rng=2)
+    battles = lrbtl.simulate_battles(truth, 30_000, rng=3)
+    found = Posterior(mode_of(battles, 1, 0.1).at, BlockDesign.of_cells(make_design(battles, "logistic"))).exceptions()
+    assert found.probability.max() < 0.5 and np.abs(found.move).max() < 0.05
+
+
+def test_shares_of_exceptions_are_bounded():
+    played = np.ones((4, 5), dtype=bool)
+    none = exception_probabilities(np.full((4, 5), -30.0), played)
+    every = exception_probabilities(np.full((4, 5), 0.0), played)
+    assert none.max() < 1e-10 and every.max() <= expit(np.log(0.3 / 0.7)) + 1e-12
+    played[0] = False
+    assert not exception_probabilities(np.full((4, 5), 9.0), played)[0].any()
+
+
+def test_centring_takes_out_a_common_shift():
+    matrix = np.random.default_rng(0).normal(size=(4, 4))
+    Q = np.eye(4) - 0.25
+    np.testing.assert_allclose(centred(matrix), Q @ matrix @ Q, atol=1e-12)

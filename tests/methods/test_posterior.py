@@ -129,7 +129,7 @@ def test_exceptions_are_those_of_the_formula(name):
     d1, D = posterior.design.shape[0], posterior.design.n_contexts
     found = posterior.exceptions()
     P = np.diag(twin.H - twin.H @ block_diagonal(twin.C, d1, D) @ twin.H)
-    played = P > 1e-9 * P.max()
+    played = np.greater(P, 1e-9 * P.max())
     P = np.where(played, P, 1.0)
     scores = posterior.at.scores.dense().reshape(-1)
     k = P * np.mean(scores**2)

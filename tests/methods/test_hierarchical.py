@@ -1,0 +1,246 @@
+"""The hierarchical method as a whole: what does not matter, and what must never fail."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lrbtl
+from lrbtl.errors import MethodError, NoDecisionError
+from lrbtl.methods.hierarchical import tau_quantiles
+from problems import rebuilt, simulated
+
+MODELS = np.array(["ann", "bob", "cat", "dan", "eve", "fay", "gus"])
+TASKS = np.array(["code", "law", "math"])
+few = settings(max_examples=8)
+
+
+@st.composite
+def votes(draw):
+    """Rows of a log: models, outcomes with ties, up to one context mode; thin enough for clean records."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    n_models, n_tasks = draw(st.integers(2, 7)), draw(st.integers(1, 3))
+    n = draw(st.sampled_from([12, 60, 400]))
+    a = rng.integers(n_models, size=n)
+    b = (a + rng.integers(1, n_models, size=n)) % n_models
+    u = rng.integers(n_tasks, size=n)
+    skill = rng.normal(size=(n_models, n_tasks)) + rng.normal(size=(n_models, 1))
+    y = (rng.random(n) < 1 / (1 + np.exp(skill[b, u] - skill[a, u]))).astype(float)
+    y[rng.random(n) < 0.1] = 0.5
+    y[0] = 1.0
+    return a, b, y, u
+
+
+def run(a, b, y, u, counts=None, models=MODELS):
+    battles = lrbtl.Battles.from_arrays(models[a], models[b], y, [TASKS[u]], counts=counts)
+    return lrbtl.analyse(battles, rank=1)
+
+
+def scores_of(analysis):
+    """Estimates and errors by name of model and context."""
+    est = analysis.estimate(lrbtl.all_scores())
+    return dict(zip(est.labels, zip(est.estimate, est.se, strict=True), strict=True))
+
+
+def agree(one, other, tolerance):
+    """Estimates agree to a share of their error, and so do the errors."""
+    assert set(one) == set(other)
+    for label, (value, error) in one.items():
+        assert abs(other[label][0] - value) < tolerance * error and abs(other[label][1] / error - 1) < tolerance
+
+
+@few
+@given(votes(), st.integers(0, 10**6))
+def test_sides_and_order_of_rows_do_not_matter(log, seed):
+    a, b, y, u = log
+    rng = np.random.default_rng(seed)
+    swap, order = rng.random(len(a)) < 0.5, rng.permutation(len(a))
+    other = np.where(swap, b, a)[order], np.where(swap, a, b)[order], np.where(swap, 1 - y, y)[order], u[order]
+    agree(scores_of(run(*log)), scores_of(run(*other)), 1e-9)
+
+
+@few
+@given(votes(), st.integers(0, 10**6))
+def test_counts_are_repetitions(log, seed):
+    counts = np.random.default_rng(seed).integers(1, 4, size=len(log[0]))
+    repeated = (np.repeat(part, counts) for part in log)
+    agree(scores_of(run(*log, counts=counts)), scores_of(run(*repeated)), 1e-9)
+
+
+@few
+@given(votes(), st.permutations(range(7)))
+def test_names_of_models_do_not_matter(log, order):
+    """Up to where Newton's steps end."""
+    back = dict(zip(MODELS[list(order)], MODELS, strict=True))
+    renamed = scores_of(run(*log, models=MODELS[list(order)]))
+    found = {}
+    for label, value in renamed.items():
+        model = label[len("score(") :].split(",")[0]
+        found[label.replace(model, back[model], 1)] = value
+    agree(scores_of(run(*log)), found, 0.05)
+
+
+@few
+@given(votes())
+def test_every_model_with_a_vote_has_a_score(log):
+    analysis = run(*log)
+    values, errors = np.array(list(scores_of(analysis).values())).T
+    assert np.isfinite(values).all() and (errors > 0).all() and np.isfinite(errors).all()
+    gaps = analysis.estimate(lrbtl.all_gaps())
+    assert np.isfinite(gaps.estimate).all() and (gaps.se > 0).all()
+
+
+# ------------------------------------------------------------------------------
+# Logs in which something is missing: every model with a vote has a finite score and error in every context.
+# ------------------------------------------------------------------------------
+
+
+def arena(n=4000):
+    return simulated((8, 4), 2, n, scale=1.5)[1]
+
+
+def plus(battles, a, b, y, u, counts):
+    """Battles with some more."""
+    more = lrbtl.Battles.from_arrays(a, b, y, [u], counts=counts, n_levels=4)
+    return battles + more
+
+
+def without_a_context():
+    battles = arena()
+    return rebuilt(battles, battles.cells.context != 2)
+
+
+LOGS = {
+    "unbeaten": lambda: plus(arena(), ["top"] * 2, ["model_0", "model_1"], [1, 1], [0, 1], [20, 20]),
+    "winless": lambda: plus(arena(), ["low"] * 2, ["model_0", "model_1"], [0, 0], [0, 1], [20, 20]),
+    "one vote": lambda: plus(arena(), ["new"], ["model_0"], [1], [3], [1]),
+    "one tie": lambda: plus(arena(), ["new"], ["model_0"], [0.5], [3], [1]),
+    "newcomer in one category": lambda: plus(arena(), ["new"] * 2, ["model_0"] * 2, [1, 0], [3, 3], [30, 20]),
+    "empty context": without_a_context,
+    "no contexts": lambda: arena().pooled(),
+    "two models": lambda: simulated((2, 3), 1, 200)[1],
+    "two models, one way": lambda: lrbtl.Battles.from_arrays(["x"] * 2, ["y"] * 2, [1, 1], [[0, 1]], counts=[5, 3]),
+    "one context": lambda: simulated((6, 1), 1, 500)[1],
+    "one pair in a context": lambda: rebuilt(
+        arena(), (arena().cells.context != 1) | ((arena().cells.a == 0) & (arena().cells.b == 1))
+    ),
+    "every one its own opponents": lambda: lrbtl.Battles.from_arrays(
+        [0, 1, 2, 3, 4], [1, 2, 3, 4, 5], [1, 0, 1, 1, 0], [[0, 0, 1, 1, 1]], counts=[9, 8, 7, 6, 5]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_nothing_is_infinite_or_refused(name):
+    battles = LOGS[name]()
+    analysis = lrbtl.analyse(battles)
+    for family in (lrbtl.all_scores(), lrbtl.all_gaps()):
+        est = analysis.estimate(family)
+        assert np.isfinite(est.estimate).all() and np.isfinite(est.se).all() and (est.se > 0).all()
+    boards = lrbtl.leaderboard(battles, context="all") if battles.levels else lrbtl.leaderboard(battles)
+    for board in boards.every() if battles.levels else [boards]:
+        assert (
+            np.isfinite(board.score).all() and (board.lower < board.score).all() and (board.score < board.upper).all()
+        )
+        assert set(board.status) <= {"ranked", "preliminary", "absent"}
+
+
+def test_an_unbeaten_model_leads_and_a_winless_one_trails():
+    top, low = LOGS["unbeaten"](), LOGS["winless"]()
+    assert lrbtl.leaderboard(top, context=0).models[0] == "top"
+    assert lrbtl.leaderboard(low, context=0).models[-1] == "low"
+
+
+@pytest.mark.xfail(strict=True, reason="the spread of the population is zero, and with it all errors")
+def test_rock_paper_scissors_is_not_certain():
+    a, b = ["x", "y", "z"], ["y", "z", "x"]
+    for contexts in ([], [["u", "u", "u"]]):
+        battles = lrbtl.Battles.from_arrays(a, b, [1, 1, 1], contexts, counts=[10] * 3)
+        est = lrbtl.infer(battles, lrbtl.all_gaps())
+        np.testing.assert_allclose(est.estimate, 0.0, atol=1e-6)
+        assert (est.se > 0.2).all()
+
+
+def test_only_ties_tell_nothing():
+    battles = lrbtl.Battles.from_arrays([0, 1], [1, 2], [0.5, 0.5])
+    with pytest.raises(NoDecisionError, match="every battle is a tie"):
+        lrbtl.analyse(battles)
+
+
+def test_observed_entries_have_another_default():
+    truth = lrbtl.simulate_scores((9, 7), 2, scale=2.0, rng=0)
+    data = lrbtl.simulate_observations(truth, 3_000, link="identity", rng=1)
+    with pytest.raises(MethodError, match="efficient"):
+        lrbtl.analyse(data, rank=2, method="hierarchical")
+    assert lrbtl.analyse(data, rank=2).method == "efficient"
+
+
+@pytest.mark.parametrize("rank", [2, "auto"])
+@pytest.mark.parametrize("outcome", [1.0, 0.5])
+def test_one_vote_of_a_newcomer_widens_no_other_interval(rank, outcome):
+    battles = simulated((12, 4), 2, 20_000, scale=2.0)[1]
+    more = plus(battles, ["new"], [battles.models[0]], [outcome], [0], [1])
+    for context in (None, 0, 3):
+        before, after = (lrbtl.leaderboard(log, rank=rank, context=context) for log in (battles, more))
+        width = {board: dict(zip(board.models, board.se, strict=True)) for board in (before, after)}
+        assert max(width[after][model] / width[before][model] for model in before.models) < 1.02
+        assert dict(zip(after.models, after.status, strict=True))["new"] in ("preliminary", "absent")
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 4), (6, 3, 2), (5, 2, 3, 2)], ids=lambda shape: f"order{len(shape)}")
+@pytest.mark.parametrize("link", ["logistic", "probit", "davidson", "rao-kupper"])
+def test_orders_and_links(shape, link):
+    """Scores are near the truth, boards and targets agree, families are their targets one by one."""
+    truth = lrbtl.simulate_scores(shape, 1, scale=1.0, rng=0)
+    battles = lrbtl.simulate_battles(truth, 6000, rng=1)
+    tied = lrbtl.simulate_battles(truth, 500, rng=2)
+    battles = battles + rebuilt(tied, y=np.full(tied.n_cells, 0.5))
+    analysis = lrbtl.analyse(battles, link=link)
+    est = analysis.estimate(lrbtl.all_scores())
+    assert np.corrcoef(est.estimate, truth.reshape(-1))[0, 1] > 0.9 and (est.se > 0).all()
+    D = battles.n_contexts
+    context = None if len(shape) == 1 else battles.context_label(D - 1)
+    listed = analysis.estimate([lrbtl.score(model, context) for model in battles.models])
+    np.testing.assert_allclose(est.estimate[D - 1 :: D], listed.estimate, atol=1e-9)
+    np.testing.assert_allclose(est.se[D - 1 :: D], listed.se, rtol=1e-6)
+    board = analysis.estimate_boards(np.eye(D)[-1:])[0]
+    np.testing.assert_allclose(board.se, listed.se, rtol=1e-6)
+    np.testing.assert_allclose(board.cov, listed.cov, atol=1e-7 * listed.cov.max())
+
+
+def test_families_of_gaps_are_their_targets():
+    battles = LOGS["newcomer in one category"]()
+    analysis = lrbtl.analyse(battles)
+    est = analysis.estimate(lrbtl.all_gaps())
+    for label, target in ((f"gap(model_0, new, {u})", lrbtl.gap("model_0", "new", u)) for u in range(4)):
+        one = analysis.estimate(target)
+        assert one.estimate[0] == pytest.approx(est[label].estimate[0], abs=1e-9)
+        assert one.se[0] == pytest.approx(est[label].se[0], rel=1e-6)
+
+
+def test_coverage_of_scores_that_are_only_nearly_of_low_rank():
+    inside = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        truth = lrbtl.simulate_scores((20, 6), 2, scale=2.0, rng=seed) + 0.25 * rng.normal(size=(20, 6))
+        truth -= truth.mean(axis=0)
+        est = lrbtl.infer(lrbtl.simulate_battles(truth, 20_000, rng=seed), lrbtl.all_scores())
+        inside.append(np.abs(est.estimate - truth.reshape(-1)) < 1.96 * est.se)
+    assert 0.9 < np.mean(inside) < 0.99
+
+
+def test_a_specialist_is_named():
+    truth = lrbtl.simulate_scores((20, 6), 1, scale=1.5, rng=2)
+    truth[7, 2] += 2.0
+    run = lrbtl.analyse(lrbtl.simulate_battles(truth - truth.mean(axis=0), 30_000, rng=3)).run
+    assert np.unravel_index(run.exception_probability.argmax(), (20, 6)) == (7, 2)
+    assert run.exception_probability[7, 2] > 0.9 and 0 < run.tau < 0.3
+
+
+def test_quantiles_of_tau():
+    taus = np.array([0.1, 0.2, 0.4])
+    flat = tau_quantiles(taus, np.zeros(3))
+    np.testing.assert_allclose(flat, 0.4 * np.array([1 / 6, 1 / 2, 5 / 6]), rtol=0.01)
+    low = tau_quantiles(taus, np.array([0.0, -9.0, -20.0]))
+    assert (np.diff(low) > 0).all() and low[-1] < 0.2
+    np.testing.assert_array_equal(tau_quantiles(np.array([0.3]), np.zeros(1)), np.full(3, 0.3))

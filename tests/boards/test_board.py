@@ -224,8 +224,8 @@ def test_nobody_can_be_ranked():
 
 def test_a_context_that_ranks_nobody_has_no_board(plain):
     cells = plain.cells
-    names = [[plain.models[k] for k in side] for side in (cells.a, cells.b)]
-    first = lrbtl.Battles.from_arrays(*names, cells.y, [["code"] * cells.n_cells], counts=cells.count)
+    first_side, second_side = ([plain.models[k] for k in side] for side in (cells.a, cells.b))
+    first = lrbtl.Battles.from_arrays(first_side, second_side, cells.y, [["code"] * cells.n_cells], counts=cells.count)
     poems = lrbtl.Battles.from_arrays(["model_0"], ["model_1"], [1], [["poems"]], counts=[3])
     boards = lrbtl.leaderboard(first + poems, context="all", method="naive", weights={"code": 1.0})
     assert list(boards) == list(boards.win)[1:] == ["code"]

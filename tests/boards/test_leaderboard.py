@@ -58,7 +58,7 @@ def test_a_plain_board_is_nearly_bradley_terry_by_default(plain):
     board = lrbtl.leaderboard(plain)
     rows, errors = in_order(board, plain), ELO * np.sqrt(np.diag(cov))
     np.testing.assert_array_less(np.abs(board.score[rows] - 1000 - ELO * theta), 0.03 * errors)
-    np.testing.assert_allclose(board.se[rows], errors, rtol=0.03)
+    np.testing.assert_allclose(board.se[rows], errors, rtol=0.1)
     np.testing.assert_allclose(board.upper - board.score, Z * board.se, rtol=1e-9)
 
 
@@ -295,11 +295,12 @@ def test_battles_with_all_models_count(method):
 def test_ties_have_the_errors_of_infer(plain):
     rows = np.arange(plain.cells.n_cells)
     cells = plain.cells
-    names = [[plain.models[k] for k in side] for side in (cells.a, cells.b)]
-    tied = lrbtl.Battles.from_arrays(*names, np.where(rows % 2, 0.5, cells.y), counts=cells.count)
-    board = lrbtl.leaderboard(tied, scale="logit")
-    est = lrbtl.infer(tied, [lrbtl.score(model) for model in board.models], method="naive")
-    np.testing.assert_allclose(board.se, est.se, rtol=0.02)
+    first_side, second_side = ([plain.models[k] for k in side] for side in (cells.a, cells.b))
+    tied = lrbtl.Battles.from_arrays(first_side, second_side, np.where(rows % 2, 0.5, cells.y), counts=cells.count)
+    for method, tolerance in (("efficient", 1e-6), (None, 0.1)):  # the default half believes the model of few votes
+        board = lrbtl.leaderboard(tied, scale="logit", method=method)
+        est = lrbtl.infer(tied, [lrbtl.score(model) for model in board.models], method="naive")
+        np.testing.assert_allclose(board.se, est.se, rtol=tolerance)
 
 
 def test_the_fit_behind_boards_can_be_diagnosed(arena):

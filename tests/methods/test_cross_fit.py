@@ -1,5 +1,7 @@
 """Cross-fitted and penalised moments against the dense oracle, given the same fits and folds."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -25,6 +27,8 @@ pytestmark = [  # formulas are checked on battles few enough for dense matrices
     pytest.mark.filterwarnings("ignore::lrbtl.errors.ThinContextWarning"),
 ]
 
+LOW_RANK: dict[str, Any] = dict(METHODS)  # those of its methods that fit at a low rank
+
 
 def oracle_options(method, sampling, battles, rows):
     """Weights and law as the oracle takes them."""
@@ -38,7 +42,7 @@ def plain_run(whole, method, sampling, *, seed=4, se="crossfit"):
     """Steps with the plain score y - sigmoid(eta), as the paper has them."""
     battles = whole.battles
     design = Design.of(battles)
-    recipe = METHODS[method].recipe(design, Options(sampling=sampling), battles)
+    recipe = LOW_RANK[method].recipe(design, Options(sampling=sampling), battles)
     folds = fold_counts(battles.cells, FOLDS, seed).astype(float)
     steps = [fold_step(design, refit(whole, design.count - held_out).point, held_out, recipe) for held_out in folds]
     full = fold_step(design, whole.point, design.count, recipe) if se == "full" else None
@@ -137,7 +141,7 @@ def test_scores_allow_for_the_spread_of_eta(case, method):
     _, battles, whole = problem(case)
     sampling = lrbtl.UniformSampling() if method == "whitened" else None
     run = run_of(whole, method, rng=4, se="full", sampling=sampling)
-    ridge = METHODS[method].ridge_share * whole.ridge
+    ridge = LOW_RANK[method].ridge_share * whole.ridge
     rows = oracle_rows(battles)
     spread = Design.of(battles).at(run.full.space).eta_variances(ridge)
     if len(shape) < 3:
@@ -189,7 +193,7 @@ def test_mle_leverages_count_the_ridge_of_the_fit():
     run = run_of(whole, "mle")
     mine, theirs = both_targets(shape)
     T = run.steps[0].space.point.dense()
-    ridge = oracle.factor_ridge(T, rank[0], METHODS["mle"].ridge_share * 5.0)
+    ridge = oracle.factor_ridge(T, rank[0], LOW_RANK["mle"].ridge_share * 5.0)
     expected, _ = oracle.mle_hc3(T, oracle_rows(battles), theirs, rank, ridge)
     assert_close(run.sandwich(resolve_targets(battles, mine)).cov, expected)
 
@@ -198,7 +202,7 @@ def test_mle_is_the_fit_with_a_smaller_ridge():
     _, rank = SMALL_CASES[1]
     _, battles, _ = problem(SMALL_CASES[1])
     est = lrbtl.infer(battles, lrbtl.all_scores(), rank=rank, ridge=4.0, method="mle")
-    less = lrbtl.fit(battles, rank, ridge=METHODS["mle"].ridge_share * 4.0)
+    less = lrbtl.fit(battles, rank, ridge=LOW_RANK["mle"].ridge_share * 4.0)
     np.testing.assert_allclose(est.estimate, less.scores.ravel(), atol=1e-3)
 
 

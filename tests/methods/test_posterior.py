@@ -160,7 +160,7 @@ def test_a_planted_specialist_is_named():
     battles = lrbtl.simulate_battles(truth, 30_000, rng=3)
     design = make_design(battles, "logistic")
     found = Posterior(mode_of(battles, 1, 0.1).at, BlockDesign.of_cells(design)).exceptions()
-    assert np.unravel_index(found.probability.argmax(), (20, 6)) == (7, 2)
+    assert found.probability.argmax() == 7 * 6 + 2
     assert found.probability[7, 2] > 0.99 and found.move[7, 2] > 0.3
     assert np.sort(found.probability.reshape(-1))[-2] < 0.5
 

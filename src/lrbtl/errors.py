@@ -252,14 +252,7 @@ class WeakSignalWarning(LrbtlWarning):
 
 
 def warn_user(message: str, category: type[LrbtlWarning]) -> None:
-    """Warn at the first line outside of lrbtl, whatever the way there.
-
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warn_user("few battles", ThinContextWarning)
-    >>> caught[0].category.__name__
-    'ThinContextWarning'
-    """
+    """Warn at the first line outside of lrbtl, whatever the way there."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1

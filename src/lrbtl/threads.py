@@ -22,11 +22,7 @@ _before: list[int] = []
 
 
 def ordered_map(function: Callable[[In], Out], items: Iterable[In], n_threads: int) -> Iterator[Out]:
-    """Yield function(item) in the order of the items, which threads work through; NumPy and the kernels let them.
-
-    >>> list(ordered_map(lambda x: x**2, [1, 2, 3], 2))
-    [1, 4, 9]
-    """
+    """Yield function(item) in the order of the items, which threads work through; NumPy and the kernels let them."""
     if n_threads == 1:
         yield from map(function, items)
         return
@@ -45,9 +41,6 @@ def one_blas_thread(function: Callable[P, Out]) -> Callable[P, Out]:
 
     Its own number of threads comes back with the end of the last one. Libraries whose limits belong to one thread
     (MKL, OpenBLAS on OpenMP) are left alone.
-
-    >>> one_blas_thread(abs)(-1.0)
-    1.0
     """
 
     @wraps(function)

@@ -10,7 +10,7 @@ import lrbtl
 from board_checks import ELO
 from lrbtl.boards.components import linked_models
 from lrbtl.errors import LrbtlError
-from lrbtl.methods.registry import METHODS
+from lrbtl.inference.analysis import METHODS
 
 OUTCOMES = {"plain": [1.0], "ties": [1.0, 1.0, 0.5], "soft": [1.0, 0.5, 0.8, 0.65]}
 

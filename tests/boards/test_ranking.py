@@ -43,8 +43,8 @@ def test_everything_equals_loops_over_pairs(seed, d):
         assert ranks.rank[a] == 1 + sum(score[b] > score[a] for b in others)
         assert ranks.best[a] == 1 + sum(lower[b] > upper[a] for b in others)
         assert ranks.worst[a] == d - sum(upper[b] < lower[a] for b in others)
-        assert ranks.lower[a] == 1 + sum(score[b] - score[a] > c * gap_se[b] for b in others)
-        assert ranks.upper[a] == d - sum(score[a] - score[b] > c * gap_se[b] for b in others)
+        assert ranks.rank_lower[a] == 1 + sum(score[b] - score[a] > c * gap_se[b] for b in others)
+        assert ranks.rank_upper[a] == d - sum(score[a] - score[b] > c * gap_se[b] for b in others)
 
 
 @settings(max_examples=20, deadline=None)
@@ -66,7 +66,7 @@ def test_order_of_the_models_and_units_do_not_matter(seed, d):
 def test_ranks_lie_in_their_intervals_and_tiers_go_down_the_board(seed, d):
     score, cov = random_board(seed, d)
     ranks = board_ranks(score, cov)
-    assert ((ranks.lower <= ranks.rank) & (ranks.rank <= ranks.upper)).all()
+    assert ((ranks.rank_lower <= ranks.rank) & (ranks.rank <= ranks.rank_upper)).all()
     assert ((ranks.best <= ranks.rank) & (ranks.rank <= ranks.worst)).all()
     board = np.argsort(-score, kind="stable")
     steps = np.diff(ranks.tier[board])
@@ -94,7 +94,7 @@ def test_simultaneous_rank_intervals_cover_together():
 def test_one_clear_leader_has_the_first_tier_alone():
     ranks = board_ranks(np.array([0.0, 5.0, 0.1]), 0.01 * np.eye(3))
     np.testing.assert_array_equal(ranks.tier, [2, 1, 2])
-    np.testing.assert_array_equal(ranks.upper, [3, 1, 3])
+    np.testing.assert_array_equal(ranks.rank_upper, [3, 1, 3])
 
 
 def test_missing_bounds_are_no_bounds():
@@ -106,7 +106,9 @@ def test_missing_bounds_are_no_bounds():
 @pytest.mark.parametrize("d", [0, 1])
 def test_boards_without_pairs(d):
     ranks = board_ranks(np.zeros(d), np.eye(d))
-    assert ranks.rank.tolist() == ranks.lower.tolist() == ranks.upper.tolist() == ranks.tier.tolist() == [1] * d
+    assert (
+        ranks.rank.tolist() == ranks.rank_lower.tolist() == ranks.rank_upper.tolist() == ranks.tier.tolist() == [1] * d
+    )
 
 
 def test_statuses():
@@ -125,4 +127,4 @@ def test_a_rank_lies_in_its_spreads_whatever_the_intervals(rows):
     lower, upper = score - down, score + up
     ranks = rank_models(score, lower[:, None] > upper[None, :], lower, upper)
     assert ((ranks.best <= ranks.rank) & (ranks.rank <= ranks.worst)).all()
-    assert ((ranks.lower <= ranks.rank) & (ranks.rank <= ranks.upper)).all()
+    assert ((ranks.rank_lower <= ranks.rank) & (ranks.rank <= ranks.rank_upper)).all()

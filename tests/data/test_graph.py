@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrbtl.data.graph import component_members, strong_components, weak_components
+from lrbtl.data.cells import component_members, strong_components, weak_components
 
 
 def reachable(adjacency):

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 import lrbtl
-from lrbtl.fitting import ridge as ridge_module
+from lrbtl.fitting import newton as newton_module
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import spectral_start
 from lrbtl.fitting.local import add_penalty, penalty_terms
-from lrbtl.fitting.newton import minimise
-from lrbtl.fitting.ridge import choose_ridge, complexity, noise_ridge
+from lrbtl.fitting.newton import choose_ridge, complexity, minimise, noise_ridge
 from lrbtl.fitting.solvers import accumulate, fix_gauge
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.model.links import logistic_terms
@@ -51,8 +50,8 @@ def test_without_a_ridge_every_dimension_counts(case):
 def test_random_signs_estimate_the_traces(monkeypatch):
     design, ridge, point = problem(((20, 15), (2, 2)), 3000)
     exact = complexity(design, point, ridge)
-    monkeypatch.setattr(ridge_module, "EXACT_TRACE", 0)
-    monkeypatch.setattr(ridge_module, "PROBES", 64)
+    monkeypatch.setattr(newton_module, "EXACT_TRACE", 0)
+    monkeypatch.setattr(newton_module, "PROBES", 64)
     probed = complexity(design, point, ridge)
     assert probed.parameters == pytest.approx(exact.parameters, rel=0.05)
     assert probed.optimism == pytest.approx(exact.optimism, rel=0.1)

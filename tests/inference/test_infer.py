@@ -144,26 +144,6 @@ def test_results_do_not_depend_on_threads(method):
     np.testing.assert_array_equal(runs[0].se, runs[1].se)
 
 
-def test_repeats_take_the_median_and_allow_for_the_spread():
-    case = SMALL_CASES[1]
-    _, battles, whole = problem(case)
-    mine = both_targets(case[0])[0][:3]
-    options = {"rank": case[1], "ridge": 0.3, "n_folds": FOLDS, "method": "efficient"}
-    est = lrbtl.infer(battles, mine, n_repeats=3, rng=2, **options)
-    seeds = np.random.default_rng(2).spawn(3)
-    runs = [run_of(whole, rng=seed).moments(resolve_targets(battles, mine)) for seed in seeds]
-    values = np.array([run.values for run in runs])
-    middle = np.median(values, axis=0)
-    variances = np.array([run.se**2 for run in runs])
-    np.testing.assert_allclose(est.estimate, middle, rtol=1e-10)
-    np.testing.assert_allclose(est.se**2, np.median(variances + (values - middle) ** 2, axis=0), rtol=1e-10)
-    family = lrbtl.infer(battles, lrbtl.all_scores(), n_repeats=3, rng=2, **options)
-    where = list(family.labels).index("score(model_1, 3)")
-    assert family.estimate[where] == pytest.approx(est.estimate[0], rel=1e-8)
-    assert family.se[where] == pytest.approx(est.se[0], rel=1e-7)
-    assert np.linalg.eigvalsh(est.cov).min() > 0
-
-
 def test_near_separation_the_model_is_trusted():
     battles = lrbtl.Battles.from_arrays([0, 0, 1, 1], [1, 1, 2, 2], [1, 0, 1, 0], counts=[400, 2, 300, 200])
     whole = fit(battles, 1, ridge=0.0)
@@ -339,8 +319,6 @@ def test_ties_make_plain_errors_smaller_as_they_should():
         ({"method": "magic"}, MethodError, "'efficient', 'whitened'"),
         ({"se": "none"}, MethodError, "'crossfit', 'full'"),
         ({"solver": "lu"}, MethodError, "'direct', 'cg'"),
-        ({"n_repeats": 0}, MethodError, "at least 1"),
-        ({"n_repeats": "a"}, MethodError, "n_repeats='a'"),
         ({"n_threads": None}, MethodError, "n_threads=None"),
         ({"n_folds": -3, "method": "mle"}, FoldError, "at least 2"),
         ({"n_folds": 1}, FoldError, "at least 2"),

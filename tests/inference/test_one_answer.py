@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import lrbtl
 from lrbtl.errors import LrbtlError, LrbtlWarning
+from lrbtl.inference.analysis import METHODS
 from lrbtl.inference.targets import context_weights
-from lrbtl.methods.registry import METHODS
 
 TOLERANCE = 1e-9
 

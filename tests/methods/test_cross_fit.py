@@ -12,12 +12,11 @@ from inference_cases import FOLDS, LAWS, all_cases, assert_close, both_targets, 
 from lrbtl.data.folds import fold_counts
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import fit, refit
-from lrbtl.inference.analysis import analyse_fit
+from lrbtl.inference.analysis import METHODS, analyse_fit
 from lrbtl.inference.targets import resolve_targets
 from lrbtl.methods.base import Options, Provenance
 from lrbtl.methods.cross_fit import OneStepRun
 from lrbtl.methods.one_step import evaluate_targets, fold_step
-from lrbtl.methods.registry import METHODS
 from lrbtl.methods.targets import Stack, resolved_score, resolved_win
 from lrbtl.model.links import LOGISTIC, mean_over_spread
 from problems import SMALL_CASES, law_dict, oracle_rows, rebuilt, simulated

@@ -1,7 +1,7 @@
 import pytest
 
 from lrbtl.errors import OutputPathError
-from lrbtl.show.files import write_whole
+from lrbtl.tables import write_whole
 
 
 def test_replaces_the_file(tmp_path):

@@ -181,27 +181,13 @@ class Leaderboard:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a board: to add one, add an entry to COLUMNS.
+    """One column of a board: to add one, add an entry to COLUMNS."""
 
-    Attributes
-    ----------
-    name : str
-        In JSON, frames and reports.
-    values : callable
-        From a board to plain values for JSON, None for what is missing.
-    header : str or None
-        Of the printed column; None where it is not printed by itself.
-    show : callable or None
-        From a board to printed cells.
-    needs_intervals : bool
-        Whether it is left out of the print of boards without intervals.
-    """
-
-    name: str
-    values: Callable[[Leaderboard], list[Any]]
-    header: str | None = None
-    show: Callable[[Leaderboard], list[str]] | None = None
-    needs_intervals: bool = False
+    name: str  # in JSON, frames and reports
+    values: Callable[[Leaderboard], list[Any]]  # from a board to plain values for JSON, None for what is missing
+    header: str | None = None  # of the printed column; None where it is not printed by itself
+    show: Callable[[Leaderboard], list[str]] | None = None  # from a board to printed cells
+    needs_intervals: bool = False  # whether it is left out of the print of boards without intervals
 
 
 def _labels(board: Leaderboard) -> list[Any]:

@@ -164,7 +164,7 @@ def compare(
     contexts: list[int | None] = [None, *component.contexts()]
     boards = np.array([component.weights_in(context) for context in contexts])
     gaps, wins = _duels(component.analysis, i, j, boards)
-    points = ELO * log_odds_unit(component.analysis)
+    points = ELO * component.analysis.log_odds_unit
     sides = [_sides(gaps, level, points), _sides(wins, level)]
     names = ("gap", "lower", "upper", "joint_lower", "joint_upper")
     fought, won = _direct(component.battles, i, j, boards)
@@ -209,11 +209,6 @@ def _duels(analysis: Analysis, i: int, j: int, boards: Floats) -> tuple[Estimate
 def _sides(found: Estimate, level: float, unit: float = 1.0) -> list[Floats]:
     """Return estimates, limits and joint limits in some unit."""
     return [unit * found.estimate, *unit * found.conf_int(level).T, *unit * found.conf_int(level, joint=True).T]
-
-
-def log_odds_unit(analysis: Analysis) -> float:
-    """Return the log odds of a nearly even vote per unit of score: 1 for the logistic link."""
-    return float(analysis.run.link.log_odds(np.zeros(1))[1][0])
 
 
 def _direct(battles: Battles, i: int, j: int, boards: Floats) -> tuple[Longs, Floats]:

@@ -16,10 +16,10 @@ from typing import Any, Literal
 import numpy as np
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
-from lrbtl.boards.components import context_of
+from lrbtl.boards.components import battle_counts, context_of
 from lrbtl.boards.ranking import rank_models
 from lrbtl.data.battles import Battles
-from lrbtl.data.graph import component_members, strong_components
+from lrbtl.data.cells import component_members, strong_components
 from lrbtl.errors import ScaleError, SeparationError
 from lrbtl.fitting.bradley_terry import Pairs, fit_batch, laplacian, sum_by
 from lrbtl.inference.estimate import ELO
@@ -182,12 +182,7 @@ def _board(
         lower=lower[order],
         upper=upper[order],
         se=se[order],
-        rank=ranks.rank[order],
-        best=ranks.best[order],
-        worst=ranks.worst[order],
-        rank_lower=ranks.lower[order],
-        rank_upper=ranks.upper[order],
-        tier=ranks.tier[order],
+        **ranks.each(lambda places: places[order]),
         battles=votes[order],
         win_rate=won[order],
         status=("ranked",) * d1,
@@ -197,26 +192,6 @@ def _board(
         method=compat,
         info=Provenance(method=compat, n_battles=battles.n_battles, level=level, notes=_notes(compat)),
     )
-
-
-def battle_counts(battles: Battles, weights: Floats) -> tuple[Longs, Floats]:
-    """Return the votes of each model in the contexts that have a weight, and the share of them won.
-
-    >>> import lrbtl, numpy as np
-    >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[30, 10])
-    >>> battle_counts(battles, np.ones(1))
-    (array([40, 40]), array([0.75, 0.25]))
-    """
-    cells, d1, used = battles.cells, len(battles.models), np.flatnonzero(weights)
-    here: slice | Longs = slice(None)
-    if used.size == 1:  # cells of one context lie together
-        here = slice(*cells.start[[used[0], used[0] + 1]].tolist())
-    elif used.size < weights.size:
-        here = np.flatnonzero(weights[cells.context])
-    a, b, count, y = cells.a[here], cells.b[here], cells.count[here], cells.y[here]
-    votes = np.bincount(a, count, d1) + np.bincount(b, count, d1)
-    won = np.bincount(a, count * y, d1) + np.bincount(b, count * (1.0 - y), d1)
-    return votes.astype(np.int64), np.divide(won, votes, out=np.full(d1, np.nan), where=votes > 0)
 
 
 def _shift(models: tuple[Any, ...], ratings: Floats, compat: Compat, anchor: tuple[Any, float] | None) -> float:

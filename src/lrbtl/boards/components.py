@@ -9,8 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.cells import recode_cells
-from lrbtl.data.graph import component_members, weak_components
+from lrbtl.data.cells import component_members, recode_cells, weak_components
 from lrbtl.errors import IslandWarning, LrbtlError, NoDecisionError, WeightError, warn_user
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.targets import Weights, context_weights
@@ -26,32 +25,15 @@ WEIGHTING = {
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """Models that a chain of votes links, and the analysis of their battles.
+    """Models that a chain of votes links, and the analysis of their battles."""
 
-    Attributes
-    ----------
-    battles : Battles
-        Between these models, at the levels with votes.
-    analysis : Analysis
-    members : array
-        Positions of its models among those of all battles.
-    kept : array (D,)
-        Positions of its contexts among those of all battles.
-    weights : array (D,)
-        Weights of its contexts on the overall board.
-    weighting : str
-        These weights in words.
-    lost : tuple of str
-        What became of smaller groups that have no analysis.
-    """
-
-    battles: Battles
+    battles: Battles  # between these models, at the levels with votes
     analysis: Analysis
-    members: Longs
-    kept: Longs
-    weights: Floats
-    weighting: str
-    lost: tuple[str, ...] = ()
+    members: Longs  # positions of its models among those of all battles
+    kept: Longs  # (D,) positions of its contexts among those of all battles
+    weights: Floats  # (D,) weights of its contexts on the overall board
+    weighting: str  # these weights in words
+    lost: tuple[str, ...] = ()  # what became of smaller groups that have no analysis
 
     def position(self, model: int) -> int | None:
         """Return the position here of a model, given by its position among all; None where it is not here."""
@@ -162,6 +144,26 @@ def select_positions(battles: Battles, members: Longs) -> tuple[Battles, Longs]:
         levels=tuple(tuple(level[k] for k in at) for level, at in zip(battles.levels, kept, strict=True)),
     )
     return part, contexts
+
+
+def battle_counts(battles: Battles, weights: Floats) -> tuple[Longs, Floats]:
+    """Return the votes of each model in the contexts that have a weight, and the share of them won.
+
+    >>> import lrbtl, numpy as np
+    >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[30, 10])
+    >>> battle_counts(battles, np.ones(1))
+    (array([40, 40]), array([0.75, 0.25]))
+    """
+    cells, d1, used = battles.cells, len(battles.models), np.flatnonzero(weights)
+    here: slice | Longs = slice(None)
+    if used.size == 1:  # cells of one context lie together
+        here = slice(*cells.start[[used[0], used[0] + 1]].tolist())
+    elif used.size < weights.size:
+        here = np.flatnonzero(weights[cells.context])
+    a, b, count, y = cells.a[here], cells.b[here], cells.count[here], cells.y[here]
+    votes = np.bincount(a, count, d1) + np.bincount(b, count, d1)
+    won = np.bincount(a, count * y, d1) + np.bincount(b, count * (1.0 - y), d1)
+    return votes.astype(np.int64), np.divide(won, votes, out=np.full(d1, np.nan), where=votes > 0)
 
 
 def context_of(battles: Battles, contexts: Longs | None) -> Any:

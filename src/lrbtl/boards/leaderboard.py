@@ -12,9 +12,9 @@ import numpy as np
 from scipy.special import logit
 
 from lrbtl.boards.board import STATUSES, BoardScale, Lazy, Leaderboard, Leaderboards
-from lrbtl.boards.comparison import is_gap, log_odds_unit, win_table
-from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, battle_counts, compat_boards
-from lrbtl.boards.components import Component, analyse_components, context_of, no_board
+from lrbtl.boards.comparison import is_gap, win_table
+from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, compat_boards
+from lrbtl.boards.components import Component, analyse_components, battle_counts, context_of, no_board
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.labels import shown_context
@@ -22,7 +22,7 @@ from lrbtl.errors import BoundError, MethodError, NoDecisionError, ScaleError, c
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.targets import Weights, all_gaps
-from lrbtl.methods.base import RunOptions
+from lrbtl.methods.base import Options, RunOptions
 from lrbtl.methods.targets import resolved_win_rate
 from lrbtl.model.links import TIE_LINKS
 from lrbtl.threads import one_blas_thread, ordered_map
@@ -120,6 +120,7 @@ def leaderboard(
     every = isinstance(context, str) and context == "all"
     at = None if context is None or every else battles.context_indices(context)
     fixed = _read_anchor(battles, anchor, scale)
+    Options(**options).check(battles.shape)
     if compat is not None:
         check_choice(compat, COMPAT, "compat")
         return compat_boards(battles, at, compat, every=every, level=level, scale=scale, anchor=fixed)
@@ -175,28 +176,15 @@ class View:
 
 @dataclass(frozen=True)
 class Standing:
-    """The models of one board: which contexts count, who has a rank, and who voted.
-
-    Attributes
-    ----------
-    context : label, tuple of labels or None
-    weights : array (D,)
-    placed : array of bool (d1,)
-        Which models have a score.
-    status : array of str (d1,)
-    waived : bool
-        Whether `min_battles` was waived.
-    votes, win_rate : arrays (d1,)
-        In the board's contexts.
-    """
+    """The models of one board: which contexts count, who has a rank, and who voted."""
 
     context: Any
-    weights: Floats
-    placed: Bools
-    status: Texts
-    waived: bool
-    votes: Longs
-    win_rate: Floats
+    weights: Floats  # (D,)
+    placed: Bools  # (d1,) which models have a score
+    status: Texts  # (d1,)
+    waived: bool  # whether `min_battles` was waived
+    votes: Longs  # (d1,) in the board's contexts
+    win_rate: Floats  # (d1,)
 
     @property
     def ranked(self) -> Bools:
@@ -315,7 +303,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
     info, d1 = part.analysis.provenance, len(standing.status)
     at = np.arange(d1) if len(found) == d1 else np.flatnonzero(standing.placed)
     unit = {"elo": ELO, "logit": 1.0, "probability": 1.0}[view.scale]
-    unit *= 1.0 if view.scale == "probability" else log_odds_unit(part.analysis)
+    unit *= 1.0 if view.scale == "probability" else part.analysis.log_odds_unit
     score = unit * _spread(found.estimate, at, d1)
     anchor_note, shift = _shift(part, view, score)
     lower, upper = (shift + unit * _spread(side, at, d1) for side in found.conf_int(view.level).T)
@@ -330,12 +318,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         lower=lower[order],
         upper=upper[order],
         se=unit * _spread(found.se, at, d1)[order],
-        rank=ranks.rank[order],
-        best=ranks.best[order],
-        worst=ranks.worst[order],
-        rank_lower=ranks.lower[order],
-        rank_upper=ranks.upper[order],
-        tier=ranks.tier[order],
+        **ranks.each(lambda places: places[order]),
         battles=standing.votes[order],
         win_rate=standing.win_rate[order],
         status=tuple(standing.status[order].tolist()),
@@ -370,7 +353,7 @@ def _ranks(view: View, standing: Standing, found: Estimate) -> Ranks:
         places[standing.ranked] = values
         return places
 
-    return Ranks(*map(spread, (ranks.rank, ranks.best, ranks.worst, ranks.lower, ranks.upper, ranks.tier)))
+    return Ranks(**ranks.each(spread))
 
 
 def _shift(part: Component, view: View, score: Floats) -> tuple[tuple[str, ...], float]:

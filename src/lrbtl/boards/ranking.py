@@ -3,7 +3,9 @@
 Ranks take the ranked models of one board: `score` (d1,), `cov` (d1, d1), finite, larger is better.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +19,18 @@ Texts = NDArray[np.str_]
 
 @dataclass(frozen=True)
 class Ranks:
-    """Ranks of d1 models, each field (d1,).
+    """Ranks of d1 models, each field (d1,)."""
 
-    `rank`: one plus the number of models strictly better; `best`, `worst`: ranks compatible with the pointwise
-    intervals; `lower`, `upper`: simultaneous rank interval, right for all models at once; `tier`: 1, 2, ... downwards.
-    """
-
-    rank: Longs
-    best: Longs
+    rank: Longs  # one plus the number of models strictly better
+    best: Longs  # ranks compatible with the pointwise intervals
     worst: Longs
-    lower: Longs
-    upper: Longs
-    tier: Longs
+    rank_lower: Longs  # simultaneous rank interval, right for all models at once
+    rank_upper: Longs
+    tier: Longs  # 1, 2, ... downwards
+
+    def each(self, change: Callable[[Longs], Longs]) -> dict[str, Any]:
+        """Return every kind of rank, changed, by name."""
+        return {item.name: change(getattr(self, item.name)) for item in fields(self)}
 
 
 def find_statuses(votes: Longs, votes_here: Longs, placed: Bools, min_battles: int) -> tuple[Texts, bool]:
@@ -54,7 +56,7 @@ def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats) -> Ra
 
     >>> score, se = np.array([2.0, 0.0, 0.1]), 0.2
     >>> ranks = rank_models(score, joint_above(score, se**2 * np.eye(3)), score - 2 * se, score + 2 * se)
-    >>> ranks.rank, ranks.lower, ranks.upper, ranks.tier
+    >>> ranks.rank, ranks.rank_lower, ranks.rank_upper, ranks.tier
     (array([1, 3, 2]), array([1, 2, 2]), array([1, 3, 3]), array([1, 2, 2]))
     """
     rank, (best, worst), (low, high) = rank_scores(score), rank_spread(lower, upper), rank_interval(above)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lrbtl.boards.board import Leaderboards
+from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.comparison import compare
 from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.battles import Battles, battle_warnings
@@ -21,8 +21,8 @@ from lrbtl.errors import OutputPathError, UsageError
 from lrbtl.fitting.fit import fit
 from lrbtl.inference.diagnose import diagnose
 from lrbtl.model.simulate import simulate_battles, simulate_scores
-from lrbtl.show.files import PICTURES, TABLES, check_target, csv_text, write_bytes, write_picture, write_result
 from lrbtl.show.report import write_report
+from lrbtl.tables import PICTURES, TABLES, check_target, csv_text, write_bytes, write_result
 from lrbtl.typing import Progress
 
 CSV_ENDINGS = (".csv", ".gz")
@@ -101,6 +101,13 @@ def run_demo(options: Namespace) -> None:
         diagnostics = diagnostics_of(boards, battles)
         write_report(folder / "report.html", boards, diagnostics=diagnostics, title="Demo: a simulated arena")
         say(f"wrote board.csv, board.png and report.html into {folder}")
+
+
+def write_picture(path: Path, board: Leaderboard) -> None:
+    """Draw a board into a PNG or SVG file."""
+    from lrbtl.show.plots import plot_leaderboard, save_picture
+
+    save_picture(plot_leaderboard(board), path)
 
 
 def make_folder(folder: Path) -> None:

@@ -24,7 +24,7 @@ from lrbtl.cli.commands import (
     run_simulate,
 )
 from lrbtl.errors import LrbtlError, UsageError
-from lrbtl.methods.registry import DEFAULT_METHOD, METHODS
+from lrbtl.inference.analysis import DEFAULT_METHOD, METHODS
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 Formatter = argparse.RawDescriptionHelpFormatter
@@ -55,11 +55,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    >>> main(["leaderboard"])  # the line goes to stderr
-    2
-    """
+    """Run the command line and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     show_traceback = "--traceback" in arguments
     try:

@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike
 from lrbtl.data import cells as _cells
 from lrbtl.data import labels as _labels
 from lrbtl.data.build import Axis, assemble, context_axes
-from lrbtl.data.cells import Cells
+from lrbtl.data.cells import Cells, component_members, weak_components
 from lrbtl.data.encode import as_columns, encode, read_counts, read_frame
 from lrbtl.data.folds import check_folds, fold_counts
-from lrbtl.data.graph import component_members, weak_components
 from lrbtl.data.labels import Labelled, context_name, find_label, index_labels
 from lrbtl.errors import (
     ContextModeError,

@@ -208,11 +208,7 @@ def check_fold_number(n_folds: int) -> None:
 
 
 def check_folds(battles: Labelled, n_folds: int) -> None:
-    """Raise `FoldError` unless every fold gets a battle and no training fold loses a level of a context mode.
-
-    >>> import lrbtl
-    >>> check_folds(lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0]), 2)
-    """
+    """Raise `FoldError` unless every fold gets a battle and no training fold loses a level of a context mode."""
     check_fold_number(n_folds)
     if battles.n_battles < n_folds:
         raise FoldError(f"{battles.n_battles} {battles.unit} cannot fill {n_folds} folds; use fewer folds.")

@@ -58,10 +58,6 @@ def fit_batch(pairs: Pairs, sizes: AnyInts) -> Maxima:
         Battles of all problems.
     sizes : (n_problems,) array of int
         Number of models in each problem.
-
-    >>> one = np.array([0]), np.array([0]), np.array([1]), np.array([4.0]), np.array([0.75])
-    >>> fit_batch(Pairs(*one), np.array([2])).scores.round(4)
-    array([[ 0.5493, -0.5493]])
     """
     width = int(sizes.max())
     scores = np.zeros((sizes.size, width))
@@ -140,10 +136,6 @@ def score_covariances(
 
     H = Σ n I x xᵀ and G = Σ n s² x xᵀ, with HC3 G = Σ n (s / (1 - h))² x xᵀ. h = I xᵀ H⁺ x is the leverage of one
     battle: with few battles residuals are too small by that much.
-
-    >>> one = np.array([0, 0]), np.array([1, 1]), np.array([0.0, 1.0]), np.array([2, 2]), np.zeros(2)
-    >>> [float(cov[0, 0].round(4)) for cov in score_covariances(*one)]
-    [0.25, 0.4444]
     """
     _, score, fisher = logistic_terms(theta[a] - theta[b], np.ascontiguousarray(y))
     model = centred_inverse(laplacian(a, b, count * fisher, theta.size)) if theta.size > 1 else np.zeros((1, 1))

@@ -26,23 +26,14 @@ FULL = 4  # slots per cell up to which arrays over all slots are cheaper than li
 
 @dataclass(frozen=True)
 class _Atoms:
-    """Pairs (or entries) that occur in a context, whatever came out.
+    """Pairs (or entries) that occur in a context, whatever came out."""
 
-    Attributes
-    ----------
-    number : array (n_cells,)
-        Atom of each cell; not used where every cell is one.
-    start : array (D + 1,)
-        Atoms of context u are start[u]:start[u + 1].
-    a, b, slot_a, slot_b : arrays (n_atoms,)
-    """
-
-    number: Longs
-    start: Longs
-    a: Ints
-    b: Ints
-    slot_a: Longs
-    slot_b: Longs
+    number: Longs  # (n_cells,) atom of each cell; not used where every cell is one
+    start: Longs  # (D + 1,) atoms of context u are start[u]:start[u + 1]
+    a: Ints  # (n_atoms,)
+    b: Ints  # (n_atoms,)
+    slot_a: Longs  # (n_atoms,)
+    slot_b: Longs  # (n_atoms,)
 
 
 @dataclass(frozen=True)

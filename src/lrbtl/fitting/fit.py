@@ -21,8 +21,7 @@ from lrbtl.errors import (
     warn_user,
 )
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.newton import Newton, minimise
-from lrbtl.fitting.ridge import choose_ridge, residual_variance
+from lrbtl.fitting.newton import Newton, choose_ridge, minimise, residual_variance
 from lrbtl.lowrank.tucker import Tucker, check_rank, eigenvectors, truncate
 from lrbtl.model.links import LOGISTIC, Identity, Link, as_link
 from lrbtl.threads import one_blas_thread

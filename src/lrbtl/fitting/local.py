@@ -21,11 +21,6 @@ class Local:
 
     Sums are over responses, with the multiplicities of the design. J is the Jacobian of eta in tangent coordinates, to
     which effects add their columns.
-
-    Attributes
-    ----------
-    design : Design
-    space : TangentSpace
     """
 
     design: Design

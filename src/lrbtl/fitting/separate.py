@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl.data.battles import Battles, check_same_labels
-from lrbtl.data.cells import Cells
-from lrbtl.data.graph import component_members, strong_components, weak_components
+from lrbtl.data.cells import Cells, component_members, strong_components, weak_components
 from lrbtl.errors import ConvergenceWarning, SeparationError, SeparationWarning, warn_user
 from lrbtl.fitting.bradley_terry import Pairs, fit_batch, pair_cells, score_covariances
 from lrbtl.model.links import logistic_terms
@@ -25,28 +24,15 @@ _BATCH = 1 << 21  # doubles in the Hessians that are solved together
 
 @dataclass(frozen=True)
 class Separation:
-    """Why a context has no Bradley-Terry fit, in labels.
+    """Why a context has no Bradley-Terry fit, in labels."""
 
-    Attributes
-    ----------
-    context : label
-        The context; None for battles without contexts.
-    groups : tuple of tuples
-        Models whose gaps exist among each other: strong components of the win digraph, largest first.
-    islands : tuple of tuples
-        Models linked by battles: components of the comparison graph, largest first.
-    undefeated, winless : tuple
-        Models that won, or lost, all their battles.
-    absent : tuple
-        Models without battles.
-    """
-
-    context: Any
+    context: Any  # the context; None for battles without contexts
+    # models whose gaps exist among each other: strong components of the win digraph, largest first
     groups: tuple[Labels, ...]
-    islands: tuple[Labels, ...]
-    undefeated: Labels
-    winless: Labels
-    absent: Labels
+    islands: tuple[Labels, ...]  # models linked by battles: components of the comparison graph, largest first
+    undefeated: Labels  # models that won all their battles
+    winless: Labels  # that lost them
+    absent: Labels  # models without battles
 
     def __str__(self) -> str:
         reasons = [

@@ -45,12 +45,7 @@ def thin_contexts(battles: "Battles") -> tuple[object, ...]:
 
 
 def strong_rank(point: Tucker, n_battles: int, noise: float | None = None) -> int:
-    """Return how many components of each mode stand clear of the noise; 0 where none does.
-
-    >>> point = Tucker(np.array([[3.0]]), (np.array([[1.0], [-1.0]]) / 2**0.5, np.ones((1, 1))))
-    >>> strong_rank(point, 800), strong_rank(point, 2)
-    (1, 0)
-    """
+    """Return how many components of each mode stand clear of the noise; 0 where none does."""
     return int(
         min(
             np.count_nonzero(values >= SIGNAL_FLOOR * floor)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from scipy import linalg, sparse
@@ -145,17 +145,11 @@ def _subtract_curvature(space: TangentSpace, levels: tuple[int, ...], moment: Fl
 
 @dataclass(frozen=True)
 class BlockJacobi:
-    """Inverse diagonal blocks of an information matrix: one per row of every factor, one for the core.
-
-    Attributes
-    ----------
-    rows : dict of arrays (dk, rk, rk)
-    core : array (r1 ... rm, r1 ... rm) or None
-    """
+    """Inverse diagonal blocks of an information matrix: one per row of every factor, one for the core."""
 
     space: TangentSpace
-    rows: dict[int, Floats]
-    core: Floats | None
+    rows: dict[int, Floats]  # (dk, rk, rk)
+    core: Floats | None  # (r1 ... rm, r1 ... rm)
 
     def __call__(self, x: Floats) -> Floats:
         """Return the preconditioned vector."""
@@ -258,20 +252,6 @@ CG_TOL = 1e-12
 TOUCH = 1e-6  # cosine between a target's gradient and a direction without information that counts as touching
 
 
-class Solver(Protocol):
-    """Solves K x = rhs in tangent coordinates."""
-
-    @property
-    def null(self) -> Floats | None:
-        """Directions that no battle informs, as columns, or None."""
-
-    def solve(self, rhs: Floats) -> Floats:
-        """Return the solution for columns (size, M)."""
-
-    def inverse(self) -> Inverse:
-        """Return the inverse in block form."""
-
-
 @dataclass(frozen=True)
 class DirectSolver:
     """A factorised information matrix; `null` holds the directions that no battle informs, as columns, or None."""
@@ -348,6 +328,9 @@ class IsotropicSolver:
         one[space.q : space.q + rl] = np.eye(rl)
         block = self.solve(one)[space.q : space.q + rl]
         return Inverse(border, np.zeros((dl * rl, space.q)), np.broadcast_to(block, (dl, rl, rl)))
+
+
+Solver = DirectSolver | KrylovSolver | IsotropicSolver
 
 
 def needs_krylov(space: TangentSpace, solver: SolverName) -> bool:

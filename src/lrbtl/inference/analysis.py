@@ -8,14 +8,18 @@ import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data
-from lrbtl.errors import MethodError, SeparationWarning, warn_user
+from lrbtl.errors import MethodError, SeparationWarning, check_choice, warn_user
 from lrbtl.fitting.fit import Fit
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.targets import Family, Target, resolve_targets
-from lrbtl.methods.base import Moments, Options, Provenance, Run, RunOptions
+from lrbtl.methods.base import Method, Moments, Options, Provenance, Run, RunOptions
+from lrbtl.methods.efficient import Efficient
+from lrbtl.methods.hierarchical import Hierarchical
 from lrbtl.methods.low_rank import LowRank
-from lrbtl.methods.registry import find_method
+from lrbtl.methods.mle import Mle
+from lrbtl.methods.naive import Naive
 from lrbtl.methods.targets import Resolved, resolved_score
+from lrbtl.methods.whitened import Whitened
 from lrbtl.typing import Bools, Floats
 
 
@@ -49,6 +53,11 @@ class Analysis:
     def provenance(self) -> Provenance:
         """How the run was made."""
         return self.run.provenance
+
+    @property
+    def log_odds_unit(self) -> float:
+        """Log odds of a nearly even vote per unit of score: 1 for the logistic link."""
+        return float(self.run.link.log_odds(np.zeros(1))[1][0])
 
     def estimate(self, targets: Target | Family | Iterable[Target], *, errors_only: bool = False) -> Estimate:
         """Return the estimate of targets with their joint covariance.
@@ -169,8 +178,6 @@ def analyse(battles: Data, **options: Unpack[RunOptions]) -> Analysis:
     se : "crossfit" or "full"
         Errors from out-of-fold influence values (default), or from the full sample as in the paper, which covers less.
     solver : "auto", "direct" or "cg"
-    n_repeats : int
-        Random partitions, by default 1; estimates are combined by the median, errors allow for their spread.
     n_threads : int
         By default 1.
     rng : int, Generator or None
@@ -214,7 +221,7 @@ def infer(battles: Data, targets: Target | Family | Iterable[Target], **options:
     battles : Battles or Observations
     targets : Target, list of Target, `all_scores()` or `all_gaps()`
     **options
-        method, rank, sampling, n_folds, se, ridge, link, solver, n_repeats, n_threads, rng, progress: see `analyse`.
+        method, rank, sampling, n_folds, se, ridge, link, solver, n_threads, rng, progress: see `analyse`.
 
     Returns
     -------
@@ -230,3 +237,32 @@ def infer(battles: Data, targets: Target | Family | Iterable[Target], **options:
     True
     """
     return analyse(battles, **options).estimate(targets)
+
+
+# ------------------------------------------------------------------------------
+# The methods by name.
+# ------------------------------------------------------------------------------
+
+
+METHODS: dict[str, Method] = {
+    method.name: method for method in (Hierarchical(), Efficient(), Whitened(), Mle(), Naive())
+}
+DEFAULT_METHOD = "hierarchical"
+LARGEST = 1 << 25  # contexts times squared models up to which its covariances fit into memory
+
+
+def find_method(name: str | None, data: Data) -> Method:
+    """Return the method of a name, by default the one for these data; raise where there is none.
+
+    Observed entries have no hierarchical method, and very many contexts or models are too large for it: there the
+    default is the efficient one.
+
+    >>> import lrbtl
+    >>> find_method(None, lrbtl.Battles.from_arrays(["x"], ["y"], [1])).name
+    'hierarchical'
+    """
+    if name is None:
+        fits = isinstance(data, Battles) and data.n_contexts * data.shape[0] ** 2 <= LARGEST
+        name = DEFAULT_METHOD if fits else "efficient"
+    check_choice(name, tuple(METHODS), "method")
+    return METHODS[name]

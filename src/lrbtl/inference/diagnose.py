@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
 
 from lrbtl.data.battles import check_same_labels
-from lrbtl.data.graph import component_members, weak_components
+from lrbtl.data.cells import component_members, weak_components
 from lrbtl.data.labels import context_name
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import SamplingError

@@ -290,20 +290,11 @@ class TangentSpace:
 
 @dataclass(frozen=True)
 class ContextBlocks:
-    """Covariances that the scores of some contexts need.
+    """Covariances that the scores of some contexts need."""
 
-    Attributes
-    ----------
-    contexts : array (n,)
-    cross : array (n, r1, d1, r1)
-        Context vectors with the model factor.
-    own : array (n, r1, r1)
-        Context vectors with themselves.
-    """
-
-    contexts: Longs
-    cross: Floats
-    own: Floats
+    contexts: Longs  # (n,)
+    cross: Floats  # (n, r1, d1, r1) context vectors with the model factor
+    own: Floats  # (n, r1, r1) context vectors with themselves
 
 
 def context_blocks(space: TangentSpace, blocks: Blocks) -> Iterator[ContextBlocks]:

@@ -33,7 +33,6 @@ class RunOptions(TypedDict, total=False):
     sampling: Sampling | None
     se: Literal["crossfit", "full"]
     solver: SolverName
-    n_repeats: int
     n_threads: int
     rng: Seed
     progress: Progress | None
@@ -51,7 +50,6 @@ class Options:
     sampling: Sampling | None = None
     se: str = "crossfit"
     solver: SolverName = "auto"
-    n_repeats: int = 1
     n_threads: int = 1
     rng: Seed = 0
     progress: Progress | None = None
@@ -65,7 +63,6 @@ class Options:
             check_ridge(self.ridge, shape)
         check_fold_number(self.n_folds)
         check_whole(self.n_threads, "n_threads")
-        check_whole(self.n_repeats, "n_repeats")
 
 
 @dataclass(frozen=True)
@@ -105,26 +102,13 @@ def _say(value: object) -> str:
 
 @dataclass(frozen=True)
 class Moments:
-    """What a method says of M targets, on the working scale.
+    """What a method says of M targets, on the working scale."""
 
-    Attributes
-    ----------
-    values : array (M,)
-        Estimates; NaN where the method has none.
-    cov : array (M, M) or None
-        The covariance to report; None where only errors were asked for.
-    se : array (M,)
-        The standard errors to report.
-    variance_noise : array (M,)
-        Variance of the log of each estimated variance; 0 for methods that do not know it.
-    bound : array (M,) or None
-        Model-based errors of the best estimate from wins and losses, where the method knows them.
-    """
-
-    values: Floats
-    cov: Floats | None
-    se: Floats
-    variance_noise: Floats
+    values: Floats  # (M,) estimates; NaN where the method has none
+    cov: Floats | None  # (M, M) the covariance to report; None where only errors were asked for
+    se: Floats  # (M,) the standard errors to report
+    variance_noise: Floats  # (M,) variance of the log of each estimated variance; 0 for methods that do not know it
+    # (M,) model-based errors of the best estimate from wins and losses, where the method knows them
     bound: Floats | None = None
 
     def without(self, lost: Bools) -> "Moments":
@@ -166,22 +150,12 @@ def joined(parts: Sequence[Moments]) -> Moments:
 
 
 class Run(ABC):
-    """A method run on data: one object serves every target and every board.
-
-    Attributes
-    ----------
-    data : Battles or Observations
-    link : Link
-        Law of the responses, with its own parameters as estimated.
-    provenance : Provenance
-    fit : Fit or None
-        The low-rank fit behind it, where there is one.
-    """
+    """A method run on data: one object serves every target and every board."""
 
     data: Data
-    link: Link
+    link: Link  # law of the responses, with its own parameters as estimated
     provenance: Provenance
-    fit: Fit | None = None
+    fit: Fit | None = None  # the low-rank fit behind it, where there is one
 
     @abstractmethod
     def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
@@ -238,12 +212,7 @@ class Run(ABC):
 
 
 class Method(ABC):
-    """A way to estimate targets, chosen by its name.
-
-    Attributes
-    ----------
-    name : str
-    """
+    """A way to estimate targets, chosen by its name."""
 
     name: ClassVar[str]
 
@@ -253,13 +222,7 @@ class Method(ABC):
 
 
 def vote_record(data: Data, model: int, weights: Floats) -> tuple[int, int, int]:
-    """Return a model's votes in the contexts with a weight: all, those not lost outright, those not won outright.
-
-    >>> import lrbtl, numpy as np
-    >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0.5], counts=[3, 1])
-    >>> vote_record(battles, 0, np.ones(1))
-    (4, 4, 1)
-    """
+    """Return a model's votes in the contexts with a weight: all, those not lost outright, those not won outright."""
     cells = data.cells
     here = (np.asarray(weights)[cells.context] > 0) & ((cells.a == model) | (cells.b == model))
     y = np.where(cells.a == model, cells.y, 1.0 - cells.y)[here] if isinstance(data, Battles) else cells.y[here]

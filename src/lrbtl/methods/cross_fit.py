@@ -49,26 +49,15 @@ TOGETHER = 256  # boards whose covariances are computed at a time
 
 @dataclass(frozen=True)
 class Sandwich:
-    """Estimates of M targets with the ingredients of their errors.
+    """Estimates of M targets with the ingredients of their errors."""
 
-    Attributes
-    ----------
-    values : array (M,)
-    cov : array (M, M), or (M,) where only variances were asked for
-        From out-of-fold influence values, or from the full sample.
-    bound : array (M,)
-        Model-based standard errors: what an efficient estimate has if every vote is a plain win or loss.
-    dispersion : float
-        Variance of the votes over that of wins and losses; 0 where responses have no variance that a model knows.
-    variance_noise : array (M,)
-        Variance of the log of the estimated variance.
-    """
-
-    values: Floats
-    cov: Floats
+    values: Floats  # (M,)
+    cov: Floats  # (M, M) from influence values out of fold or of the full sample; (M,) where only variances matter
+    # (M,) model-based standard errors: what an efficient estimate has if every vote is a plain win or loss
     bound: Floats
+    # variance of the votes over that of wins and losses; 0 where responses have no variance that a model knows
     dispersion: float
-    variance_noise: Floats
+    variance_noise: Floats  # (M,) variance of the log of the estimated variance
 
     def reported(self) -> Moments:
         """Return the moments to show, with an allowance for the noise of their own variances."""

@@ -1,12 +1,8 @@
-"""Methods that start from a low-rank fit, and several runs on random partitions as one."""
+"""Methods that start from a low-rank fit, and those whose steps are taken on held-out folds."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import ClassVar
-
-import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.folds import check_folds, fold_counts
@@ -19,7 +15,7 @@ from lrbtl.fitting.newton import Newton
 from lrbtl.fitting.signal import warn_unconverged, warn_weak_signal, warn_wrong_variances
 from lrbtl.fitting.solvers import needs_krylov
 from lrbtl.lowrank.tangent import TangentSpace
-from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run
+from lrbtl.methods.base import Method, Options, Provenance, Run
 from lrbtl.methods.cross_fit import Information, OneStepRun
 from lrbtl.methods.naive import Naive
 from lrbtl.methods.one_step import (
@@ -27,21 +23,15 @@ from lrbtl.methods.one_step import (
     Recipe,
     fold_step,
 )
-from lrbtl.methods.targets import Resolved
 from lrbtl.model.links import LOGISTIC, as_link
 from lrbtl.threads import one_blas_thread, ordered_map
-from lrbtl.typing import Bools, Floats, Longs, Seed
+from lrbtl.typing import Floats, Longs
 
 
 class LowRank(Method):
-    """A method that starts from a low-rank fit.
+    """A method that starts from a low-rank fit."""
 
-    Attributes
-    ----------
-    ridge_share : float
-        Share of the fit's ridge, which minimises the error of the scores: intervals want less bias, for some variance.
-    """
-
+    # share of the fit's ridge, which minimises the error of the scores: intervals want less bias, for some variance
     ridge_share: ClassVar[float]
 
     def run(self, data: Data, options: Options) -> Run:
@@ -93,17 +83,10 @@ class CrossFitted(LowRank):
         """Return the efficient information where the steps do not use it."""
         return None
 
-    def run_fit(self, full_fit: Fit, options: Options) -> Run:
-        """Return the method run on the battles of a fit, on as many random partitions as asked for."""
-        check_signal(full_fit)
-        seeds: list[Seed] = [options.rng]
-        if options.n_repeats > 1:
-            seeds = list(np.random.default_rng(options.rng).spawn(options.n_repeats))
-        runs = [self._partition(full_fit, options, seed) for seed in seeds]
-        return runs[0] if len(runs) == 1 else Repeated(runs)
-
     @one_blas_thread
-    def _partition(self, full_fit: Fit, options: Options, seed: Seed) -> OneStepRun:
+    def run_fit(self, full_fit: Fit, options: Options) -> OneStepRun:
+        """Return the method run on the battles of a fit."""
+        check_signal(full_fit)
         data, design = full_fit.battles, full_fit.design
         serial_fit = full_fit if full_fit.n_threads == 1 else replace(full_fit, n_threads=1)  # threads take a fold each
         if options.sampling is not None and not hasattr(options.sampling, "probability"):
@@ -128,9 +111,9 @@ class CrossFitted(LowRank):
             newton = refit(serial_fit, train, ridge=ridge, start=start)
             return step(newton, held_out, float(train.sum())), newton.converged
 
-        steps = []
-        failed = int(not start.converged)
-        for found, converged in ordered_map(fold, fold_counts(data.cells, options.n_folds, seed), full_fit.n_threads):
+        steps, failed = [], int(not start.converged)
+        folds = fold_counts(data.cells, options.n_folds, options.rng)
+        for found, converged in ordered_map(fold, folds, full_fit.n_threads):
             steps.append(found)
             failed += not converged
             if options.progress is not None:
@@ -165,66 +148,3 @@ def check_signal(full_fit: Fit) -> None:
         )
     if not full_fit.rank_chosen:
         warn_weak_signal(full_fit.point, data.n_battles, design.noise, centred=design.centred)
-
-
-# ------------------------------------------------------------------------------
-# Several runs on random partitions as one: medians, with errors that allow for their spread.
-# ------------------------------------------------------------------------------
-
-
-class Repeated(Run):
-    """Runs on several random partitions of the same data."""
-
-    def __init__(self, runs: Sequence[Run]) -> None:
-        first = runs[0]
-        self.runs, self.data, self.link = runs, first.data, first.link
-        self.provenance, self.fit = first.provenance, first.fit
-
-    def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
-        """Return the medians over the partitions."""
-        return _combined([run.moments(targets, errors_only=errors_only) for run in self.runs])
-
-    def score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
-        """Return the medians over the partitions, for each row of weights of contexts."""
-        parts = [run.score_moments(weights, among) for run in self.runs]
-        return [_combined(same) for same in zip(*parts, strict=True)]
-
-    def family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
-        """Return the medians over the partitions."""
-        parts = [run.family(kind) for run in self.runs]
-        return _aggregate(np.array([values for values, _ in parts]), np.array([errors for _, errors in parts]))
-
-    @cached_property
-    def _scores(self) -> Floats:
-        return np.asarray(np.median([run.scores() for run in self.runs], axis=0))
-
-    def scores(self) -> Floats:
-        """Return the median scores, (d1, D)."""
-        return self._scores
-
-    def placed(self, weights: Floats) -> Bools:
-        """Return the models that all partitions place."""
-        return np.asarray(np.all([run.placed(weights) for run in self.runs], axis=0))
-
-    def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
-        """Return those of the fit to all battles."""
-        return self.runs[0].naive_errors(targets)
-
-
-def _combined(runs: Sequence[Moments]) -> Moments:
-    """Return the median over random partitions; variances add the squared distance from it, correlations are means."""
-    values, se = _aggregate(np.array([run.values for run in runs]), np.array([run.se for run in runs]))
-    cov = None
-    if runs[0].cov is not None:
-        scales = (np.where(run.se > 0, run.se, 1.0) for run in runs)
-        correlations = [run.cov / np.outer(scale, scale) for run, scale in zip(runs, scales, strict=True)]
-        cov = np.mean(correlations, axis=0) * np.outer(se, se)
-    noise = np.median([run.variance_noise for run in runs], axis=0)
-    bounds = [run.bound for run in runs if run.bound is not None]
-    return Moments(values, cov, se, noise, np.median(bounds, axis=0) if bounds else None)
-
-
-def _aggregate(values: Floats, errors: Floats) -> tuple[Floats, Floats]:
-    """Return medians over runs of estimates (runs, ...), and of their errors enlarged by the distance from them."""
-    middle = np.median(values, axis=0)
-    return middle, np.sqrt(np.median(errors**2 + (values - middle) ** 2, axis=0))

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.graph import largest_component
+from lrbtl.data.cells import largest_component
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, SeparationWarning
 from lrbtl.fitting.bradley_terry import centred_inverse, laplacian

@@ -36,30 +36,14 @@ from lrbtl.typing import Bools, Floats, Longs
 
 @dataclass(frozen=True)
 class FoldStep:
-    """What one fold contributes to any target.
+    """What one fold contributes to any target."""
 
-    Attributes
-    ----------
-    space : TangentSpace
-        At the fit to the other folds.
-    n : float
-        Battles of the fold.
-    gradient : array (size,)
-        g_k, the mean score of the fold; zero for `mle`.
-    meat : Arrowhead
-        B_k, the mean squared score of the fold.
-    solver : Solver
-        Solves with K_k.
-    link : Link
-        With its parameters from the other folds.
-    """
-
-    space: TangentSpace
-    n: float
-    gradient: Floats
-    meat: Arrowhead
-    solver: Solver
-    link: Link = LOGISTIC
+    space: TangentSpace  # at the fit to the other folds
+    n: float  # battles of the fold
+    gradient: Floats  # (size,) g_k, the mean score of the fold; zero for `mle`
+    meat: Arrowhead  # B_k, the mean squared score of the fold
+    solver: Solver  # solves with K_k
+    link: Link = LOGISTIC  # with its parameters from the other folds
 
     @cached_property
     def delta(self) -> Floats:
@@ -128,18 +112,10 @@ def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -
 
 @dataclass(frozen=True)
 class Law:
-    """A sampling law on all atoms of a shape, for information in expectation.
+    """A sampling law on all atoms of a shape, for information in expectation."""
 
-    Attributes
-    ----------
-    atoms : Design
-        Every pair in every context once, or every entry.
-    probability : array
-        Of each atom.
-    """
-
-    atoms: Design
-    probability: Floats
+    atoms: Design  # every pair in every context once, or every entry
+    probability: Floats  # of each atom
 
     @classmethod
     def of(
@@ -196,22 +172,6 @@ def pull_gradients(space: TangentSpace, gradients: Gradients) -> Floats:
 # ------------------------------------------------------------------------------
 
 
-class Coordinates(Protocol):
-    """Gradients of M targets in the coordinates of a tangent space."""
-
-    def dot(self, columns: Floats) -> Floats:
-        """Return the products with columns (size, ...)."""
-
-    def variances(self, solver: Solver) -> Floats:
-        """Return the quadratic form of each gradient in the inverse of the solver's matrix, (M,)."""
-
-    def sandwich(self, step: FoldStep) -> tuple[Floats, Floats]:
-        """Return the covariance of the targets, or their variances, and model-based variances, per battle."""
-
-    def touched(self, solver: Solver) -> Bools:
-        """Return which gradients touch directions without information."""
-
-
 @dataclass(frozen=True)
 class FewGradients:
     """Gradients as columns (size, M): covariances are joint."""
@@ -239,20 +199,11 @@ class FewGradients:
 
 @dataclass(frozen=True)
 class ManyGradients:
-    """Gradients of M targets before centring: variances only, from inverses of the whole information.
-
-    Attributes
-    ----------
-    space : TangentSpace
-    models : sparse array (M, d1 r1)
-        In the coordinates of the model factor.
-    rest : array (M, size - d1 r1)
-        In the other coordinates.
-    """
+    """Gradients of M targets before centring: variances only, from inverses of the whole information."""
 
     space: TangentSpace
-    models: sparse.csr_array
-    rest: Floats
+    models: sparse.csr_array  # (M, d1 r1) in the coordinates of the model factor
+    rest: Floats  # (M, size - d1 r1) in the other coordinates
 
     def dot(self, columns: Floats) -> Floats:
         """Return the products with columns (size, ...)."""
@@ -293,6 +244,9 @@ class ManyGradients:
         part = out[: d1 * r1].reshape(d1, r1, -1)
         part -= part.mean(axis=0)
         return out
+
+
+Coordinates = FewGradients | ManyGradients
 
 
 def evaluated(

@@ -60,19 +60,12 @@ Evaluate = Callable[[View], tuple[float, SparseGradient | Floats]]
 
 @dataclass(frozen=True)
 class Resolved:
-    """A target that knows its positions: linear, a mean win probability, or any function.
-
-    Attributes
-    ----------
-    label : str
-    scale : "identity" or "logit"
-    kind : SparseGradient, Wins or callable
-        The constant gradient of a linear target; the wins whose mean is meant; or a function from a view to (value,
-        SparseGradient or dense gradient), on the working scale.
-    """
+    """A target that knows its positions: linear, a mean win probability, or any function."""
 
     label: str
     scale: WorkingScale
+    # the constant gradient of a linear target; the wins whose mean is meant; or a function from a view to (value,
+    # SparseGradient or dense gradient), on the working scale
     kind: SparseGradient | Wins | Evaluate
 
 
@@ -125,21 +118,13 @@ def resolved_win_rate(model: int, pool: Longs, weights: Floats, label: str = "")
 
 @dataclass(frozen=True)
 class Gradients:
-    """Gradients of M targets as a list of weighted entries.
+    """Gradients of M targets as a list of weighted entries."""
 
-    Attributes
-    ----------
-    target, models, contexts, weights : arrays (n,)
-        The gradient of a target has a weight at (model, context).
-    effects : array (k, M)
-        Slopes in the link's own parameters.
-    """
-
-    target: Longs
-    models: Longs
-    contexts: Longs
-    weights: Floats
-    effects: Floats
+    target: Longs  # (n,) the gradient of a target has a weight at (model, context)
+    models: Longs  # (n,)
+    contexts: Longs  # (n,)
+    weights: Floats  # (n,)
+    effects: Floats  # (k, M) slopes in the link's own parameters
 
     @property
     def size(self) -> int:
@@ -159,20 +144,12 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Stack:
-    """Targets put together by kind, to be evaluated at many points: linear ones and win probabilities all at once.
+    """Targets put together by kind, to be evaluated at many points: linear ones and win probabilities all at once."""
 
-    Attributes
-    ----------
-    size : int
-        Number of targets.
-    linear, wins : tuple of (target numbers, columns), or None
-    others : list of (target number, function)
-    """
-
-    size: int
-    linear: tuple[Longs, SparseGradient] | None
-    wins: tuple[Longs, Wins] | None
-    others: list[tuple[int, Evaluate]]
+    size: int  # number of targets
+    linear: tuple[Longs, SparseGradient] | None  # (target numbers, columns)
+    wins: tuple[Longs, Wins] | None  # (target numbers, columns)
+    others: list[tuple[int, Evaluate]]  # (target number, function)
 
     @classmethod
     def of(cls, targets: Sequence[Resolved]) -> "Stack":

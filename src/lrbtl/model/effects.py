@@ -20,21 +20,11 @@ Border = tuple[Floats, Floats]  # of a quadratic form: weights (n_cells, k) in s
 
 @dataclass(frozen=True)
 class EffectTerms:
-    """What one vote in each cell says of k effects; without effects one row without columns, which fits any cells.
+    """What one vote in each cell says of k effects; without effects one row without columns, which fits any cells."""
 
-    Attributes
-    ----------
-    score : array (n_cells, k)
-        Less the derivative of the loss.
-    cross : array (n_cells, k)
-        Information of (eta, effect).
-    own : array (n_cells, k, k)
-        Information of (effect, effect).
-    """
-
-    score: Floats
-    cross: Floats
-    own: Floats
+    score: Floats  # (n_cells, k) less the derivative of the loss
+    cross: Floats  # (n_cells, k) information of (eta, effect)
+    own: Floats  # (n_cells, k, k) information of (effect, effect)
 
     def gradient(self, count: Floats) -> Floats:
         """Return the sum of the scores, (k,)."""

@@ -330,15 +330,9 @@ POINTS = np.array([0.0, 0.5, 1.0])  # what a loss, a tie and a win are worth
 
 @dataclass(frozen=True)
 class TieLink(Link):
-    """Win, tie or loss with probabilities that depend on eta and on one tie parameter.
+    """Win, tie or loss with probabilities that depend on eta and on one tie parameter."""
 
-    Attributes
-    ----------
-    tie : float
-        Parameter of the ties, on a scale without bounds.
-    """
-
-    tie: float = 0.0
+    tie: float = 0.0  # parameter of the ties, on a scale without bounds
     n_extra = 1
 
     @abstractmethod
@@ -453,11 +447,7 @@ TIE_LINKS = tuple(name for name, link in LINKS.items() if link.n_extra)
 
 
 def as_link(link: str | Link) -> Link:
-    """Return a link given by name or as itself.
-
-    >>> as_link("probit")
-    Probit()
-    """
+    """Return a link given by name or as itself."""
     if isinstance(link, Link):
         return link
     if link not in LINKS:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import PlotError
-from lrbtl.show.files import write_whole
 from lrbtl.show.pictures import plot_heatmap, plot_scree, plot_win_matrix, plot_z_histogram
 from lrbtl.show.style import (
     UNITS,
@@ -34,6 +33,7 @@ from lrbtl.show.style import (
     short_label,
     write_title,
 )
+from lrbtl.tables import write_whole
 from lrbtl.typing import Floats
 
 if TYPE_CHECKING:

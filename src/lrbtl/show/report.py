@@ -15,8 +15,8 @@ import numpy as np
 from lrbtl.boards.board import COLUMNS, Leaderboard, Leaderboards
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import ReportError
-from lrbtl.show.files import write_whole
 from lrbtl.show.style import axis_range
+from lrbtl.tables import write_whole
 from lrbtl.typing import Floats
 
 LEVELS = ("ok", "warn")

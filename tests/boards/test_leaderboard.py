@@ -8,7 +8,7 @@ from scipy.special import expit
 
 import lrbtl
 from board_checks import ELO, in_order, twin
-from lrbtl.boards.compat import battle_counts
+from lrbtl.boards.components import battle_counts
 from lrbtl.errors import (
     FoldError,
     IslandWarning,

@@ -7,6 +7,7 @@ import io
 import pkgutil
 import re
 import runpy
+import sys
 from itertools import zip_longest
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 import lrbtl
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = Path(lrbtl.__file__).parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = sorted(module.name for module in pkgutil.walk_packages(lrbtl.__path__, "lrbtl."))
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -63,6 +65,35 @@ def test_the_api_page_is_current():
     page = runpy.run_path(str(ROOT / "scripts" / "make_api"))["api_page"]()
     current = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     assert current == page, "docs/api.md is out of date: run python scripts/make_api"
+
+
+def calls_of(function):
+    """Return (file, function) of each call inside the package, in order."""
+    found = []
+
+    def note(frame, event, _):
+        file = Path(frame.f_code.co_filename)
+        if event == "call" and PACKAGE in file.parents:
+            found.append((file.relative_to(PACKAGE).as_posix(), frame.f_code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+def test_the_call_path_is_that_of_a_board(arena):
+    text = (ROOT / "docs" / "call-path.md").read_text(encoding="utf-8")
+    hops = re.findall(r"^\| \d+ \| `([^`]+)` \| `([^`]+)` \|", text, re.MULTILINE)
+    assert 10 < len(hops) <= 15 and len({file for file, _ in hops}) == len(hops)
+    calls = calls_of(lambda: lrbtl.leaderboard(arena))
+    assert set(hops) <= set(calls)
+    first = [calls.index(hop) for hop in hops]
+    assert first == sorted(first)
+    assert not [file for file, _ in calls if f"`{file}`" not in text]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -11,7 +11,7 @@ as prior, as far as battles leave them undetermined: its precision p becomes p /
 times as much. What battles inform is not shrunk, what they do not is like the others.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,13 +26,14 @@ from lrbtl.lowrank.tucker import Tucker
 from lrbtl.model.links import CellTerms
 from lrbtl.typing import Floats
 
-KAPPA = 4.0  # how many times the prior's own information battles must bring to leave half of its precision
+KAPPA = 2.0  # battles that bring so many times the prior's own information leave half of its precision
 ROBUST = 1.4826  # standard deviation over median absolute deviation of a normal population
 LEAST_SPREAD = 0.1  # of the mean square: no population counts as narrower
 CHOLESKY_SIZE = 48  # where half the arithmetic outweighs a call from Python per matrix
 MAX_ITER = 10
 SETTLING = 5  # steps after which the prior stays
 SMALLEST_STEP = 1e-3
+LEAST_START = 1e-3  # of the noise of an entry: the size of a start where battles favour nobody
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
 DECREMENT = 5e-3  # nats: far below what moves an interval
 
@@ -107,7 +108,10 @@ def population_prior(space: TangentSpace, information: Floats) -> Prior:
         away = np.abs(factor - middle)
         spread = np.maximum((ROBUST * np.median(away, axis=0)) ** 2, LEAST_SPREAD * np.mean(away**2, axis=0))
         spread = np.maximum(spread, LEAST_SPREAD * np.mean(factor**2, axis=0))
-        own = np.broadcast_to(1.0 / np.maximum(spread, 1e-12), factor.shape).reshape(-1)
+        own = np.tile(1.0 / np.maximum(spread, 1e-12), (len(factor), 1))
+        # in its first component no population counts as narrower than what battles can tell of one of its members
+        own[:, 0] = np.minimum(own[:, 0], information[part].reshape(factor.shape)[:, 0].mean())
+        own = own.reshape(-1)
         precision[part] = own / (1.0 + information[part] / (KAPPA * own))
         mean[part] = np.tile(middle, len(factor))
     return Prior(precision, mean)
@@ -279,24 +283,30 @@ def spd_inverses(matrices: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Mode:
-    """Where the posterior is largest: the expansion there, how many steps it took and whether it converged."""
+    """Where the posterior is largest.
 
+    Attributes
+    ----------
+    scores : Scores
+    at : Expansion
+        One step before, which serves as well for covariances: the last step is a small part of a standard error.
+    n_iter : int
+    converged : bool
+    log_evidence : float
+    """
+
+    scores: Scores
     at: Expansion
     n_iter: int
     converged: bool
-    log_evidence: float = field(default=np.nan)
-
-    @property
-    def scores(self) -> Scores:
-        """The scores there."""
-        return self.at.scores
+    log_evidence: float
 
 
 def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float) -> Mode:
     """Return the mode reached from some scores by Newton steps, halved until the posterior grows."""
     if tau == 0.0:
         scores = replace(scores, E=np.zeros_like(scores.E))
-    converged, last, before = False, np.inf, None
+    last, before = np.inf, None
     for n_iter in range(1, MAX_ITER + 1):
         at = Expansion(scores, tau, dispersion, gauge, before, n_iter > SETTLING)
         before = at.prior.precision
@@ -313,12 +323,17 @@ def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float) -> Mo
         if fall >= -DECREMENT:
             scores = trial
         if abs(fall) < DECREMENT:
-            converged = scale == 1.0
-            break
+            return Mode(scores, at, n_iter, scale == 1.0, at.log_evidence())
     at = Expansion(scores, tau, dispersion, gauge, before, True)
-    return Mode(at, n_iter, converged, at.log_evidence())
+    return Mode(scores, at, n_iter, False, at.log_evidence())
 
 
 def start_scores(design: BlockDesign, point: Tucker) -> Scores:
-    """Return low-rank scores without deviations."""
+    """Return low-rank scores without deviations; not quite zero where all battles cancel, as zero has no directions."""
+    least = LEAST_START * design.noise
+    if not point.singular_values[0][0] > least:
+        line = np.linspace(-1.0, 1.0, design.shape[0])[:, None]
+        ones = [np.ones((size, 1)) for size in design.shape[1:]]
+        flat = Tucker(np.ones((1,) * len(design.shape)), (line, *ones)).canonical()
+        point = replace(flat, core=flat.core * (least / flat.singular_values[0][0]))
     return Scores(design, design.space(point), np.zeros(design.n_slots))

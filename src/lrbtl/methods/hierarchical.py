@@ -1,7 +1,7 @@
 """Scores that are low rank plus deviations, T = L + E: honest also where low rank is only nearly true."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,7 +31,6 @@ MORE = 0.84  # standard deviations above noise at which one more component is tr
 LITTLE, SURELY = 0.3, 4.0  # a component that lowers a doubtful excess by less than this found nothing
 LARGEST_RANK = 8
 BATCH = 1 << 22  # numbers that the gradients of one batch of targets may fill
-WEAKEST_START = 1e-3
 PILOTS = 3  # fits of rank 1 with large deviations: what truncated starts are made of
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
 
@@ -80,8 +79,17 @@ class Hierarchical(Method):
             rank=nodes[0].rank,
             n_battles=data.n_battles,
             link=None if link == LOGISTIC else str(link),
+            notes=() if len(data.shape) == 1 else (deviation_sentence(nodes),),
         )
         return HierarchicalRun(data, nodes, provenance)
+
+
+def deviation_sentence(nodes: Sequence[Node]) -> str:
+    """Return in words how much of the scores single entries have for themselves."""
+    tau = float(np.mean([node.tau for node in nodes]))
+    shared = float(np.mean([np.mean((node.mode.scores.space.U @ node.mode.scores.space.V.T) ** 2) for node in nodes]))
+    share = tau**2 / max(tau**2 + shared, 1e-300)
+    return f"{share:.0%} of what differs between models in a category is not shared with the other categories"
 
 
 class _Search:
@@ -99,11 +107,16 @@ class _Search:
         eta = self.cells.differences(self.pilot.low_rank + self.pilot.E)
         self.dispersion = self.pilot.design.link.dispersion(eta, self.cells.y, self.cells.count) or 1.0
         self.gauge = self._gauge(self.pilot) / self.dispersion
-        self.spread = float(np.sqrt(np.mean(self.pilot.dense() ** 2))) or WEAKEST_START
+        self.spread = self._spread(self.pilot)
 
     def _guess(self, scores: Scores) -> float:
         """Return a tau that lets deviations show all that battles tell: the spread of a rough fit."""
-        return max(float(np.sqrt(np.mean(scores.dense() ** 2))), WEAKEST_START) if len(self.shape) > 1 else 0.0
+        return self._spread(scores) if len(self.shape) > 1 else 0.0
+
+    def _spread(self, scores: Scores) -> float:
+        """Return the root mean square of the scores, but not less than the noise of one of them."""
+        noise = self.design.n_slots / (2.0 * float(self.design.count @ scores.terms.fisher))
+        return float(np.sqrt(max(np.mean(scores.dense() ** 2), noise)))
 
     def _gauge(self, scores: Scores) -> float:
         """Return the size of the gauge constraints: that of the information of a model."""
@@ -172,9 +185,7 @@ class _Search:
 
         That is the one of the smaller rank: a component too many fits part of the deviations and hides their size.
         """
-        taus = tau_quantiles(
-            np.array([mode.at.tau for mode in judge]), np.array([mode.log_evidence for mode in judge])
-        )
+        taus = tau_quantiles(np.array([mode.at.tau for mode in judge]), np.array([mode.log_evidence for mode in judge]))
         out = []
         for tau in taus:
             near = min(profile, key=lambda mode: abs(mode.at.tau - tau))
@@ -218,7 +229,8 @@ def excess_component(mode: Mode, seed: int = 0) -> float:
     Residuals of L are S g + W E on the slots, scaled to equal noise of rows and columns and clipped. Noise is drawn
     from the model: votes and deviations, less what the fit takes of them.
     """
-    at, design, space = mode.at, mode.scores.design, mode.scores.space
+    at = replace(mode.at, scores=mode.scores, before=mode.at.prior.precision, settled=True)
+    design, space = mode.scores.design, mode.scores.space
     own = design.scatter([np.einsum("bmm->bm", W) for W in at.W])
     touched = design.slot_matrix(own)
     rows, columns = (np.asarray(touched.sum(axis=axis), dtype=float).reshape(-1) for axis in (1, 0))
@@ -234,7 +246,7 @@ def excess_component(mode: Mode, seed: int = 0) -> float:
         return float(np.sqrt(max(np.linalg.eigvalsh(dense)[-1], 0.0)))
 
     rng = np.random.default_rng(seed)
-    root = np.sqrt(design.count * mode.scores.terms.fisher / at.dispersion)
+    root = np.sqrt(design.count * at.scores.terms.fisher / at.dispersion)
     noise = []
     for _ in range(DRAWS):
         votes = design.slot_sums(root * rng.standard_normal(len(root)))

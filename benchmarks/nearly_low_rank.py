@@ -33,7 +33,7 @@ PAIRS = 200  # random gaps and win probabilities of a replication
 
 @dataclass(frozen=True)
 class Design:
-    """Contexts, battles, rank, share of deviations in the variance, their law, who meets whom, whether it was tuned on."""
+    """Contexts, battles, rank, share of deviations in the variance, their law, who meets whom, if it was tuned on."""
 
     contexts: int
     n: int
@@ -47,9 +47,11 @@ class Design:
 
     @property
     def name(self) -> str:
+        """The design in words."""
         what = f"{self.models} x {self.contexts}, {self.n:,}, rank {self.rank}"
         what += f" + {self.share:.0%}" + (" t3" if self.tails == "t3" else "") if self.share else ""
-        return what + (" + specialists" if self.specialists else "") + (f", {self.law}" if self.law != "uniform" else "")
+        what += " + specialists" if self.specialists else ""
+        return what + (f", {self.law}" if self.law != "uniform" else "")
 
 
 DESIGNS = [
@@ -113,7 +115,13 @@ def covered(truth: np.ndarray, values: np.ndarray, se: np.ndarray) -> np.ndarray
     return np.where(np.isfinite(values), np.abs(values - truth) < Z * se, np.nan)
 
 
-def check(design: Design, truth: np.ndarray, special: Any, battles: lrbtl.Battles, method: str | None, rng: Any) -> dict:
+def mean(values: np.ndarray) -> float:
+    return float(np.nanmean(values)) if np.isfinite(values).any() else np.nan
+
+
+def check(
+    design: Design, truth: np.ndarray, special: Any, battles: lrbtl.Battles, method: str | None, rng: Any
+) -> dict[str, float]:
     start = time.perf_counter()
     analysis = lrbtl.analyse(battles, **({} if method is None else {"method": method}))
     found = analysis.estimate(lrbtl.all_scores())
@@ -123,9 +131,9 @@ def check(design: Design, truth: np.ndarray, special: Any, battles: lrbtl.Battle
     sparse = battles.model_counts <= np.quantile(battles.model_counts, 0.1)
     out = {
         "all": np.nanmean(inside),
-        "large": np.nanmean(inside[np.abs(truth) > LARGE]),
-        "sparse": np.nanmean(inside[sparse]),
-        "thin": np.nanmean(inside[:, np.argmin(battles.context_counts)]),
+        "large": mean(inside[np.abs(truth) > LARGE]),
+        "sparse": mean(inside[sparse]),
+        "thin": mean(inside[:, np.argmin(battles.context_counts)]),
         "se": np.nanmean(se[np.isfinite(values)]),
         "mse": np.nanmean((values - truth) ** 2),
         "seconds": seconds,
@@ -140,9 +148,9 @@ def check(design: Design, truth: np.ndarray, special: Any, battles: lrbtl.Battle
         est = analysis.estimate([lrbtl.gap(int(i), int(j), int(k)) for i, j, k in zip(a, b, u, strict=True)])
         out["gaps"] = np.mean(covered(gaps, est.estimate, est.se))
         a, b = a[:40], b[:40]
-        mean = np.mean(1 / (1 + np.exp(truth[b] - truth[a])), axis=1)
+        goal = np.mean(1 / (1 + np.exp(truth[b] - truth[a])), axis=1)
         wins = analysis.estimate([lrbtl.win_probability(int(i), int(j)) for i, j in zip(a, b, strict=True)]).conf_int()
-        out["wins"] = np.mean((wins[:, 0] < mean) & (mean < wins[:, 1]))
+        out["wins"] = np.mean((wins[:, 0] < goal) & (goal < wins[:, 1]))
         boards = lrbtl.leaderboard(battles, context="all", weights="equal", min_battles=1)
         held = []
         for u, board in boards.items():
@@ -185,11 +193,14 @@ def summarise(design: Design, found: list[dict[str, Any]]) -> dict[str, Any]:
 def to_markdown(rows: list[dict[str, Any]]) -> str:
     head = ["design", "reps", "all", "large", "sparse", "thin", "specialists", "gaps", "wins", "ranks",
             "width / separate", "RMSE", "separate", "efficient: all, RMSE", "s"]  # fmt: skip
-    lines = ["# Nearly low rank: coverage of nominal 0.95 with defaults", "", __doc__.split("\n\n")[2].replace("\n", " "), ""]
+    about = " ".join((__doc__ or "").split("\n\n")[2].split())
+    lines = ["# Nearly low rank: coverage of nominal 0.95 with defaults", "", about, ""]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
+
         def of(key: str, name: str = "default", row: dict[str, Any] = row) -> str:
             return f"{row[f'{name} {key}']:.3f}" if f"{name} {key}" in row else ""
+
         both = f"{of('all', 'efficient')}, {row['efficient mse'] ** 0.5:.3f}" if "efficient mse" in row else ""
         cells = [
             row["design"] + (" (tuning)" if row["tuning"] else ""), str(row["reps"]),

@@ -95,7 +95,10 @@ def main() -> None:
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     lines = ["# Newcomers and unbeaten models, defaults", "", " ".join(__doc__.split("\n\n")[2].split()), ""]
-    lines += ["| battles | deviations | incumbents | home | other categories | overall | incumbents' errors |", "|" + "---|" * 7]
+    lines += [
+        "| battles | deviations | incumbents | home | other categories | overall | incumbents' errors |",
+        "|" + "---|" * 7,
+    ]
     with ProcessPoolExecutor(options.jobs) as pool:
         for m, share in ROWS:
             found = np.array(list(pool.map(newcomer, [(m, share, seed) for seed in range(options.reps)])), dtype=float)

@@ -127,7 +127,7 @@ class BlockDesign(Design):
         merged, out = self.atom_weights_of_cells(weight), []
         for group, (atoms, place) in zip(self.groups, self._places, strict=True):
             B, m = group.slots.shape
-            upper = np.bincount(place, merged[atoms], B * m * m).reshape(B, m, m)
+            upper = np.bincount(place, merged[atoms], B * m * m).astype(np.float64, copy=False).reshape(B, m, m)
             links = -upper - upper.transpose(0, 2, 1)
             each = np.arange(m)
             links[:, each, each] -= links.sum(axis=2)

@@ -68,11 +68,12 @@ class Scores:
         *_, start, model = self.design._slots
         context = np.repeat(np.arange(self.design.n_contexts), np.diff(start))
         np.add.at(out, (model, context), self.E)
-        return out - out.sum(axis=0) / d1
+        return np.asarray(out - out.sum(axis=0) / d1)
 
     def moved(self, step: Floats, dE: Floats) -> "Scores":
         """Return the scores after a step in coordinates and one of the deviations."""
         design = self.design.moved(step[self.space.extra])
+        assert isinstance(design, BlockDesign)
         return Scores(design, design.space(moved_point(self.space, step)), self.E + dE)
 
 
@@ -272,7 +273,7 @@ class Expansion:
 def spd_inverses(matrices: Floats) -> Floats:
     """Return the inverses of symmetric positive definite matrices (B, m, m); large ones by Cholesky, one at a time."""
     if matrices.shape[1] < CHOLESKY_SIZE:
-        return np.linalg.inv(matrices)
+        return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
     out = np.empty_like(matrices)
     for i, matrix in enumerate(matrices):
         chol, _ = linalg.lapack.dpotrf(matrix, lower=True, clean=False)

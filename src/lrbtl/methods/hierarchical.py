@@ -116,7 +116,7 @@ class _Search:
     def _spread(self, scores: Scores) -> float:
         """Return the root mean square of the scores, but not less than the noise of one of them."""
         noise = self.design.n_slots / (2.0 * float(self.design.count @ scores.terms.fisher))
-        return float(np.sqrt(max(np.mean(scores.dense() ** 2), noise)))
+        return float(np.sqrt(max(float(np.mean(scores.dense() ** 2)), noise)))
 
     def _gauge(self, scores: Scores) -> float:
         """Return the size of the gauge constraints: that of the information of a model."""
@@ -220,7 +220,7 @@ def tau_quantiles(taus: Floats, log_evidence: Floats) -> Floats:
     grid = np.linspace(0.0, taus[-1], 2001)
     density = np.exp(PchipInterpolator(known, heights)(grid) - heights.max())
     below = np.cumsum(density)
-    return np.interp(np.array(NODES) * below[-1], below, grid)
+    return np.asarray(np.interp(np.array(NODES) * below[-1], below, grid))
 
 
 def excess_component(mode: Mode, seed: int = 0) -> float:

@@ -354,15 +354,7 @@ CANCELLING = {
 }
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        pytest.param(
-            None, marks=pytest.mark.xfail(strict=True, reason="the prior takes equal scores for certain ones")
-        ),
-        "efficient",
-    ],
-)
+@pytest.mark.parametrize("method", [None, "efficient"])
 @pytest.mark.parametrize("battles", CANCELLING.values(), ids=CANCELLING)
 def test_votes_that_cancel_give_no_zero_width(battles, method):
     board = lrbtl.leaderboard(battles, method=method)

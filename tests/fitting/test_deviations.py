@@ -177,16 +177,18 @@ def test_between_them_deviations_are_shrunk(exactly):
 
 
 def test_the_prior_gives_way_to_battles():
+    """A model with few battles has the prior of the population, the others next to none."""
     space = TangentSpace(random_point((8, 6), (2, 2), 1))
-    information = np.zeros(space.size)
-    free = population_prior(space, information)
-    informed = population_prior(space, np.full(space.size, 1e6))
-    assert (free.precision > 0).all() and (informed.precision < 0.01 * free.precision).all()
-    models = space.slices[0]
-    assert not free.mean[models].any()
-    np.testing.assert_allclose(
-        free.mean[space.slices[1]].reshape(space.factors[1].shape)[0], np.median(space.factors[1], axis=0)
-    )
+    information = np.full(space.size, 1e5)
+    information[space.row_columns(0, 3)] = 0.1
+    prior = population_prior(space, information)
+    precision = prior.precision[space.slices[0]].reshape(8, 2)
+    assert (precision > 0).all() and (np.delete(precision, 3, axis=0) < 0.01 * precision[3]).all()
+    spread = 1 / precision[3]
+    assert ((spread * 8 > 0.05) & (spread * 8 < 3)).all()  # columns of the factor have mean square 1/8
+    assert not prior.mean[space.slices[0]].any()
+    middle = np.median(space.factors[1], axis=0)
+    np.testing.assert_allclose(prior.mean[space.slices[1]].reshape(6, 2), np.tile(middle, (6, 1)))
 
 
 def test_gradients_within_the_gauge():

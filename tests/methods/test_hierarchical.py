@@ -152,14 +152,13 @@ def test_an_unbeaten_model_leads_and_a_winless_one_trails():
     assert lrbtl.leaderboard(low, context=0).models[-1] == "low"
 
 
-@pytest.mark.xfail(strict=True, reason="the spread of the population is zero, and with it all errors")
 def test_rock_paper_scissors_is_not_certain():
     a, b = ["x", "y", "z"], ["y", "z", "x"]
     for contexts in ([], [["u", "u", "u"]]):
         battles = lrbtl.Battles.from_arrays(a, b, [1, 1, 1], contexts, counts=[10] * 3)
         est = lrbtl.infer(battles, lrbtl.all_gaps())
-        np.testing.assert_allclose(est.estimate, 0.0, atol=1e-6)
-        assert (est.se > 0.2).all()
+        np.testing.assert_allclose(est.estimate, 0.0, atol=1e-3)
+        assert ((est.se > 0.2) & (est.se < 1.0)).all()
 
 
 def test_only_ties_tell_nothing():

@@ -2,9 +2,9 @@
 
     python benchmarks/newcomers.py --reps 100 --jobs 2
 
-A newcomer with few battles in one of 8 categories among 40 incumbents (30,000 battles, rank 2, with or without 10% of the
-variance in deviations): is it covered at home, in its other categories and overall, and do incumbents' intervals widen?
-Then a model that won all of its 12 or 40 battles in a plain arena of 40, given that it did. Results go to
+A newcomer with few battles in one of 8 categories among 40 incumbents (30,000 battles, rank 2, with or without 10% of
+the variance in deviations): is it covered at home, in its other categories and overall, and do incumbents' intervals
+widen? Then a model that won all of its 12 or 40 battles in a plain arena of 40, given that it did. Results go to
 results/newcomers.json and .md.
 """
 

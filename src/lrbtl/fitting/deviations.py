@@ -6,9 +6,9 @@ left are normal equations in tangent coordinates, with an arrowhead matrix A as 
 
     A = J^T W J + prior,   A delta = J^T (S g + W E) - prior,   dE = tau^2 S (g - H J delta - E / tau^2).
 
-Separate fits are tau -> infinity, the low-rank model is tau = 0. Rows of all factors have the spread of their population
-as prior, as far as battles leave them undetermined: its precision p becomes p / (1 + x / KAPPA) where battles bring x
-times as much. What battles inform is not shrunk, what they do not is like the others.
+Separate fits are tau -> infinity, the low-rank model is tau = 0. Rows of all factors have the spread of their
+population as prior, as far as battles leave them undetermined: its precision p becomes p / (1 + x / KAPPA) where
+battles bring x times as much. What battles inform is not shrunk, what they do not is like the others.
 """
 
 from dataclasses import dataclass, replace
@@ -113,7 +113,8 @@ def population_prior(space: TangentSpace, information: Floats) -> Prior:
         # in its first component no population counts as narrower than what battles can tell of one of its members
         own[:, 0] = np.minimum(own[:, 0], information[part].reshape(factor.shape)[:, 0].mean())
         own = own.reshape(-1)
-        precision[part] = own / (1.0 + information[part] / (KAPPA * own))
+        both = KAPPA * own + information[part]
+        precision[part] = np.divide(KAPPA * own**2, both, out=np.zeros_like(own), where=both > 0)
         mean[part] = np.tile(middle, len(factor))
     return Prior(precision, mean)
 

@@ -1,9 +1,10 @@
 """What a mode of T = L + E says of all scores: covariances of targets and of boards, and entries that are exceptions.
 
-With J the tangent coordinates, A their precision and S, H, W those of `fitting.deviations`, the posterior covariance of
-the scores is C = S J A^-1 J^T S + tau^2 S in each context, centred. It is right where votes vary as the model says. With
-B the second moment of the votes' scores it becomes C + C (B - H) C: M B M^T for the map M = C from scores of votes to
-estimates, and (M H - I) prior (M H - I)^T for what is shrunk. Residuals in B are divided by one minus their leverage.
+With J the tangent coordinates, A their precision and S, H, W those of `fitting.deviations`, the posterior covariance
+of the scores is C = S J A^-1 J^T S + tau^2 S in each context, centred. It is right where votes vary as the model
+says. With B the second moment of the votes' scores it becomes C + C (B - H) C: M B M^T for the map M = C from scores
+of votes to estimates, and (M H - I) prior (M H - I)^T for what is shrunk. Residuals in B are divided by one minus
+their leverage.
 """
 
 from collections.abc import Iterator
@@ -87,7 +88,7 @@ class Posterior:
     @cached_property
     def plain(self) -> Floats:
         """Posterior covariance of the scores of each context, (D, d1, d1), centred."""
-        at, (d1, D) = self.at, self._shape
+        at = self.at
         out = self._from_coordinates(inverse_blocks(at.factor.inverse()))
         for u, S in self._embedded(at.S, 1.0):
             out[u] = centred(S @ out[u] @ S + at.tau**2 * S)

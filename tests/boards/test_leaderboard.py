@@ -312,3 +312,13 @@ def test_the_fit_behind_boards_can_be_diagnosed(arena):
     assert lrbtl.diagnose(boards.fit.battles, boards.fit).rank == (2, 2)
     with pytest.raises(LabelError, match="other models or levels than those of the fit"):
         lrbtl.diagnose(battles, boards.fit)
+
+
+def test_boards_name_specialists():
+    rng = np.random.default_rng(3)
+    truth = rng.normal(size=(20, 1)) @ np.ones((1, 6))
+    truth[4, 2] += 1.5
+    battles = lrbtl.simulate_battles(truth - truth.mean(axis=0), 60_000, rng=1)
+    boards = lrbtl.leaderboard(battles, context="all")
+    noted = [(u, model, note) for u, board in boards.items() for model, note in zip(board.models, board.notes) if note]
+    assert [(u, model) for u, model, _ in noted] == [(2, "model_04")] and "exceptional here: +" in noted[0][2]

@@ -388,7 +388,8 @@ def _note(part: Component, standing: Standing, model: int) -> str:
     if status == "absent":
         return "no votes here: score from the other categories" if standing.placed[model] else "no votes here"
     if votes >= FEW_VOTES:
-        return ""
+        away = part.analysis.exception(model, standing.weights)
+        return f"exceptional here: {ELO * away:+.0f}" if away else ""
     return f"only {votes} vote{'s' * (votes != 1)}" + (" here" if standing.context is not None else "")
 
 

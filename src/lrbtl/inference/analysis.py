@@ -115,6 +115,10 @@ class Analysis:
         """Return a short reason why a model has none."""
         return self.run.why_not(model, weights)
 
+    def exception(self, model: int, weights: Floats) -> float:
+        """Return by how much a model's score on a board is an exception to what its other scores say; 0 for none."""
+        return self.run.exception(model, weights)
+
     def _estimate_family(self, family: Family) -> Estimate:
         values, errors = (part.reshape(-1) for part in self.run.family(family.kind))
         labels = family.labels(self.battles)

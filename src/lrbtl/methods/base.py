@@ -206,6 +206,10 @@ class Run(ABC):
             return f"won all {votes} votes here"
         return f"lost all {votes} votes here" if not wins else "too few votes here for a score"
 
+    def exception(self, model: int, weights: Floats) -> float:
+        """Return by how much a model's score on a board is an exception to what its other scores say; 0 for none."""
+        return 0.0
+
     def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
         """Return the model-based errors that one fit per context would have, where the method can tell."""
         return None

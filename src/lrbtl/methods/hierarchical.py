@@ -30,6 +30,7 @@ CLIP = 2.5  # standard deviations beyond which a residual counts as an exception
 MORE = 0.84  # standard deviations above noise at which one more component is tried: it leans upward
 LITTLE, SURELY = 0.3, 4.0  # a component that lowers a doubtful excess by less than this found nothing
 LARGEST_RANK = 8
+LIKELY = 0.5  # probability from which an entry is called an exception
 BATCH = 1 << 22  # numbers that the gradients of one batch of targets may fill
 PILOTS = 3  # fits of rank 1 with large deviations: what truncated starts are made of
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
@@ -298,6 +299,19 @@ class HierarchicalRun(Run):
     def exception_probability(self) -> Floats:
         """Probability that each entry is an exception, (d1, D)."""
         return np.asarray(np.mean([node.exceptions.probability for node in self.nodes], axis=0))
+
+    @cached_property
+    def _deviations(self) -> Floats:
+        """Scores less their low-rank part, (d1, D)."""
+        spaces = [node.mode.scores.space for node in self.nodes]
+        return np.asarray(self._mean - np.mean([space.U @ space.V.T for space in spaces], axis=0))
+
+    def exception(self, model: int, weights: Floats) -> float:
+        """Return how far a score is from what the model's other scores say, where votes single it out; else 0."""
+        used = np.flatnonzero(weights)
+        if used.size != 1 or self.exception_probability[model, used[0]] < LIKELY:
+            return 0.0
+        return float(self._deviations[model, used[0]])
 
     @cached_property
     def _by_context(self) -> Floats:

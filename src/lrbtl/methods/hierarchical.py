@@ -90,7 +90,8 @@ def deviation_sentence(nodes: Sequence[Node]) -> str:
     tau = float(np.mean([node.tau for node in nodes]))
     shared = float(np.mean([np.mean((node.mode.scores.space.U @ node.mode.scores.space.V.T) ** 2) for node in nodes]))
     share = tau**2 / max(tau**2 + shared, 1e-300)
-    return f"{share:.0%} of what differs between models in a category is not shared with the other categories"
+    size = f"{share:.0%}" if share >= 0.01 else "less than 1%"
+    return f"{size} of what differs between models in a category is not shared with the other categories"
 
 
 class _Search:

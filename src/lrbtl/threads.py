@@ -10,7 +10,7 @@ from functools import cache, wraps
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController
 
 P = ParamSpec("P")
 In = TypeVar("In")

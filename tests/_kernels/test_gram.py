@@ -79,7 +79,7 @@ def test_sum_cross_blocks():
 
 
 def test_subtract_sparse_gram():
-    W = sparse.random_array((12, 7), density=0.4, format="csr", rng=np.random.default_rng(0))
+    W = sparse.csr_array(np.where(RNG.random((12, 7)) < 0.4, RNG.normal(size=(12, 7)), 0.0))
     base = RNG.normal(size=(7, 7))
 
     def run(n_threads):

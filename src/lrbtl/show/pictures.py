@@ -277,7 +277,7 @@ def plot_scree(
 def read_singular_values(source: Any) -> Floats:
     """Return singular values: given, or those of the models' mode of a fit or of the fit behind boards."""
     if hasattr(source, "boards") and source.fit is None:
-        raise PlotError("these boards come from separate fits, which have no rank; fit one with lrbtl.fit(battles)")
+        raise PlotError("these boards have no single low-rank fit behind them; draw lrbtl.fit(battles)")
     fit = getattr(source, "fit", source)
     if hasattr(fit, "singular_values"):
         return np.asarray(fit.singular_values[0])

@@ -19,7 +19,7 @@ from scipy import linalg
 
 from lrbtl.fitting.blocks import BlockDesign, Matrices
 from lrbtl.fitting.newton import moved_point
-from lrbtl.fitting.solvers import accumulate
+from lrbtl.fitting.solvers import accumulate, robust_factor
 from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite, mirrored
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
@@ -230,8 +230,8 @@ class Expansion:
 
     @cached_property
     def factor(self) -> Factor:
-        """The factorised precision A of the coordinates."""
-        return self._closed(self.information).factor()
+        """The factorised precision A of the coordinates; directions that nothing informs are damped."""
+        return robust_factor(self._closed(self.information))[0]
 
     def newton_factor(self) -> Factor:
         """Return the factorised Hessian, or A where that is not positive definite."""

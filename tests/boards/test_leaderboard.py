@@ -320,5 +320,7 @@ def test_boards_name_specialists():
     truth[4, 2] += 1.5
     battles = lrbtl.simulate_battles(truth - truth.mean(axis=0), 60_000, rng=1)
     boards = lrbtl.leaderboard(battles, context="all")
-    noted = [(u, model, note) for u, board in boards.items() for model, note in zip(board.models, board.notes) if note]
-    assert [(u, model) for u, model, _ in noted] == [(2, "model_04")] and "exceptional here: +" in noted[0][2]
+    noted = {
+        (u, m): note for u, board in boards.items() for m, note in zip(board.models, board.notes, strict=True) if note
+    }
+    assert list(noted) == [(2, "model_04")] and "exceptional here: +" in noted[2, "model_04"]

@@ -12,7 +12,6 @@ from lrbtl.boards.components import battle_counts
 from lrbtl.errors import (
     FoldError,
     IslandWarning,
-    LabelError,
     LevelError,
     MethodError,
     RankError,
@@ -304,14 +303,12 @@ def test_ties_have_the_errors_of_infer(plain):
 
 
 def test_the_fit_behind_boards_can_be_diagnosed(arena):
-    """With the battles of that fit: those of all models are others where no chain of votes links some of them."""
     apart = lrbtl.Battles.from_arrays(["p", "p"], ["q", "q"], [1, 0], [0, 1], n_levels=4, counts=[9, 9])
     battles = arena + apart
     with pytest.warns(IslandWarning):
         boards = lrbtl.leaderboard(battles, context="all", rank=2, method="mle")
     assert lrbtl.diagnose(boards.fit.battles, boards.fit).rank == (2, 2)
-    with pytest.raises(LabelError, match="other models or levels than those of the fit"):
-        lrbtl.diagnose(battles, boards.fit)
+    assert lrbtl.diagnose(battles, boards.fit).rank == (2, 2)
 
 
 def test_boards_name_specialists():
@@ -324,3 +321,16 @@ def test_boards_name_specialists():
         (u, m): note for u, board in boards.items() for m, note in zip(board.models, board.notes, strict=True) if note
     }
     assert list(noted) == [(2, "model_04")] and "exceptional here: +" in noted[2, "model_04"]
+
+
+@pytest.mark.parametrize("method", [None, "efficient", "naive"])
+def test_a_model_is_not_ranked_by_a_part_of_its_votes(method):
+    pairs = [("a", "b", 1, 50), ("a", "b", 0, 50), ("c", "a", 1, 40), ("c", "b", 1, 40), ("d", "c", 1, 100)]
+    a, b, y, n = zip(*pairs, strict=True)
+    board = lrbtl.leaderboard(lrbtl.Battles.from_arrays(a, b, y, counts=n), method=method)
+    place = {model: k for k, model in enumerate(board.models)}
+    placed = {model for model, status in zip(board.models, board.status, strict=True) if status == "ranked"}
+    if {"c", "d"} <= placed:
+        assert place["d"] < place["c"]
+    else:  # a method that gives such models no score says so
+        assert method is not None and "c" not in placed

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
 
-from lrbtl.data.battles import check_same_labels
+from lrbtl.data.battles import Battles, check_same_labels
 from lrbtl.data.cells import component_members, weak_components
 from lrbtl.data.labels import context_name
 from lrbtl.data.observations import Data, Observations
@@ -134,7 +134,8 @@ def diagnose(
     ----------
     battles : Battles or Observations
     fit : Fit, optional
-        Of battles with the same models and levels. By default of these, with a rank chosen from the data.
+        Of these battles, or of a group of models that battles link, such as that of a board. By default of all of
+        them, with a rank chosen from the data.
     targets : Target or list, optional
         For alignment and the Bernstein bound; by default the mean score of every model.
     sampling : Sampling, optional
@@ -153,6 +154,7 @@ def diagnose(
     """
     if fit is None:
         fit = fit_scores(battles, "auto")
+    battles = _fitted_part(battles, fit.battles)
     check_same_labels(battles, fit.battles)
     if targets is None:
         targets = [score(i) for i in range(battles.shape[0])]
@@ -204,6 +206,18 @@ def diagnose(
         advice=advice if signal < SIGNAL_FLOOR else None,
         unit=unit,
     )
+
+
+def _fitted_part(battles: Data, fitted: Data) -> Data:
+    """Return the battles that a fit was made of, where they are all those of its models and levels; else all."""
+    inside = set(fitted.models) <= set(battles.models) and all(
+        set(part) <= set(whole) for part, whole in zip(fitted.levels, battles.levels, strict=False)
+    )
+    if not (inside and isinstance(battles, Battles) and len(fitted.levels) == len(battles.levels)):
+        return battles
+    levels = dict(zip(battles.mode_names, fitted.levels, strict=True))
+    part = battles.select(models=fitted.models, contexts=levels)
+    return fitted if part.n_battles == fitted.n_battles else battles
 
 
 def incoherence(point: Tucker) -> list[float]:

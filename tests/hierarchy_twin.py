@@ -19,7 +19,7 @@ GAUGE = 1e5
 
 def entries(design: BlockDesign) -> Longs:
     """Position of each slot among the vectorised scores (d1, D)."""
-    *_, start, model = design._slots
+    *_, start, model = design.slot_table
     return np.asarray(model * design.n_contexts + np.repeat(np.arange(design.n_contexts), np.diff(start)))
 
 

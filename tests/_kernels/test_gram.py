@@ -21,7 +21,7 @@ def test_sum_runs():
 
 
 def test_sum_slot_rows(design):
-    slot_a, slot_b, slot_start, model = design._slots
+    slot_a, slot_b, slot_start, model = design.slot_table
     weight = RNG.random(len(design.a))
     cells = design.start, design.a, design.b, slot_a, slot_b, slot_start, model
 
@@ -92,7 +92,7 @@ def test_subtract_sparse_gram():
 
 
 def test_apply_gram(design):
-    slot_a, slot_b, slot_start, model = design._slots
+    slot_a, slot_b, slot_start, model = design.slot_table
     value, weight = RNG.normal(size=slot_start[-1]), RNG.random(len(design.a))
 
     def run(n_threads):

@@ -14,7 +14,7 @@ def design(request):
 
 
 def test_sum_slots(design):
-    slot_a, slot_b, slot_start, model = design._slots
+    slot_a, slot_b, slot_start, model = design.slot_table
     value = RNG.normal(size=len(design.a))
 
     def run(n_threads):
@@ -33,7 +33,7 @@ def test_sum_slots(design):
 
 
 def test_push_slots(design):
-    *_, slot_start, model = design._slots
+    *_, slot_start, model = design.slot_table
 
     def run(n_threads):
         out = np.ones(slot_start[-1])
@@ -46,7 +46,7 @@ def test_push_slots(design):
 
 
 def test_fill_differences(design):
-    slot_a, slot_b, slot_start, _ = design._slots
+    slot_a, slot_b, slot_start, _ = design.slot_table
     value = RNG.normal(size=slot_start[-1])
 
     def run(n_threads):

@@ -34,7 +34,7 @@ def test_fill_leverages(design):
 
 
 def test_sum_influences(design):
-    slot_a, slot_b, slot_start, _ = design._slots
+    slot_a, slot_b, slot_start, _ = design.slot_table
     value = RNG.normal(size=slot_start[-1])
     score, shared, count = RNG.normal(size=(3, len(design.a)))
 

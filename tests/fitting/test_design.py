@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lrbtl.fitting.design import CompleteDesign, Design
-from lrbtl.fitting.newton import _DirectModel
+from lrbtl.fitting.newton import DirectModel
 from lrbtl.fitting.solvers import accumulate
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.model.links import Davidson, Probit
@@ -21,7 +21,7 @@ def crowded(shape):
 @pytest.mark.parametrize(("shape", "rank"), SHAPES)
 def test_atoms_are_the_pairs_that_occur(shape, rank):
     design = crowded(shape)
-    atoms = design._atoms
+    atoms = design.atom_table
     pairs = sorted(set(zip(design.context.tolist(), design.a.tolist(), design.b.tolist(), strict=True)))
     context = np.repeat(np.arange(design.n_contexts), np.diff(atoms.start))
     assert list(zip(context.tolist(), atoms.a.tolist(), atoms.b.tolist(), strict=True)) == pairs
@@ -35,7 +35,7 @@ def test_an_empty_context_and_a_pair_that_comes_back_are_no_matter():
     """The last pair of a context is the first of the next: two atoms."""
     a, b = np.array([0, 0, 0], dtype=np.int32), np.array([1, 1, 1], dtype=np.int32)
     design = Design((2, 3), np.array([0, 1, 1, 3]), a, b, np.array([1.0, 0.0, 1.0]), np.ones(3))
-    assert design._atoms.start.tolist() == [0, 1, 1, 2]
+    assert design.atom_table.start.tolist() == [0, 1, 1, 2]
     assert design.atom_weights(np.array([1.0, 2.0, 4.0])).tolist() == [1.0, 6.0]
 
 
@@ -49,7 +49,7 @@ def test_the_information_is_that_of_the_cells(shape, rank, pairs):
     sorted_design = Design(
         shape, design.start, design.a[order], design.b[order], design.y[order], design.count[order], pairs
     )
-    assert len(sorted_design._atoms.a) < len(design._atoms.a)
+    assert len(sorted_design.atom_table.a) < len(design.atom_table.a)
     weight = np.random.default_rng(1).random(60)
     one, other = accumulate(design, space, weight).dense(), accumulate(sorted_design, space, weight[order]).dense()
     np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
@@ -65,7 +65,7 @@ def test_a_fit_sees_means_only(shape, rank, link):
     point, ridge = random_point(shape, rank), np.full(max(len(shape), 2), 1.0)
     locals_ = [each.at(point) for each in (design, fewer)]
     assert locals_[1].loss == pytest.approx(locals_[0].loss, rel=1e-12)
-    models = [_DirectModel.at(local, ridge) for local in locals_]
+    models = [DirectModel.at(local, ridge) for local in locals_]
     np.testing.assert_allclose(models[1].gradient, models[0].gradient, atol=1e-9)
     np.testing.assert_allclose(models[1].hessian.dense(), models[0].hessian.dense(), atol=1e-9)
 
@@ -84,4 +84,4 @@ def test_all_pairs_are_their_own_atoms():
     complete = CompleteDesign.of_shape((5, 3))
     weight = np.random.default_rng(0).random(len(complete.a))
     assert complete.atom_weights(weight) is weight
-    assert complete._atoms.a is complete.a and complete._atoms.start is complete.start
+    assert complete.atom_table.a is complete.a and complete.atom_table.start is complete.start

@@ -10,7 +10,7 @@ from scipy.special import expit
 from lrbtl.fitting import newton
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import spectral_start
-from lrbtl.fitting.newton import _DirectModel, _KrylovModel, minimise, moved_point
+from lrbtl.fitting.newton import DirectModel, KrylovModel, minimise, moved_point
 from lrbtl.fitting.solvers import conjugate_gradients
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, mode_product, unfold
@@ -54,7 +54,7 @@ def test_model_gradient_is_the_slope_of_the_objective(shape, rank):
     ridge = ridges(space)
     slope = differences(lambda x: dense_objective(design, moved_point(space, x).dense(), ridge), np.zeros(space.size))
     local = design.at(space.point)
-    for model in (_DirectModel, _KrylovModel):
+    for model in (DirectModel, KrylovModel):
         np.testing.assert_allclose(model.at(local, ridge).gradient, slope, atol=2e-4)
 
 
@@ -65,7 +65,7 @@ def test_both_models_take_the_same_step(matrix_design, monkeypatch):
     ridge = np.full(2, 2.0)
     near = minimise(matrix_design, spectral_start(matrix_design, (1, 1)), ridge, tol=1.0).point
     local = matrix_design.at(near)
-    models = (_DirectModel.at(local, ridge), _KrylovModel.at(local, ridge))
+    models = (DirectModel.at(local, ridge), KrylovModel.at(local, ridge))
     (step, gain, _), (other, other_gain, _) = (model.step(0.0) for model in models)
     np.testing.assert_allclose(other, step, atol=1e-8 * np.abs(step).max())
     assert other_gain == pytest.approx(gain, rel=1e-8)
@@ -89,7 +89,7 @@ def lifted_lbfgs(design, rank, ridge, starts):
     return best.fun, best.x[: d1 * rank].reshape(d1, rank) @ best.x[d1 * rank :].reshape(d2, rank).T
 
 
-@pytest.mark.parametrize("model", [_DirectModel, _KrylovModel])
+@pytest.mark.parametrize("model", [DirectModel, KrylovModel])
 @pytest.mark.parametrize("ridge", [0.5, 4.0])
 def test_matrix_optimum_is_scipys(matrix_design, ridge, model, monkeypatch):
     monkeypatch.setattr(newton, "_model_class", lambda local: model)
@@ -147,11 +147,11 @@ def test_a_kept_hessian_is_turned_to_other_coordinates(shape, rank):
     for k, turn in enumerate(turns):
         core = mode_product(core, turn.T, k)
     turned = TangentSpace(Tucker(core, tuple(factor @ turn for factor, turn in zip(space.factors, turns, strict=True))))
-    model = _DirectModel.at(design.at(space.point), ridge)
+    model = DirectModel.at(design.at(space.point), ridge)
     curvature = model.curvature(100.0)
     change = rng.normal(size=space.size)
     here, decrease = curvature.step(curvature.space, change)
-    there, same = curvature.step(turned, newton._turn(turned, change, [turn.T for turn in turns]))
+    there, same = curvature.step(turned, newton.turn_coordinates(turned, change, [turn.T for turn in turns]))
     np.testing.assert_allclose(turned.dense(there), space.dense(here), atol=1e-10 * np.abs(here).max())
     assert same == pytest.approx(decrease, rel=1e-10)
 
@@ -164,7 +164,7 @@ def test_a_fit_of_nearly_the_same_data_needs_no_hessian_of_its_own(shape, rank, 
     part = design.with_count(design.count * np.random.default_rng(0).choice([0.8, 1.0], len(design.count)))
     alone = minimise(part, whole.point, ridge, tol=1e-9)
     made = []
-    monkeypatch.setattr(_DirectModel, "curvature", lambda self, damping: made.append(damping))
+    monkeypatch.setattr(DirectModel, "curvature", lambda self, damping: made.append(damping))
     found = minimise(part, whole.point, ridge, tol=1e-6, warm=True, curvature=whole.curvature)
     assert found.converged and not made
     np.testing.assert_allclose(found.point.dense(), alone.point.dense(), atol=1e-4)
@@ -182,7 +182,7 @@ def test_a_hessian_that_does_not_serve_is_replaced(matrix_design):
 def test_a_damped_hessian_does_not_end_a_fit(matrix_design):
     """Its decrements are far too small; a fit that was handed one must not take that for the end."""
     ridge, start = np.full(2, 1.0), random_point((8, 6), (2, 2), 3, scale=2.0)
-    damped = _DirectModel.at(matrix_design.at(start), ridge).curvature(1e8)
+    damped = DirectModel.at(matrix_design.at(start), ridge).curvature(1e8)
     assert not damped.serves
     for warm in (True, False):
         found = minimise(matrix_design, start, ridge, warm=warm, curvature=damped)

@@ -49,7 +49,7 @@ def without_idle_slots(design: Design) -> Design:
     if touched.mean() > NEARLY_ALL:
         return design
     other = copy(design)
-    for name in ("_slots", "_atoms"):
+    for name in ("slot_table", "atom_table"):
         other.__dict__.pop(name, None)
     other.__dict__["full"] = False
     return other
@@ -63,18 +63,18 @@ class BlockDesign(Design):
         """Return the design of the same cells and slots."""
         other = cls.__new__(cls)
         other.__dict__.update(design.__dict__)
-        other.__dict__.update(full=design.full, _slots=design._slots, _atoms=design._atoms)
+        other.__dict__.update(full=design.full, slot_table=design.slot_table, atom_table=design.atom_table)
         return other
 
     @property
     def n_slots(self) -> int:
         """Number of (context, model) pairs that cells touch."""
-        return int(self._slots[2][-1])
+        return int(self.slot_table[2][-1])
 
     @cached_property
     def groups(self) -> list[Group]:
         """All contexts with slots, by their number."""
-        *_, start, model = self._slots
+        *_, start, model = self.slot_table
         sizes = np.diff(start)
         contexts = np.flatnonzero(sizes)
         contexts = contexts[np.argsort(-sizes[contexts], kind="stable")]
@@ -109,7 +109,7 @@ class BlockDesign(Design):
     @cached_property
     def _places(self) -> list[tuple[Longs, Longs]]:
         """For each group, its atoms and where each stands in the group's matrices, flat."""
-        atoms, (*_, start, _) = self._atoms, self._slots
+        atoms, (*_, start, _) = self.atom_table, self.slot_table
         context = np.repeat(np.arange(self.n_contexts), np.diff(atoms.start))
         first, second = atoms.slot_a - start[context], atoms.slot_b - start[context]
         row = np.empty(self.n_contexts, dtype=np.int64)

@@ -96,7 +96,7 @@ class Design:
 
     def _with(self, name: str, value: object) -> "Design":
         """Return a copy with one field replaced, which keeps the slots."""
-        _ = self._atoms  # made once, for all copies
+        _ = self.atom_table  # made once, for all copies
         other = copy(self)
         object.__setattr__(other, name, value)
         return other
@@ -172,10 +172,11 @@ class Design:
     @property
     def slots(self) -> tuple[Longs, Longs]:
         """Slots of the two sides of each cell, negative for the second where it is one entry."""
-        return self._slots[0], self._slots[1]
+        return self.slot_table[0], self.slot_table[1]
 
     @cached_property
-    def _slots(self) -> tuple[Longs, Longs, Longs, Longs]:
+    def slot_table(self) -> tuple[Longs, Longs, Longs, Longs]:
+        """Slots of both sides of each cell, where those of each context begin, and the model of each slot."""
         d1 = self.shape[0]
         key_a = self.context * d1 + self.a
         pair = self.b >= 0
@@ -204,7 +205,7 @@ class Design:
         """Return the entry of U V^T at every slot."""
         if self.full:
             return (V @ U.T).reshape(-1)
-        *_, slot_start, model = self._slots
+        *_, slot_start, model = self.slot_table
         out = np.zeros(slot_start[-1])
         tangent.push_slots(slot_start, model, U, V, out, self.n_threads)
         return out
@@ -215,28 +216,28 @@ class Design:
 
     def differences(self, value: Floats) -> Floats:
         """Return <value, X> of every cell from one value per slot."""
-        slot_a, slot_b, *_ = self._slots
+        slot_a, slot_b, *_ = self.slot_table
         out = np.empty(len(self.a))
         tangent.fill_differences(slot_a, slot_b, value, out, self.n_threads)
         return out
 
     def gram_sums(self, weight: Floats, value: Floats) -> Floats:
         """Return sum of weight <value, X> X over cells, from and to one value per slot [Li26, eq. Ghat_def]."""
-        slot_a, slot_b, *_ = self._slots
+        slot_a, slot_b, *_ = self.slot_table
         out = np.zeros(len(value))
         gram.apply_gram(self.start, slot_a, slot_b, value, weight, out, self.n_threads)
         return out
 
     def slot_sums(self, value: Floats) -> Floats:
         """Return for each slot the sum of a cell value, signed by side."""
-        slot_a, slot_b, slot_start, _ = self._slots
+        slot_a, slot_b, slot_start, _ = self.slot_table
         out = np.zeros(slot_start[-1])
         tangent.sum_slots(self.start, slot_a, slot_b, value, out, self.n_threads)
         return out
 
     def slot_matrix(self, value: Floats) -> Floats | sparse.csr_array:
         """Return one value per slot as a matrix (D, d1), sparse unless most slots are touched."""
-        *_, slot_start, model = self._slots
+        *_, slot_start, model = self.slot_table
         shape = (self.n_contexts, self.shape[0])
         return value.reshape(shape) if self.full else sparse.csr_array((value, model, slot_start), shape=shape)
 
@@ -259,15 +260,15 @@ class Design:
 
     def unsigned_sums(self, value: Floats) -> Floats | sparse.csr_array:
         """Return the sum of a cell value over the cells that touch each (context, model), (D, d1)."""
-        slot_a, slot_b, slot_start, _ = self._slots
+        slot_a, slot_b, slot_start, _ = self.slot_table
         pair = slot_b >= 0
         sums = np.bincount(slot_a, value, slot_start[-1]) + np.bincount(slot_b[pair], value[pair], slot_start[-1])
         return self.slot_matrix(np.asarray(sums, dtype=np.float64))
 
     @cached_property
-    def _atoms(self) -> _Atoms:
+    def atom_table(self) -> _Atoms:
         """The cells with the outcomes of a pair, or the values of an entry, put together."""
-        slot_a, slot_b, *_ = self._slots
+        slot_a, slot_b, *_ = self.slot_table
         first = np.ones(len(self.a), dtype=bool)
         first[1:] = (self.a[1:] != self.a[:-1]) | (self.b[1:] != self.b[:-1])
         first[self.start[:-1][np.diff(self.start) > 0]] = True
@@ -277,7 +278,7 @@ class Design:
 
     def atom_weights(self, weight: Floats) -> Floats:
         """Return the weights of cells summed over the outcomes of a pair, or the values of an entry."""
-        atoms = self._atoms
+        atoms = self.atom_table
         if len(atoms.a) == len(weight):
             return weight
         out = np.zeros(len(atoms.a))
@@ -289,27 +290,27 @@ class Design:
 
         Under links whose loss is not linear in the response, or where hardly a cell is saved, the design itself.
         """
-        if not self.link.linear or self.effects is not None or len(self._atoms.a) > WORTHWHILE * len(self.a):
+        if not self.link.linear or self.effects is not None or len(self.atom_table.a) > WORTHWHILE * len(self.a):
             return self
-        atoms = self._atoms
+        atoms = self.atom_table
         count, total = self.atom_weights(self.count), self.atom_weights(self.count * self.y)
         y = np.divide(total, count, out=total, where=count > 0)
         sides = atoms.start, atoms.a, atoms.b
         other = Design(self.shape, *sides, y, count, self.centred, self.n_threads, self.link)
         other.__dict__["full"] = self.full
-        other.__dict__["_slots"] = (atoms.slot_a, atoms.slot_b, *self._slots[2:])
-        other.__dict__["_atoms"] = atoms
+        other.__dict__["slot_table"] = (atoms.slot_a, atoms.slot_b, *self.slot_table[2:])
+        other.__dict__["atom_table"] = atoms
         return other
 
     def add_model_blocks(self, space: TangentSpace, weight: Floats, border: Floats) -> None:
         """Add the block of J^T (sum of weight X X^T) J for the model factor to a border of zeros; weights of atoms."""
-        atoms = self._atoms
+        atoms = self.atom_table
         cells = atoms.start, atoms.a, atoms.b
         gram.sum_model_blocks(*cells, space.V, weight, border, len(space.U), self.n_threads)
 
     def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:
         """Return design rows per slot (n_slots, r1), weighted by atoms, and their Gram matrices (D, r1, r1)."""
-        atoms, (_, _, slot_start, model), r1 = self._atoms, self._slots, space.U.shape[1]
+        atoms, (_, _, slot_start, model), r1 = self.atom_table, self.slot_table, space.U.shape[1]
         rows, outer = np.zeros((slot_start[-1], r1)), np.zeros((self.n_contexts, r1, r1))
         cells = atoms.start, atoms.a, atoms.b, atoms.slot_a, atoms.slot_b, slot_start, model
         gram.sum_slot_rows(*cells, space.U, weight, rows, outer, self.n_threads)
@@ -317,7 +318,7 @@ class Design:
 
     def cross_blocks(self, space: TangentSpace, rows: Floats, score: Floats) -> Floats | sparse.bsr_array:
         """Return the block of J^T G J between the eliminated factor and the model factor, (dl rl, d1 r1)."""
-        *_, slot_start, model = self._slots
+        *_, slot_start, model = self.slot_table
         dl, rl = space.factors[space.mode].shape
         d1, r1 = space.U.shape
         key = np.repeat(space.rows, np.diff(slot_start)) * d1 + model
@@ -358,9 +359,9 @@ class CompleteDesign(Design):
         return cls(shape, start, left, right, zeros, np.ones(len(zeros)), n_threads=n_threads)
 
     @cached_property
-    def _atoms(self) -> _Atoms:
+    def atom_table(self) -> _Atoms:
         """The cells themselves, without copies: no pair occurs twice."""
-        slot_a, slot_b, *_ = self._slots
+        slot_a, slot_b, *_ = self.slot_table
         return _Atoms(np.empty(0, dtype=np.int64), self.start, self.a, self.b, slot_a, slot_b)
 
     def add_model_blocks(self, space: TangentSpace, weight: Floats, border: Floats) -> None:

@@ -75,8 +75,8 @@ class Curvature:
         else:
             factors = zip(self.space.factors, space.factors, strict=True)
             turns = [_closest_rotation(own.T @ there) for own, there in factors]
-            turned = -self.factor.solve(_turn(space, gradient, turns))
-            step = _turn(space, turned, [turn.T for turn in turns])
+            turned = -self.factor.solve(turn_coordinates(space, gradient, turns))
+            step = turn_coordinates(space, turned, [turn.T for turn in turns])
         return step, -0.5 * float(gradient @ step)
 
 
@@ -85,7 +85,7 @@ def _closest_rotation(matrix: Floats) -> Floats:
     return np.asarray(left @ right)
 
 
-def _turn(space: TangentSpace, coordinates: Floats, turns: list[Floats]) -> Floats:
+def turn_coordinates(space: TangentSpace, coordinates: Floats, turns: list[Floats]) -> Floats:
     """Return coordinates with the components of each mode turned."""
     out = coordinates.copy()
     changes, dcore = space.parts(coordinates)
@@ -99,7 +99,7 @@ def _turn(space: TangentSpace, coordinates: Floats, turns: list[Floats]) -> Floa
 
 
 @dataclass(frozen=True)
-class _DirectModel:
+class DirectModel:
     """Second-order model of the objective at a point, solved by elimination and Cholesky."""
 
     local: Local
@@ -108,7 +108,7 @@ class _DirectModel:
     core_diagonal: Floats
 
     @classmethod
-    def at(cls, local: Local, ridge: Floats) -> "_DirectModel":
+    def at(cls, local: Local, ridge: Floats) -> "DirectModel":
         gradient, hessians, core_diagonal = penalty_terms(local.space, ridge)
         return cls(local, gradient - local.gradient, hessians, core_diagonal)
 
@@ -132,7 +132,7 @@ class _DirectModel:
 
 
 @dataclass(frozen=True)
-class _KrylovModel:
+class KrylovModel:
     """The same model, solved by preconditioned conjugate gradients without forming a matrix."""
 
     local: Local
@@ -144,7 +144,7 @@ class _KrylovModel:
     blocks: tuple[dict[int, Floats], Floats | None]
 
     @classmethod
-    def at(cls, local: Local, ridge: Floats) -> "_KrylovModel":
+    def at(cls, local: Local, ridge: Floats) -> "KrylovModel":
         design, weight = local.design, local.design.count * local.terms.fisher
         gradient, hessians, core_diagonal = penalty_terms(local.space, ridge)
         rows, core = diagonal_blocks(design, local.space, weight)
@@ -177,13 +177,13 @@ class _KrylovModel:
         return found.x, -float(self.gradient @ found.x) - 0.5 * float(found.x @ found.product), None
 
 
-def _model_class(local: Local) -> type[_DirectModel] | type[_KrylovModel]:
+def _model_class(local: Local) -> type[DirectModel] | type[KrylovModel]:
     """Return the cheaper model: one factorisation, or some tens of passes over the cells."""
     design, space = local.design, local.space
     direct = space.q**2 * (space.q / 3 + space.size - space.q) / DENSE_SPEED
     krylov = 2 * KRYLOV_PASSES * len(design.a) * space.U.shape[1] * 4
     forced = len(space.factors) > 2 or design.n_effects > 0
-    return _DirectModel if forced or direct <= krylov else _KrylovModel
+    return DirectModel if forced or direct <= krylov else KrylovModel
 
 
 @one_blas_thread
@@ -207,7 +207,7 @@ def minimise(
     objective = here.loss + penalty(here.space.point, ridge)
     make_model = _model_class(here)
     decrement, left = 0.0, np.inf
-    kept = latest = curvature if make_model is _DirectModel else None  # to go on with; last used
+    kept = latest = curvature if make_model is DirectModel else None  # to go on with; last used
     sizes = [values[0] for values in here.space.point.singular_values]
 
     def stop(n_iter: int, converged: bool, reason: str) -> Newton:

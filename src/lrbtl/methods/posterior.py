@@ -177,14 +177,14 @@ class Posterior:
 
     def _to_slots(self, values: Floats) -> Floats:
         """Return values (M, D, d1) at the slots, (n_slots, M)."""
-        *_, start, model = self.design._slots
+        *_, start, model = self.design.slot_table
         context = np.repeat(np.arange(self.design.n_contexts), np.diff(start))
         return np.ascontiguousarray(values[:, context, model].T)
 
     def _from_slots(self, values: Floats) -> Floats:
         """Return values at the slots (n_slots, M) as (M, D, d1), zero elsewhere."""
         d1, D = self._shape
-        *_, start, model = self.design._slots
+        *_, start, model = self.design.slot_table
         context = np.repeat(np.arange(D), np.diff(start))
         out = np.zeros((values.shape[1], D, d1))
         out[:, context, model] = values.T

@@ -109,6 +109,7 @@ class DirectModel:
 
     @classmethod
     def at(cls, local: Local, ridge: Floats) -> "DirectModel":
+        """Return the model at a point."""
         gradient, hessians, core_diagonal = penalty_terms(local.space, ridge)
         return cls(local, gradient - local.gradient, hessians, core_diagonal)
 
@@ -145,6 +146,7 @@ class KrylovModel:
 
     @classmethod
     def at(cls, local: Local, ridge: Floats) -> "KrylovModel":
+        """Return the model at a point."""
         design, weight = local.design, local.design.count * local.terms.fisher
         gradient, hessians, core_diagonal = penalty_terms(local.space, ridge)
         rows, core = diagonal_blocks(design, local.space, weight)

@@ -2,11 +2,12 @@
 
     python benchmarks/nearly_low_rank.py --reps 40 --jobs 2 [--only "40 x 8"] [--others]
 
-Truths are rank 2 (or 3) plus a share of their variance in deviations of single entries, normal or heavy-tailed, or plus
-four specialists. Battles are uniform, Zipf in models and categories, or between models of similar strength. Every
-replication draws a new truth. `--others` also runs the efficient method; separate fits are always run. Errors are those
-of means over truths. Designs marked "tuning" were looked at while the method was made; the others, and all seeds here,
-were not. Results go to results/nearly_low_rank.json and .md; designs that are not run keep theirs.
+Truths are rank 2 (or 3) plus a share of their variance in deviations of single entries, normal or heavy-tailed, or
+plus four specialists. Battles are uniform, Zipf in models and categories, or between models of similar strength.
+Every replication draws a new truth. `--others` also runs the efficient method; separate fits are always run. Errors
+are those of means over truths. Designs marked "tuning" were used while the method was made, with some of these seeds;
+the others were run along once, on fewer truths, and nothing was chosen by them. Results go to
+results/nearly_low_rank.json and .md; designs that are not run keep theirs.
 """
 
 import argparse

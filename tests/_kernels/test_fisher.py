@@ -18,5 +18,6 @@ def test_logistic_terms():
 
 
 def test_no_votes():
-    none = np.empty(0)
-    fisher.logistic_terms(none, none, none.copy(), none.copy(), none.copy())
+    none, out = np.empty(0), [np.empty(0) for _ in range(3)]
+    fisher.logistic_terms(none, none, *out)
+    assert all(each.size == 0 for each in out)

@@ -72,6 +72,12 @@ class BlockDesign(Design):
         return int(self.slot_table[2][-1])
 
     @cached_property
+    def slot_places(self) -> tuple[Longs, Longs]:
+        """Context and model of each slot."""
+        *_, start, model = self.slot_table
+        return np.repeat(np.arange(self.n_contexts), np.diff(start)), model
+
+    @cached_property
     def groups(self) -> list[Group]:
         """All contexts with slots, by their number."""
         *_, start, model = self.slot_table
@@ -124,7 +130,7 @@ class BlockDesign(Design):
 
     def laplacians(self, weight: Floats) -> Matrices:
         """Return sum of weight X X^T over the cells of each context, for pairs."""
-        merged, out = self.atom_weights_of_cells(weight), []
+        merged, out = Design.atom_weights(self, weight), []
         for group, (atoms, place) in zip(self.groups, self._places, strict=True):
             B, m = group.slots.shape
             upper = np.bincount(place, merged[atoms], B * m * m).astype(np.float64, copy=False).reshape(B, m, m)
@@ -133,10 +139,6 @@ class BlockDesign(Design):
             links[:, each, each] -= links.sum(axis=2)
             out.append(links)
         return out
-
-    def atom_weights_of_cells(self, weight: Floats) -> Floats:
-        """Return weights of cells summed over the outcomes of a pair."""
-        return Design.atom_weights(self, weight)
 
     def atom_weights(self, weight: Matrices) -> Matrices:  # type: ignore[override]
         """Return the matrices: nothing is to be put together."""

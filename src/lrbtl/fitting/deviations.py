@@ -65,8 +65,7 @@ class Scores:
         """Return all scores, (d1, D), zero-sum; E is zero where nobody met."""
         d1 = self.design.shape[0]
         out = self.space.U @ self.space.V.T
-        *_, start, model = self.design.slot_table
-        context = np.repeat(np.arange(self.design.n_contexts), np.diff(start))
+        context, model = self.design.slot_places
         np.add.at(out, (model, context), self.E)
         return np.asarray(out - out.sum(axis=0) / d1)
 

@@ -139,8 +139,7 @@ class _Search:
         full = near.dense()
         point = truncate(full.reshape(self.shape), rank)
         plain = start_scores(near.design, point)
-        *_, start, model = near.design.slot_table
-        context = np.repeat(np.arange(near.design.n_contexts), np.diff(start))
+        context, model = near.design.slot_places
         return Scores(near.design, plain.space, full[model, context] - plain.low_rank)
 
     def climb(self, scores: Scores, tau: float) -> Mode:
@@ -236,8 +235,7 @@ def excess_component(mode: Mode, seed: int = 0) -> float:
     own = design.scatter([np.einsum("bmm->bm", W) for W in at.W])
     touched = design.slot_matrix(own)
     rows, columns = (np.asarray(touched.sum(axis=axis), dtype=float).reshape(-1) for axis in (1, 0))
-    *_, start, model = design.slot_table
-    context = np.repeat(np.arange(design.n_contexts), np.diff(start))
+    context, model = design.slot_places
     scale = np.sqrt(own.sum() / np.maximum(rows[context] * columns[model], 1e-300))
     limit = CLIP * np.sqrt(np.maximum(own, 0.0))
 

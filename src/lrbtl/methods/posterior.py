@@ -177,15 +177,13 @@ class Posterior:
 
     def _to_slots(self, values: Floats) -> Floats:
         """Return values (M, D, d1) at the slots, (n_slots, M)."""
-        *_, start, model = self.design.slot_table
-        context = np.repeat(np.arange(self.design.n_contexts), np.diff(start))
+        context, model = self.design.slot_places
         return np.ascontiguousarray(values[:, context, model].T)
 
     def _from_slots(self, values: Floats) -> Floats:
         """Return values at the slots (n_slots, M) as (M, D, d1), zero elsewhere."""
         d1, D = self._shape
-        *_, start, model = self.design.slot_table
-        context = np.repeat(np.arange(D), np.diff(start))
+        context, model = self.design.slot_places
         out = np.zeros((values.shape[1], D, d1))
         out[:, context, model] = values.T
         return out
@@ -198,7 +196,7 @@ class Posterior:
         comes by expectation-maximisation over all entries.
         """
         at, (d1, D) = self.at, self._shape
-        g, variance, own = (np.zeros((D, d1)) for _ in range(3))
+        variance, own = np.zeros((D, d1)), np.zeros((D, d1))
         g = self._from_slots(at.g[:, None])[0]
         for u, H in self._embedded(at.H, 0.0):
             HC = H @ self.plain[u]

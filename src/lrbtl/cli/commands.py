@@ -94,7 +94,7 @@ def run_demo(options: Namespace) -> None:
     boards = leaderboard(battles, context="all", progress=progress_of(options))
     print(boards.overall, "\n")
     print(boards["maths"].summary(10), "\n")
-    print(compare(battles, boards.models[0], NEWCOMER, rank=boards.overall.info.rank or "auto"))
+    print(compare(battles, boards.models[0], NEWCOMER))
     if folder is not None:
         write_result(folder / "board.csv", boards, "Demo")
         write_picture(folder / "board.png", boards.overall)

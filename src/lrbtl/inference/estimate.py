@@ -200,7 +200,7 @@ class Estimate:
         level
             Coverage, of each interval or, with `joint`, of all of them at once.
         joint
-            Widen the intervals by the quantile of the largest |Z| under their correlation.
+            Widen the intervals by the quantile of the largest abs(Z) under their correlation.
         scale
             "auto": scores as they are, probabilities by the logit scale. "natural": estimate ± c se, which for a
             probability may leave (0, 1). "elo": scores times 400 / ln 10.

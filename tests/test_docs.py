@@ -1,4 +1,4 @@
-"""Documentation that stays true: code blocks run, outputs agree, links lead somewhere, every name and page is listed."""
+"""Documentation that stays true: code blocks run, outputs agree, links lead somewhere, names and pages are listed."""
 
 import contextlib
 import doctest

@@ -218,6 +218,10 @@ class FileReadError(LrbtlError, OSError):
     """A file that cannot be read as battles."""
 
 
+class StateVersionError(FileReadError):
+    """A file of battles that a newer lrbtl wrote."""
+
+
 class UsageError(LrbtlError, ValueError):
     """Options of the command line that do not go together."""
 

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb, prod
+from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -150,8 +151,9 @@ class Battles(Labelled):
         Parameters
         ----------
         frame : data frame
-            pandas, polars (eager or lazy), pyarrow, anything else that narwhals reads, or a dict of columns.
-            Categorical, dictionary-encoded and integer columns are used as they are.
+            pandas, polars, pyarrow, anything else that narwhals reads, or a dict of columns. Categorical,
+            dictionary-encoded and integer columns are used as they are. Rows of lazy frames (Polars, DuckDB, ibis,
+            Dask, PySpark, SQLFrame) are grouped by their engine, and only distinct rows come back.
         model_a, model_b, winner : str
             Column names. `winner` holds words, or numbers in [0, 1]: 1 (or True) if `model_a` won.
         contexts : str or sequence of str
@@ -181,10 +183,10 @@ class Battles(Labelled):
             raise InputTypeError(f"ties is {ties!r}; it must be 'half' or 'drop'.")
         names = (contexts,) if isinstance(contexts, str) else tuple(contexts)
         wanted = [*names, model_a, model_b, winner]
-        columns = read_frame(frame, wanted if count is None else [*wanted, count])
+        columns, times = read_frame(frame, wanted if count is None else [*wanted, count])
         axes = [Axis(name, None, None, integer_codes=False) for name in ("models", *names)]
         coded = [encode(columns[name], name) for name in wanted]
-        counts = None if count is None else read_counts(columns[count], count)
+        counts = times if count is None else read_counts(columns[count], count) * (1 if times is None else times)
         return cls._from_columns(coded, axes, counts, outcome_name=winner, outcomes=outcomes, ties=ties)
 
     @classmethod
@@ -225,6 +227,48 @@ class Battles(Labelled):
         parts = [side._recoded(models, levels) for side in (self, more)]
         merged = _cells.merge_cells(*parts, n_models=len(models), n_contexts=prod(map(len, levels)))
         return Battles(merged, models, levels, self.mode_names, self.n_self + more.n_self)
+
+    def __radd__(self, start: object) -> Battles:
+        """Battles of a list of battles: ``sum(days)`` begins with 0."""
+        return self if start == 0 else NotImplemented
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the battles into one file, whole or not at all; `load` reads it.
+
+        The file holds cells, labels and the version of its format, no code. Its size follows the number of cells.
+
+        Examples
+        --------
+        >>> import lrbtl, tempfile
+        >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "z"], [1, 0.5])
+        >>> path = tempfile.mkdtemp() + "/state.lrbtl"
+        >>> battles.save(path)
+        >>> lrbtl.Battles.load(path)
+        Battles(shape=(3,), n_battles=2, n_cells=2)
+        """
+        from lrbtl.data.state import write_state  # which builds battles
+
+        write_state(path, self)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Battles:
+        """Battles from a file that `save` wrote.
+
+        A file that is cut off, damaged or of another kind raises `FileReadError`, one of a newer format
+        `StateVersionError`.
+
+        Examples
+        --------
+        >>> import lrbtl, tempfile
+        >>> today = lrbtl.Battles.from_arrays(["x"], ["y"], [1])
+        >>> path = tempfile.mkdtemp() + "/state.lrbtl"
+        >>> today.save(path)
+        >>> (lrbtl.Battles.load(path) + today).n_battles
+        2
+        """
+        from lrbtl.data.state import read_state  # which builds battles
+
+        return read_state(path)[0]
 
     def _recoded(self, models: tuple[Any, ...], levels: tuple[tuple[Any, ...], ...]) -> Cells:
         if models == self.models and levels == self.levels:

@@ -66,7 +66,7 @@ def assemble(
     if not check_lengths(lengths if counts is None else {**lengths, "counts": counts}):
         raise EmptyDataError("there are no rows; give at least one battle.")
 
-    y_column, outcomes_found = _outcome_column(outcome, outcomes, outcome_name, ties)
+    y_column, outcomes_found = _outcome_column(outcome, outcomes, outcome_name, ties, counts)
     models, (a, b) = _label_axis(axes[0], [first, second])
     levels, contexts = [], []
     for axis, mode in zip(axes[1:], modes, strict=True):
@@ -84,10 +84,10 @@ def assemble(
 
 
 def _outcome_column(
-    outcome: Coded, outcomes: Mapping[Hashable, float | None] | None, name: str, ties: str
+    outcome: Coded, outcomes: Mapping[Hashable, float | None] | None, name: str, ties: str, counts: Longs | None
 ) -> tuple[Column, Floats]:
     """Outcome column and its values: increasing, and with every y also 1 - y."""
-    y = canonical_outcome(outcome_values(outcome, used_codes(outcome), outcomes, name))
+    y = canonical_outcome(outcome_values(outcome, used_codes(outcome), outcomes, name, counts))
     if ties == "drop":
         y[y == 0.5] = np.nan
     known = ~np.isnan(y)

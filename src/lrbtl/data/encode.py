@@ -278,14 +278,15 @@ def _encode_arrow(column: Any, name: str) -> Coded:
     return Coded(codes, labels, is_integer, all_used=is_plain)
 
 
-def read_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return the named columns of a frame (or of a dict of columns), as something that `encode` takes.
+def read_frame(frame: Any, names: Sequence[str]) -> tuple[dict[str, Any], Longs | None]:
+    """Return the named columns of a frame, as something that `encode` takes, and how often each row happened.
 
-    Lazy frames are collected, these columns only.
+    Rows of a lazy frame are grouped where they are: its engine returns distinct rows, in any order, with their numbers.
+    Rows of other frames, and of a dict of columns, come as they are, without numbers.
     """
     if isinstance(frame, Mapping):
         _check_names(names, list(frame))
-        return {name: frame[name] for name in names}
+        return {name: frame[name] for name in names}, None
     import narwhals as nw
 
     try:
@@ -295,9 +296,31 @@ def read_frame(frame: Any, names: Sequence[str]) -> dict[str, Any]:
             f"cannot read battles from a {type(frame).__name__}; give a data frame or a dict of columns."
         ) from error
     _check_names(names, table.collect_schema().names())
+    times = None
     if isinstance(table, nw.LazyFrame):
-        table = table.select(*dict.fromkeys(names)).collect()
-    return {name: table.get_column(name) for name in names}
+        table, times = _group_rows(table, list(dict.fromkeys(names)))
+    return {name: table.get_column(name) for name in names}, times
+
+
+_TIMES = "lrbtl times"  # no column of a log is called so
+
+
+def _group_rows(table: Any, names: list[str]) -> tuple[Any, Longs]:
+    """Distinct rows of a lazy frame, collected, and their numbers; missing values are an error."""
+    import narwhals as nw
+
+    distinct = table.select(*names).group_by(*names).agg(nw.len().alias(_TIMES)).collect()
+    times = np.asarray(distinct.get_column(_TIMES).to_numpy()).astype(np.int64)
+    for name in names:
+        column = distinct.get_column(name)
+        missing = column.is_null()
+        if column.dtype.is_float():
+            missing = missing | column.is_nan()
+        if total := int(times[np.asarray(missing.fill_null(True).to_numpy(), dtype=bool)].sum()):
+            raise MissingValueError(
+                f"{name} has {total} missing value{'s' * (total > 1)}; drop or fill such rows first."
+            )
+    return distinct, times
 
 
 def _check_names(names: Sequence[str], known: list[str]) -> None:
@@ -306,7 +329,13 @@ def _check_names(names: Sequence[str], known: list[str]) -> None:
             raise MissingColumnError(f"the frame has no column {name!r}; {suggest_labels(name, known)}")
 
 
-def outcome_values(coded: Coded, used: Longs, mapping: Mapping[Hashable, float | None] | None, name: str) -> Floats:
+def outcome_values(
+    coded: Coded,
+    used: Longs,
+    mapping: Mapping[Hashable, float | None] | None,
+    name: str,
+    counts: Longs | None = None,
+) -> Floats:
     """Outcome for the first model per label of an outcome column; NaN for labels to drop and for unused ones.
 
     Parameters
@@ -319,6 +348,8 @@ def outcome_values(coded: Coded, used: Longs, mapping: Mapping[Hashable, float |
         Meaning of further words (or another meaning of known ones): a number in [0, 1], or None to drop them.
     name : str
         Column name for messages.
+    counts : int64 (n,), optional
+        Multiplicity of each row, for messages.
 
     >>> outcome_values(encode(["model_a", "draw"], "winner"), np.arange(2), {"draw": 0.5}, "winner").tolist()
     [1.0, 0.5]
@@ -333,9 +364,9 @@ def outcome_values(coded: Coded, used: Longs, mapping: Mapping[Hashable, float |
         if meaning is None:
             continue
         if not isinstance(meaning, Real | np.bool_):
-            unknown[label] = int(np.count_nonzero(coded.codes == code))
+            unknown[label] = _occurrences(coded, code, counts)
         elif not 0.0 <= float(meaning) <= 1.0:
-            rows = int(np.count_nonzero(coded.codes == code))
+            rows = _occurrences(coded, code, counts)
             raise OutcomeRangeError(
                 f"{name} holds the outcome {label!r} ({rows} rows), meaning {float(meaning)}; an outcome is a number "
                 "from 0 (model_b won) to 1 (model_a won). Rescale it or give outcomes={...}."
@@ -349,6 +380,11 @@ def outcome_values(coded: Coded, used: Longs, mapping: Mapping[Hashable, float |
             f"drop}}; known words are {', '.join(OUTCOME_WORDS)}."
         )
     return values
+
+
+def _occurrences(coded: Coded, code: int, counts: Longs | None) -> int:
+    rows = coded.codes == code
+    return int(np.count_nonzero(rows) if counts is None else counts[rows].sum())
 
 
 def read_counts(column: object, name: str) -> Longs:

@@ -1,0 +1,187 @@
+"""Battles in one file: arrays and labels without pickle, written whole, checked on reading."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, datetime
+from importlib.metadata import version
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lrbtl.data.battles import Battles
+from lrbtl.data.cells import Cells, context_starts
+from lrbtl.errors import FileReadError, LabelError, LrbtlError, OutputPathError, StateVersionError
+from lrbtl.tables import write_whole
+
+FORMAT, VERSION = "lrbtl battles", 1  # the number goes up when an older lrbtl would misread a file
+HEADER = "lrbtl.json"  # the first member of the archive: what the arrays are, labels, sources
+MAGIC = b"PK\x03\x04"
+NAME_AT = 30  # where an archive names its first member
+STORED: dict[str, type] = {"battles": Battles, "cells": Cells}
+DAMAGE: tuple[type[Exception], ...] = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    RuntimeError,
+    LookupError,
+    ValueError,
+    TypeError,
+)
+DAMAGE += (AttributeError, ArithmeticError, LrbtlError)  # what readers of an archive raise at changed bytes
+MOMENTS: dict[str, type] = {"datetime": datetime, "date": date}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file whose battles went into a state."""
+
+    name: str
+    digest: str  # SHA-256 of its bytes
+    n_battles: int
+
+
+def is_state(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file begins like one that `Battles.save` wrote."""
+    with open(path, "rb") as stream:
+        start = stream.read(NAME_AT + len(HEADER))
+    return start.startswith(MAGIC) and start[NAME_AT:] == HEADER.encode()
+
+
+def write_state(path: str | os.PathLike[str], battles: Battles, sources: Sequence[Source] = ()) -> None:
+    """Write battles, and which files they came from, into one file: all of it or nothing."""
+    arrays: list[NDArray[Any]] = []
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "lrbtl": version("lrbtl"),
+        "sources": [[source.name, source.digest, source.n_battles] for source in sources],
+        "content": _packed(battles, arrays),
+    }
+    try:
+        write_whole(path, lambda scratch: _write(scratch, json.dumps(header, ensure_ascii=False), arrays))
+    except OutputPathError:
+        raise
+    except OSError as error:
+        raise OutputPathError(f"cannot write {path}: {error.strerror or error}.") from error
+
+
+def _write(path: Path, header: str, arrays: Sequence[NDArray[Any]]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(zipfile.ZipInfo(HEADER), header.encode("utf-8", "surrogatepass"))
+        for k, array in enumerate(arrays):
+            with archive.open(zipfile.ZipInfo(_member(k)), "w", force_zip64=True) as stream:
+                stream.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+
+
+def _member(k: int) -> str:
+    return f"array{k}"
+
+
+def _packed(value: Any, arrays: list[NDArray[Any]]) -> Any:
+    """Return a value as JSON that tells its type; arrays are put aside and named by their place."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple):
+        plain = all(isinstance(part, str) for part in value)
+        return list(value) if plain else [_packed(part, arrays) for part in value]
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        arrays.append(value)
+        return {"array": [len(arrays) - 1, value.dtype.str, list(value.shape)]}
+    if isinstance(value, np.datetime64):
+        return {"datetime64": [str(value), np.datetime_data(value.dtype)[0]]}
+    if isinstance(value, np.generic):
+        return _packed(value.item(), arrays)
+    if isinstance(value, date):
+        kind = "datetime" if isinstance(value, datetime) else "date"
+        return {kind: value.isoformat()}
+    if isinstance(value, frozenset):
+        return {"frozenset": [_packed(part, arrays) for part in sorted(value, key=repr)]}
+    if isinstance(value, dict):
+        return {"dict": [[_packed(key, arrays), _packed(part, arrays)] for key, part in value.items()]}
+    if is_dataclass(value) and type(value) in STORED.values():
+        content = {field.name: _packed(getattr(value, field.name), arrays) for field in fields(value)}
+        return {type(value).__name__.lower(): {name: part for name, part in content.items() if part is not None}}
+    raise LabelError(f"{value!r}, a {type(value).__name__}, cannot be saved; convert such labels to strings.")
+
+
+def read_state(path: str | os.PathLike[str]) -> tuple[Battles, list[Source]]:
+    """Return the battles that `write_state` wrote, checked, and the files that they came from."""
+    try:
+        if not is_state(path):
+            raise FileReadError("it is not a file that battles.save() wrote; logs are read by Battles.scan().")
+        with zipfile.ZipFile(path) as archive:
+            header = json.loads(archive.read(HEADER).decode("utf-8", "surrogatepass"))
+            _check_version(header)
+            battles = _unpacked(header["content"], archive)
+            sources = [Source(*source) for source in header["sources"]]
+        _check_codes(battles)
+        return battles, sources
+    except FileReadError as error:
+        raise type(error)(f"cannot read {path}: {error}") from error
+    except FileNotFoundError as error:
+        raise FileReadError(f"cannot read {path}: there is no such file.") from error
+    except IsADirectoryError as error:
+        raise FileReadError(f"cannot read {path}: it is a folder; name a file.") from error
+    except DAMAGE as error:
+        raise FileReadError(f"cannot read {path}: it is damaged or cut off; take a copy, or build it again.") from error
+    except OSError as error:
+        raise FileReadError(f"cannot read {path}: {error.strerror or error}.") from error
+
+
+def _check_version(header: dict[str, Any]) -> None:
+    if header["format"] != FORMAT:
+        raise FileReadError(f"it holds {header['format']}, not battles.")
+    if header["version"] > VERSION:
+        raise StateVersionError(f"lrbtl {header['lrbtl']} wrote it in a newer format; install that version or a later.")
+
+
+def _unpacked(tree: Any, archive: zipfile.ZipFile) -> Any:
+    if isinstance(tree, list):
+        return tuple(part if type(part) is str else _unpacked(part, archive) for part in tree)
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, content),) = tree.items()
+    if kind == "array":
+        k, dtype, shape = content
+        return np.frombuffer(archive.read(_member(k)), np.dtype(dtype)).reshape(shape).copy()
+    if kind == "datetime64":
+        return np.datetime64(*content)
+    if kind in MOMENTS:
+        return MOMENTS[kind].fromisoformat(content)  # type: ignore[attr-defined]
+    if kind == "frozenset":
+        return frozenset(_unpacked(content, archive))
+    if kind == "dict":
+        return {_unpacked(key, archive): _unpacked(part, archive) for key, part in content}
+    known = {field.name for field in fields(STORED[kind])}
+    if unknown := sorted(set(content) - known):
+        raise StateVersionError(f"it holds {unknown[0]}, which this version does not know; install a newer lrbtl.")
+    return STORED[kind](**{name: _unpacked(part, archive) for name, part in content.items()})
+
+
+def _check_codes(battles: Any) -> None:
+    """Raise `ValueError` where cells do not fit each other and the labels."""
+    cells, n_contexts = battles.cells, prod(map(len, battles.levels))
+    within = [(cells.context, n_contexts), (cells.a, len(battles.models)), (cells.b, len(battles.models))]
+    per_cell = [cells.context, cells.a, cells.b, cells.y, cells.count]
+    if not (
+        len({array.shape for array in per_cell}) == 1
+        and all(0 <= codes.min() <= codes.max() < size for codes, size in within)
+        and np.all(cells.a < cells.b)
+        and np.all((cells.y >= 0.0) & (cells.y <= 1.0))
+        and cells.count.min() > 0
+        and np.array_equal(cells.start, context_starts(cells.context, n_contexts))
+        and np.all(np.diff(cells.context) >= 0)
+        and len(battles.mode_names) == len(battles.levels)
+    ):
+        raise ValueError("cells and labels do not belong together")

@@ -1,0 +1,288 @@
+"""Scores that walk along time: a Gaussian random walk per model, its mode, evidence and covariances.
+
+A model's walk begins in the period of its first vote with variance spread^2; its steps have variance step^2, and those
+of the models present sum to zero, as votes say nothing on a move that all share. Models are numbered by their first
+period, so the state of a period is the first n_t of them. The precision of all states is block tridiagonal: everything
+here is one pass forward and one back over the periods, with matrices n_t x n_t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import lapack
+from scipy.optimize import minimize_scalar
+
+from lrbtl.errors import SingularInformationError
+from lrbtl.fitting.bradley_terry import laplacian, sum_by
+from lrbtl.model.links import LOGISTIC
+from lrbtl.typing import Floats, Longs
+
+STIFF = 1e4  # how much less the models' mean may move than one of them
+DECREMENT = 1e-8  # squared Newton decrement at which the mode is found
+MAX_STEPS = 50
+MAX_HALVINGS = 30
+SPREADS = (0.05, 5.0)  # log odds between which the spread of models is sought
+STEPS = (1e-3, 1.0)  # parts of that spread between which the size of a step is sought
+TOLERANCE = 0.02  # of the log of either
+
+
+@dataclass(frozen=True)
+class TimedVotes:
+    """Votes by period, between models that are numbered by their first period.
+
+    Attributes
+    ----------
+    period, a, b : int arrays (n,)
+    y, count : arrays (n,)
+        Outcome for a, and its multiplicity (or weight).
+    slopes : array (n, k)
+        Covariates of the votes, whose slopes all periods share.
+    present : int array (T,)
+        Number of models seen up to each period.
+    """
+
+    period: Longs
+    a: Longs
+    b: Longs
+    y: Floats
+    count: Floats
+    slopes: Floats
+    present: Longs
+
+    def together(self) -> TimedVotes:
+        """Return the votes as those of one period."""
+        everyone = np.array([int(self.present[-1])])
+        return TimedVotes(np.zeros_like(self.period), self.a, self.b, self.y, self.count, self.slopes, everyone)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Standard deviations of a first score and of a step, and the dispersion of votes."""
+
+    spread: float
+    step: float
+    dispersion: float = 1.0
+
+    def steps(self, x: Floats) -> Floats:
+        """Return the precision of a step of n models times x (n, ...): (I + STIFF / n 1 1^T) x / step^2."""
+        return np.asarray((x + STIFF * x.mean(axis=0)) / self.step**2)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A block tridiagonal precision, eliminated forward: `inverses` are those of the Schur complements."""
+
+    prior: Prior
+    inverses: list[Floats]
+    log_det: float
+
+    @classmethod
+    def of(cls, information: Iterator[Floats], present: Longs, prior: Prior) -> Chain:
+        """Return the precision of the walk plus the information of the votes of each period."""
+        inverses: list[Floats] = []
+        log_det, last, before = 0.0, len(present) - 1, 0
+        for t, (n, matrix) in enumerate(zip(present.tolist(), information, strict=True)):
+            diagonal = np.einsum("ii->i", matrix)
+            diagonal[before:] += prior.spread**-2
+            if before:
+                coupled = prior.steps(np.eye(before))
+                matrix[:before, :before] += coupled - prior.steps(prior.steps(inverses[-1]).T)
+            if t < last:
+                matrix += prior.steps(np.eye(n))
+            root, failed = lapack.dpotrf(matrix, lower=1)
+            if failed:
+                raise SingularInformationError("the walk along time has no unique mode; use fewer, longer periods.")
+            log_det += 2.0 * float(np.log(np.diag(root)).sum())
+            lower = lapack.dpotri(root, lower=1)[0]
+            inverses.append(np.tril(lower) + np.tril(lower, -1).T)
+            before = n
+        return cls(prior, inverses, log_det)
+
+    def solve(self, right: Floats) -> Floats:
+        """Return the solution for right-hand sides (T, d1) or (T, d1, k), zero where a model is not yet present."""
+        out = right.copy()
+        for t, inverse in enumerate(self.inverses[:-1]):
+            n = len(inverse)
+            out[t + 1, :n] += self.prior.steps(inverse @ out[t, :n])
+        for t in range(len(self.inverses) - 1, -1, -1):
+            n = len(self.inverses[t])
+            more = self.prior.steps(out[t + 1, :n]) if t + 1 < len(out) else 0.0
+            out[t, :n] = self.inverses[t] @ (out[t, :n] + more)
+        return out
+
+    def gain(self, t: int) -> Floats:
+        """Return d E[state of t | state of t + 1] / d state of t + 1, (n_t, n_t)."""
+        return self.prior.steps(self.inverses[t]).T
+
+    def covariances(self, until: int) -> Iterator[tuple[int, Floats, Floats]]:
+        """Yield periods backwards from `until`: t, covariance of its state, and its covariance with that of `until`.
+
+        Both are those given the votes: C_t = V_t + G_t C_(t+1) G_t^T and C_(t,until) = G_t C_(t+1,until).
+        """
+        own = self.inverses[-1]
+        cross = own
+        for t in range(len(self.inverses) - 1, -1, -1):
+            if t + 1 < len(self.inverses):
+                gain, n = self.gain(t), len(self.inverses[t])
+                own = self.inverses[t] + gain @ own[:n, :n] @ gain.T
+                cross = gain @ cross[:n] if t < until else own
+            if t <= until:
+                yield t, own, cross
+
+
+@dataclass(frozen=True)
+class Path:
+    """The mode of a walk, with what is known there.
+
+    Attributes
+    ----------
+    scores : array (T, d1)
+        Zero where a model is not yet present.
+    slopes : array (k,)
+    """
+
+    votes: TimedVotes
+    prior: Prior
+    scores: Floats
+    slopes: Floats
+    chain: Chain
+    border: Floats  # (T, d1, k): the precision of scores and slopes, solved for
+    slopes_cov: Floats  # (k, k)
+
+    @cached_property
+    def log_evidence(self) -> float:
+        """Laplace's approximation to the log marginal likelihood of the votes."""
+        present, prior = self.votes.present, self.prior
+        n_steps = int(present[:-1].sum())
+        log_prior = -2.0 * int(present[-1]) * np.log(prior.spread) - 2.0 * n_steps * np.log(prior.step)
+        log_prior += (len(present) - 1) * np.log1p(STIFF)
+        log_det = self.chain.log_det - np.linalg.slogdet(self.slopes_cov)[1]
+        return -_objective(self.votes, prior, self.scores, self.slopes) + 0.5 * float(log_prior - log_det)
+
+    def covariances(self, until: int) -> Iterator[tuple[int, Floats, Floats]]:
+        """Yield periods backwards from `until`: t, covariance of its scores, and its covariance with `until`."""
+        last = self.border[until]
+        for t, own, cross in self.chain.covariances(until):
+            n, m = own.shape[1], cross.shape[1]
+            away = self.border[t, :n] @ self.slopes_cov
+            yield t, own + away @ self.border[t, :n].T, cross + away @ last[:m].T
+
+    def model_covariance(self, model: int) -> tuple[Longs, Floats]:
+        """Return the periods in which a model is present, and the covariance of its scores in them."""
+        here = np.flatnonzero(self.votes.present > model)
+        out = np.empty((here.size, here.size))
+        gains = [self.chain.gain(t) for t in here[:-1]]
+        for t, own, _ in self.chain.covariances(int(here[-1])):
+            if t < here[0]:
+                break
+            column = own[:, model]
+            out[t - here[0], t - here[0]] = column[model]
+            for s in range(t - 1, here[0] - 1, -1):
+                gain = gains[s - here[0]]
+                column = gain @ column[: len(gain)]
+                out[s - here[0], t - here[0]] = out[t - here[0], s - here[0]] = column[model]
+        away = self.border[here, model]
+        return here, out + away @ self.slopes_cov @ away.T
+
+
+def _objective(votes: TimedVotes, prior: Prior, scores: Floats, slopes: Floats) -> float:
+    """Return minus the log likelihood and log density of the prior, up to constants."""
+    eta = scores[votes.period, votes.a] - scores[votes.period, votes.b] + votes.slopes @ slopes
+    loss = float(votes.count @ LOGISTIC.terms(eta, votes.y).loss) / prior.dispersion
+    return loss + 0.5 * float(np.sum(scores * _prior_gradient(votes.present, prior, scores)))
+
+
+def _prior_gradient(present: Longs, prior: Prior, scores: Floats) -> Floats:
+    """Return the prior's precision times the scores, (T, d1)."""
+    out, before = np.zeros_like(scores), 0
+    for t, n in enumerate(present.tolist()):
+        out[t, before:n] += scores[t, before:n] / prior.spread**2
+        if before:
+            pull = prior.steps(scores[t, :before] - scores[t - 1, :before])
+            out[t, :before] += pull
+            out[t - 1, :before] -= pull
+        before = n
+    return out
+
+
+def find_path(votes: TimedVotes, prior: Prior, scores: Floats, slopes: Floats) -> Path:
+    """Return the mode near some scores (T, d1) and slopes (k,), by Newton steps that are halved where needed."""
+    T, d1 = scores.shape
+    bounds = np.searchsorted(votes.period, np.arange(T + 1))
+    value = _objective(votes, prior, scores, slopes)
+    for _ in range(MAX_STEPS):
+        eta = scores[votes.period, votes.a] - scores[votes.period, votes.b] + votes.slopes @ slopes
+        terms = LOGISTIC.terms(eta, votes.y)
+        weight = votes.count / prior.dispersion
+        chain = Chain.of(
+            (
+                laplacian(votes.a[part], votes.b[part], (weight * terms.fisher)[part], n)
+                for part, n in zip(map(slice, bounds[:-1], bounds[1:]), votes.present.tolist(), strict=True)
+            ),
+            votes.present,
+            prior,
+        )
+        gradient = _by_model(votes, weight * terms.score, T, d1) - _prior_gradient(votes.present, prior, scores)
+        slope_gradient = votes.slopes.T @ (weight * terms.score)
+        columns = [_by_model(votes, weight * terms.fisher * column, T, d1) for column in votes.slopes.T]
+        cross = np.stack(columns, axis=2) if columns else np.zeros((T, d1, 0))
+        border = chain.solve(cross) if columns else cross
+        inner = votes.slopes.T @ (votes.slopes * (weight * terms.fisher)[:, None])
+        slopes_cov = np.linalg.inv(inner - np.einsum("tak,tal->kl", cross, border))
+        plain = chain.solve(gradient)
+        slope_step = slopes_cov @ (slope_gradient - np.einsum("tak,ta->k", cross, plain))
+        step = plain - border @ slope_step
+        decrement = float(np.sum(gradient * step) + slope_gradient @ slope_step)
+        if decrement < DECREMENT:
+            break
+        size = 1.0
+        for _ in range(MAX_HALVINGS):
+            tried = _objective(votes, prior, scores + size * step, slopes + size * slope_step)
+            if tried <= value - 1e-4 * size * decrement:
+                break
+            size /= 2
+        scores, slopes, value = scores + size * step, slopes + size * slope_step, tried
+    return Path(votes, prior, scores, slopes, chain, border, slopes_cov)
+
+
+def _by_model(votes: TimedVotes, values: Floats, n_periods: int, n_models: int) -> Floats:
+    """Return values of votes summed by (period, model), plus for a and minus for b."""
+    at = votes.period * n_models
+    size = n_periods * n_models
+    return np.asarray(sum_by(at + votes.a, values, size) - sum_by(at + votes.b, values, size)).reshape(n_periods, -1)
+
+
+def fit_walk(votes: TimedVotes) -> Path:
+    """Return the walk whose spread and step have the largest evidence.
+
+    The spread is that of one board of all votes together; then the step is found with the whole walk.
+    """
+    T, d1 = len(votes.present), int(votes.present[-1])
+    once = votes.together()
+    near = [find_path(once, Prior(1.0, 1.0), np.zeros((1, d1)), np.zeros(votes.slopes.shape[1]))]
+    eta = near[0].scores[0, votes.a] - near[0].scores[0, votes.b] + votes.slopes @ near[0].slopes
+    dispersion = LOGISTIC.dispersion(eta, votes.y, votes.count)
+
+    def climb(log_spread: float, log_step: float, data: TimedVotes) -> float:
+        prior = Prior(float(np.exp(log_spread)), float(np.exp(log_step)), dispersion)
+        near[0] = find_path(data, prior, near[0].scores, near[0].slopes)
+        return -near[0].log_evidence
+
+    log_spread = _least(lambda x: climb(x, 0.0, once), *np.log(SPREADS))
+    if T == 1:
+        climb(log_spread, 0.0, once)
+        return near[0]
+    static = near[0].scores * (np.arange(d1) < votes.present[:, None])
+    near[0] = find_path(votes, Prior(np.exp(log_spread), 0.1 * np.exp(log_spread), dispersion), static, near[0].slopes)
+    ends = log_spread + np.log(STEPS)
+    climb(log_spread, _least(lambda x: climb(log_spread, x, votes), *ends), votes)
+    return near[0]
+
+
+def _least(function: object, low: float, high: float) -> float:
+    found = minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": TOLERANCE})
+    return float(found.x)

@@ -9,6 +9,7 @@ from typing import Any
 _HOMES = [
     ("boards.board", ["Leaderboard", "Leaderboards"]),
     ("boards.comparison", ["Comparison", "WinMatrix", "compare", "win_matrix"]),
+    ("boards.history", ["History", "history"]),
     ("boards.leaderboard", ["leaderboard"]),
     ("data.battles", ["Battles"]),
     ("data.observations", ["Observations"]),
@@ -24,7 +25,7 @@ _HOMES = [
     ("model.links", ["CustomLink", "Davidson", "Identity", "Link", "Logistic", "Probit", "RaoKupper"]),
     ("model.sampling", ["ProductSampling", "TableSampling", "UniformSampling"]),
     ("model.simulate", ["simulate_battles", "simulate_observations", "simulate_scores"]),
-    ("show.plots", ["plot_heatmap", "plot_leaderboard", "plot_ranks", "plot_scree"]),
+    ("show.plots", ["plot_heatmap", "plot_history", "plot_leaderboard", "plot_ranks", "plot_scree"]),
     ("show.plots", ["plot_win_matrix", "plot_z_histogram", "save_picture"]),
     ("show.report", ["report_html", "write_report"]),
 ]

@@ -1,6 +1,7 @@
 from lrbtl import errors as errors
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.comparison import Comparison, WinMatrix, compare, win_matrix
+from lrbtl.boards.history import History, history
 from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Observations
@@ -31,6 +32,7 @@ from lrbtl.model.simulate import simulate_battles, simulate_observations, simula
 from lrbtl.show import plots as plots
 from lrbtl.show.plots import (
     plot_heatmap,
+    plot_history,
     plot_leaderboard,
     plot_ranks,
     plot_scree,
@@ -51,6 +53,7 @@ __all__ = [
     "Diagnosis",
     "Estimate",
     "Fit",
+    "History",
     "Identity",
     "Leaderboard",
     "Leaderboards",
@@ -78,10 +81,12 @@ __all__ = [
     "fit_separate",
     "functional",
     "gap",
+    "history",
     "infer",
     "leaderboard",
     "linear",
     "plot_heatmap",
+    "plot_history",
     "plot_leaderboard",
     "plot_ranks",
     "plot_scree",

@@ -246,6 +246,10 @@ class VarianceWarning(LrbtlWarning):
     """Given variances that the residuals contradict."""
 
 
+class PeriodError(LrbtlError, ValueError):
+    """Times that cannot be read, or periods that are no history."""
+
+
 class WeakSignalWarning(LrbtlWarning):
     """Scores whose weakest direction hardly exceeds the noise: intervals cover less than they say."""
 

@@ -8,7 +8,7 @@ here is one pass forward and one back over the periods, with matrices n_t x n_t.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,7 +27,7 @@ MAX_STEPS = 50
 MAX_HALVINGS = 30
 SPREADS = (0.05, 5.0)  # log odds between which the spread of models is sought
 STEPS = (1e-3, 1.0)  # parts of that spread between which the size of a step is sought
-TOLERANCE = 0.02  # of the log of either
+TOLERANCE = 0.05  # of the log of either
 
 
 @dataclass(frozen=True)
@@ -118,20 +118,22 @@ class Chain:
         """Return d E[state of t | state of t + 1] / d state of t + 1, (n_t, n_t)."""
         return self.prior.steps(self.inverses[t]).T
 
-    def covariances(self, until: int) -> Iterator[tuple[int, Floats, Floats]]:
-        """Yield periods backwards from `until`: t, covariance of its state, and its covariance with that of `until`.
+    def covariances(self, ends: Longs) -> Iterator[tuple[int, Floats, Floats]]:
+        """Yield periods backwards: t, covariance of its state, and its covariance (n_t, d1) with models at their ends.
 
-        Both are those given the votes: C_t = V_t + G_t C_(t+1) G_t^T and C_(t,until) = G_t C_(t+1,until).
+        `ends` (d1,) names a period of each model; columns of models whose end is before t are zero. With V_t the
+        inverse of the Schur complement and G_t the gain, C_t = V_t + G_t C_(t+1) G_t^T and C_(t,s) = G_t C_(t+1,s).
         """
         own = self.inverses[-1]
-        cross = own
+        cross = np.zeros((len(own), len(own)))
         for t in range(len(self.inverses) - 1, -1, -1):
             if t + 1 < len(self.inverses):
                 gain, n = self.gain(t), len(self.inverses[t])
                 own = self.inverses[t] + gain @ own[:n, :n] @ gain.T
-                cross = gain @ cross[:n] if t < until else own
-            if t <= until:
-                yield t, own, cross
+                cross = gain @ cross[:n]
+            here = np.flatnonzero(ends == t)
+            cross[:, here] = own[:, here]
+            yield t, own, cross
 
 
 @dataclass(frozen=True)
@@ -163,30 +165,33 @@ class Path:
         log_det = self.chain.log_det - np.linalg.slogdet(self.slopes_cov)[1]
         return -_objective(self.votes, prior, self.scores, self.slopes) + 0.5 * float(log_prior - log_det)
 
-    def covariances(self, until: int) -> Iterator[tuple[int, Floats, Floats]]:
-        """Yield periods backwards from `until`: t, covariance of its scores, and its covariance with `until`."""
-        last = self.border[until]
-        for t, own, cross in self.chain.covariances(until):
-            n, m = own.shape[1], cross.shape[1]
-            away = self.border[t, :n] @ self.slopes_cov
-            yield t, own + away @ self.border[t, :n].T, cross + away @ last[:m].T
+    def covariances(self, ends: Longs) -> Iterator[tuple[int, Floats, Floats]]:
+        """Yield periods backwards: t, covariance of its scores, and theirs (n_t, d1) with models at their `ends`."""
+        last = self.border[ends, np.arange(len(ends))]
+        for t, own, cross in self.chain.covariances(ends):
+            away = self.border[t, : len(own)] @ self.slopes_cov
+            yield t, own + away @ self.border[t, : len(own)].T, cross + np.where(ends >= t, away @ last.T, 0.0)
 
-    def model_covariance(self, model: int) -> tuple[Longs, Floats]:
-        """Return the periods in which a model is present, and the covariance of its scores in them."""
-        here = np.flatnonzero(self.votes.present > model)
-        out = np.empty((here.size, here.size))
-        gains = [self.chain.gain(t) for t in here[:-1]]
-        for t, own, _ in self.chain.covariances(int(here[-1])):
-            if t < here[0]:
-                break
+    def covariance_with(self, weights: Floats) -> Floats:
+        """Return the covariance (T, d1) of all scores with their sum by weights (T, d1)."""
+        loading = self.slopes_cov @ np.einsum("tak,ta->k", self.border, weights)
+        return np.asarray(self.chain.solve(weights) + self.border @ loading)
+
+    def model_covariance(self, model: int, ends: tuple[int, int]) -> Floats:
+        """Return the covariance of a model's scores in the periods from the first to the last of `ends`."""
+        first, last = ends
+        size = last - first + 1
+        out = np.empty((size, size))
+        gains = {t: self.chain.gain(t) for t in range(first, last)}
+        for t, own, _ in self.chain.covariances(np.full(self.scores.shape[1], -1)):
+            if not first <= t <= last:
+                continue
             column = own[:, model]
-            out[t - here[0], t - here[0]] = column[model]
-            for s in range(t - 1, here[0] - 1, -1):
-                gain = gains[s - here[0]]
-                column = gain @ column[: len(gain)]
-                out[s - here[0], t - here[0]] = out[t - here[0], s - here[0]] = column[model]
-        away = self.border[here, model]
-        return here, out + away @ self.slopes_cov @ away.T
+            for s in range(t, first - 1, -1):
+                column = column if s == t else gains[s] @ column[: len(gains[s])]
+                out[s - first, t - first] = out[t - first, s - first] = column[model]
+        away = self.border[first : last + 1, model]
+        return np.asarray(out + away @ self.slopes_cov @ away.T)
 
 
 def _objective(votes: TimedVotes, prior: Prior, scores: Floats, slopes: Floats) -> float:
@@ -283,6 +288,6 @@ def fit_walk(votes: TimedVotes) -> Path:
     return near[0]
 
 
-def _least(function: object, low: float, high: float) -> float:
+def _least(function: Callable[[float], float], low: float, high: float) -> float:
     found = minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": TOLERANCE})
     return float(found.x)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import PlotError
+from lrbtl.show.paths import plot_history
 from lrbtl.show.pictures import plot_heatmap, plot_scree, plot_win_matrix, plot_z_histogram
 from lrbtl.show.style import (
     UNITS,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "plot_heatmap",
+    "plot_history",
     "plot_leaderboard",
     "plot_ranks",
     "plot_scree",

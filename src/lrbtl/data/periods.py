@@ -34,16 +34,18 @@ def with_periods(frame: Any, time: str, period: str | int | None) -> tuple[Any, 
     >>> with_periods(frame, "day", "month")
     ({'day': ['2024-01', '2024-03']}, ('2024-01', '2024-02', '2024-03'))
     """
-    column = read_frame(frame, [time])[time]
     if period is None:
         return frame, None
+    import narwhals as nw
+
+    table: Any = nw.from_native(frame, pass_through=True)
+    if isinstance(table, nw.LazyFrame):
+        table = table.collect()
+        frame = table.to_native()
+    column = read_frame(frame, [time])[0][time]
     labels, known = period_labels(read_times(column, time), period)
     if isinstance(frame, Mapping):
         return {**frame, time: labels}, known
-    import narwhals as nw
-
-    table: Any = nw.from_native(frame)
-    table = table.collect() if isinstance(table, nw.LazyFrame) else table
     series = nw.new_series(time, labels, backend=table.implementation)
     return table.with_columns(series).to_native(), known
 

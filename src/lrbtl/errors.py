@@ -206,6 +206,22 @@ class NoDecisionError(LrbtlError, ValueError):
     """Battles that rank nobody: only ties, or none where they were asked for."""
 
 
+class CovariateError(LrbtlError, ValueError):
+    """A covariate that cannot be read, explains nothing, or is a combination of others."""
+
+
+class ClusterError(LrbtlError, ValueError):
+    """Clusters that allow no errors: a single one, or columns that do not fit."""
+
+
+class ClusterWarning(LrbtlWarning):
+    """So few clusters that errors which allow for them are rough."""
+
+
+class VoteWeightError(LrbtlError, ValueError):
+    """Weights of votes that are negative, not finite, or all zero."""
+
+
 class WeightError(LrbtlError, ValueError):
     """Weights of contexts that make no mean."""
 

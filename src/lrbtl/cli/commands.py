@@ -15,7 +15,8 @@ import numpy as np
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.comparison import compare
 from lrbtl.boards.leaderboard import leaderboard
-from lrbtl.data.battles import Battles, battle_warnings
+from lrbtl.data.battles import Battles
+from lrbtl.data.describe import battle_warnings
 from lrbtl.data.files import Columns, read_battles
 from lrbtl.errors import OutputPathError, UsageError
 from lrbtl.fitting.fit import fit

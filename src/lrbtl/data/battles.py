@@ -15,10 +15,12 @@ from numpy.typing import ArrayLike
 from lrbtl.data import cells as _cells
 from lrbtl.data import labels as _labels
 from lrbtl.data.build import Axis, assemble, context_axes
-from lrbtl.data.cells import Cells, component_members, weak_components
+from lrbtl.data.cells import Cells
+from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, scaled
+from lrbtl.data.describe import describe_battles
 from lrbtl.data.encode import as_columns, encode, read_counts, read_frame
 from lrbtl.data.folds import check_folds, fold_counts
-from lrbtl.data.labels import Labelled, context_name, find_label, index_labels
+from lrbtl.data.labels import Labelled, find_label, index_labels
 from lrbtl.errors import (
     ContextModeError,
     EmptyDataError,
@@ -28,11 +30,15 @@ from lrbtl.errors import (
     SelfBattleWarning,
     TooFewModelsError,
     UnknownContextError,
+    VoteWeightError,
+    check_choice,
     warn_user,
 )
-from lrbtl.typing import Floats, Indices, Longs, Seed
+from lrbtl.typing import Floats, Longs, Seed
 
 Ties = Literal["half", "drop"]
+
+FEW_MET = 50  # votes of a pair up to which all its votes count the same when pairs are reweighted, as in arena-rank
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +59,14 @@ class Battles(Labelled):
         Names of the context modes.
     n_self : int
         Battles of a model against itself that were dropped.
+    covariates : tuple of Covariate
+        Names, rules and scales of the columns of ``cells.slopes``.
+    cluster_names : tuple of str
+        Names of the columns of ``cells.clusters``.
+    cluster_labels : tuple of tuples
+        Labels of the codes in each of them.
+    reweight : {"pairs"} or None
+        Whether votes count inversely to how often their pair met.
 
     Examples
     --------
@@ -71,6 +85,10 @@ class Battles(Labelled):
     levels: tuple[tuple[Any, ...], ...]
     mode_names: tuple[str, ...]
     n_self: int = 0
+    covariates: tuple[Covariate, ...] = ()
+    cluster_names: tuple[str, ...] = ()
+    cluster_labels: tuple[tuple[Any, ...], ...] = ()
+    reweight: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.models) < 2:
@@ -93,6 +111,11 @@ class Battles(Labelled):
         models: Sequence[Hashable] | None = None,
         levels: Sequence[Any] | None = None,
         counts: Any = None,
+        covariates: Mapping[str, Any] | None = None,
+        position: bool = False,
+        weight: Any = None,
+        cluster: Any = None,
+        reweight: str | None = None,
     ) -> Battles:
         """Battles from columns of labels or of integer codes.
 
@@ -113,6 +136,8 @@ class Battles(Labelled):
             Labels of the codes, or the list of all labels in the order wanted; ones without battles are kept.
         counts : column (n,) of integers
             How often each row happened.
+        covariates, position, weight, cluster, reweight
+            As in `from_frame`, with columns in the place of their names; several cluster columns are a mapping.
 
         Returns
         -------
@@ -131,7 +156,9 @@ class Battles(Labelled):
         coded = [encode(column, name) for column, name in zip(columns, names, strict=True)]
         coded += [encode(model_a, "model_a"), encode(model_b, "model_b"), encode(outcome, "outcome")]
         count = None if counts is None else read_counts(counts, "counts")
-        return cls._from_columns(coded, axes, count, outcome_name="outcome")
+        named = cluster if cluster is None or isinstance(cluster, Mapping) else {"cluster": cluster}
+        carried = VoteFields.of(covariates, position, weight, named).read({}, len(coded[-1]))
+        return cls._from_columns(coded, axes, count, carried, reweight, outcome_name="outcome")
 
     @classmethod
     def from_frame(
@@ -145,6 +172,11 @@ class Battles(Labelled):
         outcomes: Mapping[Hashable, float | None] | None = None,
         ties: Ties = "half",
         count: str | None = None,
+        covariates: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
+        position: bool = False,
+        weight: str | None = None,
+        cluster: str | Sequence[str] | None = None,
+        reweight: str | None = None,
     ) -> Battles:
         """Battles from a data frame with one row per battle (or per group of equal battles).
 
@@ -165,6 +197,21 @@ class Battles(Labelled):
             Whether outcomes of ½ count as half a win for both or are dropped.
         count : str, optional
             Column with the number of times a row happened.
+        covariates : str, sequence of str or mapping, optional
+            What else may have moved votes: columns with a number for `model_a` against `model_b`, or
+            ``{"length": ("tokens_a", "tokens_b", "relative")}`` for a pair of columns and the rule that makes one
+            number of them: "relative", (a - b) / (a + b) and 0 where both are 0 (the default); "difference"; "log",
+            log(1 + a) - log(1 + b). They are scaled to a root mean square of 1 but never centred: that would make
+            scores depend on the side on which a row is written.
+        position : bool
+            Whether `model_a` was shown first, and that may have moved votes.
+        weight : str, optional
+            Column of non-negative weights of the votes: scores are those of the population that they describe.
+        cluster : str or sequence of str, optional
+            Columns such as the voter, session or prompt within which votes are not independent. Folds keep clusters
+            of the first one together, errors allow for all of them.
+        reweight : {"pairs"}, optional
+            Give every vote of a pair of models the weight 1 / max(n, 50), n the number of votes of the pair.
 
         Returns
         -------
@@ -183,21 +230,63 @@ class Battles(Labelled):
             raise InputTypeError(f"ties is {ties!r}; it must be 'half' or 'drop'.")
         names = (contexts,) if isinstance(contexts, str) else tuple(contexts)
         wanted = [*names, model_a, model_b, winner]
-        columns, times = read_frame(frame, wanted if count is None else [*wanted, count])
+        fields = VoteFields.of(covariates, position, weight, cluster)
+        columns, times = read_frame(frame, [*wanted, *fields.names, *([] if count is None else [count])])
         axes = [Axis(name, None, None, integer_codes=False) for name in ("models", *names)]
         coded = [encode(columns[name], name) for name in wanted]
         counts = times if count is None else read_counts(columns[count], count) * (1 if times is None else times)
-        return cls._from_columns(coded, axes, counts, outcome_name=winner, outcomes=outcomes, ties=ties)
+        carried = fields.read(columns, len(coded[-1]))
+        words = {"outcome_name": winner, "outcomes": outcomes, "ties": ties}
+        return cls._from_columns(coded, axes, counts, carried, reweight, **words)
 
     @classmethod
-    def _from_columns(cls, coded: list[Any], axes: list[Axis], counts: Longs | None, **options: Any) -> Battles:
-        cells, labels, n_self = assemble(coded, axes, counts, **options)
+    def _from_columns(
+        cls,
+        coded: list[Any],
+        axes: list[Axis],
+        counts: Longs | None,
+        carried: Carried | None = None,
+        reweight: str | None = None,
+        **options: Any,
+    ) -> Battles:
+        if reweight is not None:
+            check_choice(reweight, ("pairs",), "reweight", VoteWeightError)
+        votes = None if carried is None else carried.votes
+        cells, labels, n_self = assemble(coded, axes, counts, votes=votes, **options)
         if n_self:
             warn_user(
                 f"{n_self} battles of a model against itself were dropped; they say nothing about any score.",
                 SelfBattleWarning,
             )
-        return cls(cells, labels[0], tuple(labels[1:]), tuple(axis.what for axis in axes[1:]), n_self)
+        battles = cls(cells, labels[0], tuple(labels[1:]), tuple(axis.what for axis in axes[1:]), n_self)
+        if carried is None:
+            return battles if reweight is None else replace(battles, reweight=reweight)
+        return replace(
+            battles,
+            covariates=scaled(carried.covariates, cells),
+            cluster_names=carried.cluster_names,
+            cluster_labels=carried.cluster_labels,
+            reweight=reweight,
+        )
+
+    @cached_property
+    def vote_weights(self) -> Floats | None:
+        """Weight of one vote of each cell, (n_cells,); None where all count the same."""
+        cells = self.cells
+        if self.reweight is None:
+            return cells.weight
+        pair = cells.a.astype(np.int64) * len(self.models) + cells.b
+        _, number = np.unique(pair, return_inverse=True)
+        met = np.bincount(number, cells.count)[number]
+        return np.asarray((1.0 if cells.weight is None else cells.weight) / np.maximum(met, FEW_MET))
+
+    @cached_property
+    def n_effective(self) -> float:
+        """Number of votes of equal weight that tell as much as these: (sum of weights)^2 / sum of squared weights."""
+        if self.vote_weights is None:
+            return float(self.n_battles)
+        count = self.cells.count
+        return float((count @ self.vote_weights) ** 2 / (count @ self.vote_weights**2))
 
     @cached_property
     def model_counts(self) -> Longs:
@@ -213,6 +302,12 @@ class Battles(Labelled):
         won = np.bincount(cells.a, cells.count * cells.y, d1) + np.bincount(cells.b, cells.count * (1.0 - cells.y), d1)
         return np.asarray(np.divide(won, self.model_counts, out=np.full(d1, np.nan), where=self.model_counts > 0))
 
+    def cluster_sizes(self, column: int = 0) -> Longs:
+        """Votes of each cluster of a column that has some: int64 (number of clusters,)."""
+        assert self.cells.clusters is not None
+        sizes = np.bincount(self.cells.clusters[:, column], self.cells.count)
+        return sizes[sizes > 0].astype(np.int64)
+
     def __add__(self, more: Battles) -> Battles:
         """Battles of both, over the union of their labels."""
         if not isinstance(more, Battles):
@@ -222,11 +317,14 @@ class Battles(Labelled):
                 f"battles with contexts {self.mode_names} and {more.mode_names} cannot be added; "
                 "the modes must be the same."
             )
+        check_same_fields(self, more)
         models = _labels.union_labels(self.models, more.models, "models")
         levels = tuple(map(_labels.union_labels, self.levels, more.levels, self.mode_names))
-        parts = [side._recoded(models, levels) for side in (self, more)]
+        labels = tuple(map(_labels.union_labels, self.cluster_labels, more.cluster_labels, self.cluster_names))
+        parts = [side._recoded(models, levels, labels) for side in (self, more)]
         merged = _cells.merge_cells(*parts, n_models=len(models), n_contexts=prod(map(len, levels)))
-        return Battles(merged, models, levels, self.mode_names, self.n_self + more.n_self)
+        kept = replace(self, cells=merged, models=models, levels=levels, cluster_labels=labels)
+        return replace(kept, n_self=self.n_self + more.n_self, covariates=scaled(self.covariates, merged))
 
     def __radd__(self, start: object) -> Battles:
         """Battles of a list of battles: ``sum(days)`` begins with 0."""
@@ -270,12 +368,26 @@ class Battles(Labelled):
 
         return read_state(path)[0]
 
-    def _recoded(self, models: tuple[Any, ...], levels: tuple[tuple[Any, ...], ...]) -> Cells:
+    def _recoded(
+        self,
+        models: tuple[Any, ...],
+        levels: tuple[tuple[Any, ...], ...],
+        clusters: tuple[tuple[Any, ...], ...] | None = None,
+    ) -> Cells:
+        """Return the cells under other labels; `clusters` are those of the cluster columns, where they change."""
+        if clusters is not None and clusters != self.cluster_labels:
+            return replace(self, cells=self._with_cluster_codes(clusters))._recoded(models, levels)
         if models == self.models and levels == self.levels:
             return self.cells
         sizes = {"n_models": len(models), "n_contexts": prod(map(len, levels))}
         model_map = _labels.map_labels(self.models, index_labels(models, "models"))
         return _cells.recode_cells(self.cells, model_map, _labels.map_contexts(self.levels, levels), **sizes)
+
+    def _with_cluster_codes(self, labels: tuple[tuple[Any, ...], ...]) -> Cells:
+        codes = np.array(self.cells.clusters)
+        for k, (old, new) in enumerate(zip(self.cluster_labels, labels, strict=True)):
+            codes[:, k] = _labels.map_labels(old, index_labels(new, self.cluster_names[k]))[codes[:, k]]
+        return replace(self.cells, clusters=codes.astype(np.int32))
 
     def select(
         self,
@@ -367,19 +479,7 @@ class Battles(Labelled):
           density    100.0% of the pairs met
           ties       25.0%
         """
-        lines = [f"Battles: {self.n_battles:,} battles in {self.n_cells:,} cells"]
-        per_model, per_context = self.model_counts, self.context_counts
-        lines.append(f"  models     {len(self.models):,} ({per_model.min():,} to {per_model.max():,} battles each)")
-        for name, levels in zip(self.mode_names, self.levels, strict=True):
-            lines.append(f"  {name:<10} {len(levels):,} levels: {_shorten(levels)}")
-        if self.levels:
-            lines.append(
-                f"  contexts   {self.n_contexts:,} ({per_context.min():,} to {per_context.max():,} battles each)"
-            )
-        pairs = "(context, pair)" if self.levels else "pairs"
-        lines.append(f"  density    {self.density:.1%} of the {pairs} met")
-        lines.append(f"  ties       {self.tie_share:.1%}")
-        return "\n".join(lines + [f"  warning    {text}" for text in battle_warnings(self)])
+        return describe_battles(self)
 
     @property
     def density(self) -> float:
@@ -407,44 +507,3 @@ def check_same_labels(battles: Labelled, fitted: Labelled) -> None:
             f"the battles, of shape {battles.shape}, have other models or levels than those of the fit, of shape "
             f"{fitted.shape}: build both with the same models= and levels=, or select the same ones in both."
         )
-
-
-# ------------------------------------------------------------------------------
-# What to be careful about.
-# ------------------------------------------------------------------------------
-
-
-def _shorten(labels: tuple[object, ...], limit: int = 4) -> str:
-    shown = ", ".join(str(label) for label in labels[:limit])
-    return shown + (", ..." if len(labels) > limit else "")
-
-
-def battle_warnings(battles: Battles) -> list[str]:
-    """Sentences on what may go wrong with some battles."""
-    texts = []
-    if battles.n_self:
-        texts.append(f"{battles.n_self:,} battles of a model against itself were dropped.")
-    silent = [battles.models[k] for k in np.flatnonzero(battles.model_counts == 0)]
-    if silent:
-        have = "model has" if len(silent) == 1 else "models have"
-        texts.append(f"{len(silent):,} {have} no battles: {_shorten(tuple(silent))}.")
-    empty = np.flatnonzero(battles.context_counts == 0)
-    if len(empty):
-        named = tuple(context_name(battles.context_label(int(u))) for u in empty[:5])
-        have = "context has" if len(empty) == 1 else "contexts have"
-        texts.append(f"{len(empty):,} {have} no battles: {_shorten(named)}.")
-    groups = _model_groups(battles)
-    if len(groups) > 1:
-        smallest = tuple(battles.models[k] for k in groups[-1])
-        texts.append(
-            f"{len(groups):,} groups of models never meet, so their scores cannot be compared; "
-            f"the smallest is {_shorten(smallest)}."
-        )
-    return texts
-
-
-def _model_groups(battles: Battles) -> list[Indices]:
-    """Models that fought, in groups connected by battles, largest group first."""
-    cells = battles.cells
-    groups = component_members(weak_components(cells.a, cells.b, len(battles.models))[0])
-    return [group for group in groups if battles.model_counts[group[0]] > 0]

@@ -10,6 +10,7 @@ import numpy as np
 from lrbtl.data.cells import Cells, Column, canonical_outcome, count_battles, recode_cells
 from lrbtl.data.encode import Coded, as_columns, check_lengths, outcome_values, used_codes
 from lrbtl.data.labels import LabelIndex, index_labels, map_contexts, map_labels, sort_labels, suggest_labels
+from lrbtl.data.votes import Votes
 from lrbtl.errors import CodeRangeError, ContextModeError, EmptyDataError, LabelError, TooFewModelsError
 from lrbtl.typing import Floats, Longs
 
@@ -46,6 +47,7 @@ def assemble(
     outcome_name: str,
     outcomes: Mapping[Hashable, float | None] | None = None,
     ties: str = "half",
+    votes: Votes | None = None,
 ) -> tuple[Cells, list[tuple[Any, ...]], int]:
     """Cells, labels per axis and number of self-battles dropped.
 
@@ -55,6 +57,8 @@ def assemble(
         Context columns, then first model, second model, outcome.
     axes : sequence of Axis
         The models, then each context mode.
+    votes : Votes, optional
+        What each row carries beside these columns.
     """
     *modes, first, second, outcome = columns
     names = [axis.what for axis in axes[1:]]
@@ -74,7 +78,11 @@ def assemble(
         levels.append(labels)
         contexts.append(column)
     shape = (len(models), *map(len, levels))
-    cells, n_self = count_battles(contexts, a, b, y_column, shape=shape, outcomes=outcomes_found, counts=counts)
+    if votes is not None and votes.weight is not None:  # votes of no weight say nothing
+        counts = np.where(votes.weight > 0, 1 if counts is None else counts, 0)
+    cells, n_self = count_battles(
+        contexts, a, b, y_column, shape=shape, outcomes=outcomes_found, counts=counts, votes=votes
+    )
     if len(models) < 2:
         raise TooFewModelsError(f"only one model, {models[0]!r}, occurs; a battle needs two.")
     if not cells.n_cells:

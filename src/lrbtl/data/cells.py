@@ -1,7 +1,7 @@
 """Cells: the distinct battles with their multiplicities, all that any estimate depends on, and what they connect."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lrbtl._kernels.coding import count_keys, key_battles, sum_counts
+from lrbtl.data.votes import Votes, joined_votes
 from lrbtl.errors import TooLargeError
 from lrbtl.typing import AnyInts, Floats, Indices, Ints, Longs
 
@@ -20,6 +21,8 @@ _KEY_LIMIT = 1 << 62
 @dataclass(frozen=True, slots=True)
 class Cells:
     """Distinct battles, sorted by (context, a, b, y).
+
+    Votes that carry more than that are one cell only if they agree in all of it.
 
     Attributes
     ----------
@@ -33,6 +36,12 @@ class Cells:
         Multiplicity, positive.
     start : int64 (D + 1,)
         The cells of context ``u`` are ``start[u]:start[u + 1]``.
+    slopes : float64 (n_cells, k) or None
+        Covariates of ``a`` against ``b``, in the units in which they were read.
+    weight : float64 (n_cells,) or None
+        Weight of one vote.
+    clusters : int32 (n_cells, c) or None
+        Codes of each cluster column.
     """
 
     context: Ints
@@ -41,6 +50,21 @@ class Cells:
     y: Floats
     count: Longs
     start: Longs
+    slopes: Floats | None = None
+    weight: Floats | None = None
+    clusters: Ints | None = None
+
+    @property
+    def votes(self) -> Votes | None:
+        """What votes carry beside their outcome; None where they carry nothing."""
+        parts = self.slopes, self.weight, self.clusters
+        return None if all(part is None for part in parts) else Votes(*parts)
+
+    def carrying(self, votes: Votes | None) -> "Cells":
+        """Return the same cells whose votes carry what is given, a row per cell."""
+        if votes is None:
+            return self
+        return replace(self, slopes=votes.slopes, weight=votes.weight, clusters=votes.clusters)
 
     @property
     def n_cells(self) -> int:
@@ -92,6 +116,7 @@ def count_battles(
     shape: tuple[int, ...],
     outcomes: Floats,
     counts: Longs | None = None,
+    votes: Votes | None = None,
 ) -> tuple[Cells, int]:
     """Cells of rows in either orientation, and the number of battles of a model with itself.
 
@@ -106,6 +131,8 @@ def count_battles(
         Increasing, canonical, and with every y also 1 - y.
     counts : int64 (n,), optional
         Multiplicity of each row, 1 by default.
+    votes : Votes, optional
+        What each row carries beside that.
     """
     n, d1, n_contexts = len(a.codes), shape[0], prod(shape[1:])
     space = n_contexts * d1 * d1 * len(outcomes) + 2
@@ -113,7 +140,7 @@ def count_battles(
         raise TooLargeError(f"shape {shape} with {len(outcomes)} distinct outcomes has too many cells to number them.")
     flip = np.searchsorted(outcomes, canonical_outcome(1.0 - outcomes)).astype(np.int32)
     sides = np.stack([y.meaning, np.append(flip, np.int32(-1))[y.meaning]], axis=1)
-    dense = space <= max(_SMALL_TABLE, 2 * n)
+    dense = votes is None and space <= max(_SMALL_TABLE, 2 * n)
     keys = np.empty(min(n, _CHUNK) if dense else n, dtype=np.int64)
     table = np.zeros(space if dense else 0, dtype=np.int64)
     for lo in range(0, n, _CHUNK):
@@ -132,11 +159,23 @@ def count_battles(
     if dense:
         found = np.flatnonzero(table)
         count = table[found]
-    else:
+    elif votes is None:
         found, count = _count_sorted(keys, counts)
+    else:
+        swapped = a.meaning[a.codes] > b.meaning[b.codes]
+        found, count, votes = _count_votes(keys, counts, votes.oriented(swapped))
     n_self = int(count[found == 1].sum())
     kept = found > 1
-    return _decode_cells(found[kept] - 2, count[kept], d1, n_contexts, outcomes), n_self
+    cells = _decode_cells(found[kept] - 2, count[kept], d1, n_contexts, outcomes)
+    return cells.carrying(None if votes is None else votes.take(kept)), n_self
+
+
+def _count_votes(keys: Longs, counts: Longs | None, votes: Votes) -> tuple[Longs, Longs, Votes]:
+    """Distinct (key, what votes carry) in increasing order of the keys, their multiplicities, and what they carry."""
+    order, first = votes.grouped(keys)
+    total = np.diff(first, append=len(keys)) if counts is None else np.add.reduceat(counts[order], first)
+    kept = order[first[total > 0]]
+    return keys[kept], total[total > 0], votes.take(kept)
 
 
 def _count_sorted(keys: Longs, counts: Longs | None) -> tuple[Longs, Longs]:
@@ -177,6 +216,17 @@ def group_rows(codes: Sequence[AnyInts], sizes: Sequence[int]) -> tuple[Longs, L
     first : int64 (n_groups,)
         Positions in ``order`` at which a new group begins.
     """
+    return _runs(row_keys(codes, sizes))
+
+
+def _runs(key: Longs) -> tuple[Longs, Longs]:
+    order = np.argsort(key, kind="stable")  # cheap on the sorted runs that merging brings
+    key = key[order]
+    return order, np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+
+
+def row_keys(codes: Sequence[AnyInts], sizes: Sequence[int]) -> Longs:
+    """Return one integer per row, in lexicographic order of its codes."""
     key = codes[0].astype(np.int64)
     space = sizes[0]
     for column, size in zip(codes[1:], sizes[1:], strict=True):
@@ -186,9 +236,7 @@ def group_rows(codes: Sequence[AnyInts], sizes: Sequence[int]) -> tuple[Longs, L
         key *= size
         np.add(key, column, out=key, casting="unsafe")
         space *= size
-    order = np.argsort(key, kind="stable")  # cheap on the sorted runs that merging brings
-    key = key[order]
-    return order, np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+    return key
 
 
 def make_cells(
@@ -200,6 +248,7 @@ def make_cells(
     *,
     n_models: int,
     n_contexts: int,
+    votes: Votes | None = None,
 ) -> Cells:
     """Cells of a table of battles in either orientation with canonical outcomes; equal battles are merged."""
     swapped = a > b
@@ -207,14 +256,16 @@ def make_cells(
     y = np.where(swapped, canonical_outcome(1.0 - y), y)
     y_values = np.unique(y)
     y_code = np.searchsorted(y_values, y)
+    votes = None if votes is None else votes.oriented(swapped)
     if len(count):
-        order, first = group_rows([context, low, high, y_code], [n_contexts, n_models, n_models, len(y_values)])
+        key = row_keys([context, low, high, y_code], [n_contexts, n_models, n_models, len(y_values)])
+        order, first = _runs(key) if votes is None else votes.grouped(key)
         count = np.add.reduceat(count[order], first)
         kept = order[first]
     else:
         kept = np.empty(0, dtype=np.int64)
     kept_context = context[kept].astype(np.int32)
-    return Cells(
+    cells = Cells(
         context=kept_context,
         a=low[kept].astype(np.int32),
         b=high[kept].astype(np.int32),
@@ -222,6 +273,7 @@ def make_cells(
         count=count.astype(np.int64),
         start=context_starts(kept_context, n_contexts),
     )
+    return cells.carrying(None if votes is None else votes.take(kept))
 
 
 def context_starts(context: AnyInts, n_contexts: int) -> Longs:
@@ -239,6 +291,7 @@ def merge_cells(left: Cells, right: Cells, *, n_models: int, n_contexts: int) ->
         np.concatenate([left.count, right.count]),
         n_models=n_models,
         n_contexts=n_contexts,
+        votes=joined_votes(left.votes, right.votes, (left.n_cells, right.n_cells)),
     )
 
 
@@ -246,16 +299,16 @@ def recode_cells(cells: Cells, model_map: Longs, context_map: Longs, *, n_models
     """Cells under new codes; battles whose model or context maps to -1 are left out."""
     a, b, context = model_map[cells.a], model_map[cells.b], context_map[cells.context]
     kept = (a >= 0) & (b >= 0) & (context >= 0)
-    return make_cells(
-        context[kept], a[kept], b[kept], cells.y[kept], cells.count[kept], n_models=n_models, n_contexts=n_contexts
-    )
+    rows = context[kept], a[kept], b[kept], cells.y[kept], cells.count[kept]
+    votes = None if cells.votes is None else cells.votes.take(kept)
+    return make_cells(*rows, n_models=n_models, n_contexts=n_contexts, votes=votes)
 
 
 def with_counts(cells: Cells, count: Longs) -> Cells:
     """Return the same cells with other multiplicities; cells with 0 are left out."""
     kept = count > 0
     context = cells.context[kept]
-    return Cells(
+    found = Cells(
         context=context,
         a=cells.a[kept],
         b=cells.b[kept],
@@ -263,6 +316,7 @@ def with_counts(cells: Cells, count: Longs) -> Cells:
         count=count[kept].astype(np.int64),
         start=context_starts(context, cells.n_contexts),
     )
+    return found.carrying(None if cells.votes is None else cells.votes.take(kept))
 
 
 # ------------------------------------------------------------------------------

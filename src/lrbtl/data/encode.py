@@ -14,6 +14,7 @@ from lrbtl.errors import (
     CountError,
     InputTypeError,
     LengthMismatchError,
+    LrbtlError,
     MissingColumnError,
     MissingValueError,
     OutcomeRangeError,
@@ -387,18 +388,22 @@ def _occurrences(coded: Coded, code: int, counts: Longs | None) -> int:
     return int(np.count_nonzero(rows) if counts is None else counts[rows].sum())
 
 
-def read_counts(column: object, name: str) -> Longs:
-    """Multiplicities as int64; they must be whole and not negative."""
+def read_numbers(column: object, name: str, error: type[LrbtlError]) -> Floats:
+    """Numbers of a column as float64; raise `error` for what is no number, `MissingValueError` for nulls."""
     series = None if isinstance(column, np.ndarray | list | tuple) else as_series(column)
     if series is not None:
         if series.null_count():
             raise_missing(name, series.is_null().to_numpy().astype(bool))
         column = series.to_numpy()
     try:
-        values = np.asarray(column, dtype=None if isinstance(column, np.ndarray) else np.float64)
-        numbers = values.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise CountError(f"{name} holds values that are not numbers: {error}.") from error
+        return np.asarray(column, dtype=np.float64)
+    except (TypeError, ValueError) as problem:
+        raise error(f"{name} holds values that are not numbers: {problem}.") from problem
+
+
+def read_counts(column: object, name: str) -> Longs:
+    """Multiplicities as int64; they must be whole and not negative."""
+    numbers = read_numbers(column, name, CountError)
     if np.isnan(numbers).any():
         raise_missing(name, np.isnan(numbers))
     for wrong, problem in ((numbers < 0, "is negative"), (numbers != np.floor(numbers), "is not a whole number")):
@@ -407,7 +412,7 @@ def read_counts(column: object, name: str) -> Longs:
             raise CountError(f"{name} in row {row} {problem} ({numbers[row]:g}); a count is 0, 1, 2, ...")
     if numbers.sum() >= 2.0**53:
         raise CountError(f"{name} sum to {numbers.sum():g}; totals below 2**53 can be counted exactly.")
-    return np.ascontiguousarray(values, dtype=np.int64)
+    return np.ascontiguousarray(numbers, dtype=np.int64)
 
 
 def check_lengths(columns: Mapping[str, Any]) -> int:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl.data.cells import Cells, canonical_outcome, context_starts, group_rows
+from lrbtl.data.cells import Cells, canonical_outcome, context_starts, group_rows, row_keys
+from lrbtl.data.votes import Unsigned, Votes, mixed
 from lrbtl.errors import FoldError
 from lrbtl.typing import Floats, Longs, Seed
 
 if TYPE_CHECKING:
     from lrbtl.data.labels import Labelled
-
-Unsigned = NDArray[np.uint64]
 
 _ROUNDS = 4  # after which models and contexts of any real battles are told apart
 _EXPAND = 16  # battles per cell up to which they are listed one by one
@@ -29,7 +28,8 @@ _EXPAND = 16  # battles per cell up to which they are listed one by one
 def fold_counts(cells: Cells, n_folds: int, rng: Seed = 0) -> Longs:
     """Multiplicity of every cell in every fold of a uniformly random partition, stratified by context.
 
-    Within a context the folds differ by at most one battle, and so do they in total.
+    Within a context the folds differ by at most one battle, and so do they in total. Clusters of the first cluster
+    column stay together; folds are then as even as clusters allow.
 
     Parameters
     ----------
@@ -51,7 +51,10 @@ def fold_counts(cells: Cells, n_folds: int, rng: Seed = 0) -> Longs:
     """
     generator = np.random.default_rng(rng)
     order, ordered = _canonical(cells)
-    draw = _deal_battles if cells.n_battles <= _EXPAND * cells.n_cells else _draw_folds
+    if cells.clusters is not None:
+        draw = _deal_clusters
+    else:
+        draw = _deal_battles if cells.n_battles <= _EXPAND * cells.n_cells else _draw_folds
     folds = np.empty((n_folds, cells.n_cells), dtype=np.int64)
     folds[:, order] = draw(ordered, n_folds, generator)
     return folds
@@ -78,10 +81,16 @@ def _canonical(cells: Cells) -> tuple[Longs, Cells]:
         np.unique(y, return_inverse=True) if np.any((y != 0) & (y != 1)) else (np.ones(2), y.astype(np.int64))
     )
     codes = [place, np.minimum(first, second), np.maximum(first, second), code]
-    order, _ = group_rows(codes, [len(context), len(model), len(model), len(values)])
+    sizes = [len(context), len(model), len(model), len(values)]
+    if cells.slopes is None and cells.weight is None:
+        order, _ = group_rows(codes, sizes)
+    else:
+        carried = Votes(cells.slopes, cells.weight).oriented(swapped)
+        order = np.lexsort((carried.hashes(), row_keys(codes, sizes)))
     contexts = place[order].astype(np.int32)
     start = context_starts(contexts, cells.n_contexts)
-    return order, replace(cells, context=contexts, count=cells.count[order], start=start)
+    clusters = None if cells.clusters is None else cells.clusters[order]
+    return order, replace(cells, context=contexts, count=cells.count[order], start=start, clusters=clusters)
 
 
 def _hashes(cells: Cells) -> tuple[Unsigned, Unsigned]:
@@ -89,32 +98,25 @@ def _hashes(cells: Cells) -> tuple[Unsigned, Unsigned]:
     paired = bool(cells.n_cells) and bool(cells.b[0] >= 0)
     model = np.ones(int(max(cells.a.max(initial=-1), cells.b.max(initial=-1))) + 1, dtype=np.uint64)
     context = np.ones(cells.n_contexts, dtype=np.uint64)
-    count = _mixed(cells.count.astype(np.uint64))
-    own = back = _mixed(np.unique(cells.y, return_inverse=True)[1].astype(np.uint64) ^ count)  # whatever the units
+    count = mixed(cells.count.astype(np.uint64))
+    own = back = mixed(np.unique(cells.y, return_inverse=True)[1].astype(np.uint64) ^ count)  # whatever the units
     if paired:
-        own, back = (_mixed(_bits(y) ^ count) for y in (cells.y, canonical_outcome(1.0 - cells.y)))
+        own, back = (mixed(_bits(y) ^ count) for y in (cells.y, canonical_outcome(1.0 - cells.y)))
     known = 0
     for _ in range(_ROUNDS):
         here = context[cells.context]
-        of_a = _mixed(own + 3 * model[cells.b] + here) if paired else _mixed(own + here)
-        of_b = _mixed(back + 3 * model[cells.a] + here) if paired else of_a
-        new_model, new_context = _mixed(model), _mixed(context)
+        of_a = mixed(own + 3 * model[cells.b] + here) if paired else mixed(own + here)
+        of_b = mixed(back + 3 * model[cells.a] + here) if paired else of_a
+        new_model, new_context = mixed(model), mixed(context)
         np.add.at(new_model, cells.a, of_a)
         if paired:
             np.add.at(new_model, cells.b, of_b)
-        np.add.at(new_context, cells.context, _mixed(of_a + 5 * model[cells.a]) + _mixed(of_b + 5 * model[cells.b]))
+        np.add.at(new_context, cells.context, mixed(of_a + 5 * model[cells.a]) + mixed(of_b + 5 * model[cells.b]))
         model, context = new_model, new_context
         before, known = known, len(np.unique(model)) + len(np.unique(context))
         if known in (before, len(model) + len(context)):
             break
     return model, context
-
-
-def _mixed(x: Unsigned) -> Unsigned:
-    """Return the numbers scrambled, one to one (the finaliser of SplitMix64)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def _bits(y: Floats) -> Unsigned:
@@ -147,6 +149,38 @@ def _deal_battles(cells: Cells, n_folds: int, rng: np.random.Generator) -> Longs
     place = cell[key]
     place += np.arange(len(cell)) % n_folds * cells.n_cells
     return np.bincount(place, minlength=n_folds * cells.n_cells).reshape(n_folds, cells.n_cells)
+
+
+def _deal_clusters(cells: Cells, n_folds: int, rng: np.random.Generator) -> Longs:
+    """Put each cluster of the first column, from large to small, where it and its main context have fewest votes."""
+    assert cells.clusters is not None
+    codes, first, cluster = np.unique(cells.clusters[:, 0], return_index=True, return_inverse=True)
+    cluster = _ranks(first.astype(np.uint64))[cluster]  # numbered as they come, whatever their labels
+    pairs, row = np.unique(cluster * cells.n_contexts + cells.context, return_inverse=True)
+    votes = np.bincount(row, cells.count)
+    owner, context = np.divmod(pairs, cells.n_contexts)
+    order = np.lexsort((votes, owner))
+    home = context[order[np.cumsum(np.bincount(owner)) - 1]]  # where each cluster has most of its votes
+    size = np.bincount(cluster, cells.count)
+    here, total = np.zeros((cells.n_contexts, n_folds)), np.zeros(n_folds)
+    fold = np.empty(len(codes), dtype=np.int64)
+    for k in np.lexsort((rng.random(len(codes)), -size)).tolist():
+        fold[k] = best = int(np.argmin(here[home[k]] + total))
+        here[home[k], best] += size[k]
+        total[best] += size[k]
+    _part_contexts(fold, owner, context, votes, n_folds)
+    out = np.zeros((n_folds, cells.n_cells), dtype=np.int64)
+    out[fold[cluster], np.arange(cells.n_cells)] = cells.count
+    return out
+
+
+def _part_contexts(fold: Longs, owner: Longs, context: Longs, votes: NDArray[np.number[Any]], n_folds: int) -> None:
+    """Move the smallest cluster of each context whose clusters all came into one fold to the next one."""
+    order = np.argsort(context, kind="stable")
+    for here in np.split(order, np.flatnonzero(np.diff(context[order])) + 1):
+        folds = fold[owner[here]]
+        if len(here) > 1 and np.all(folds == folds[0]):
+            fold[owner[here[np.argmin(votes[here])]]] = (folds[0] + 1) % n_folds
 
 
 def _draw_folds(cells: Cells, n_folds: int, rng: np.random.Generator) -> Longs:
@@ -212,13 +246,22 @@ def check_folds(battles: Labelled, n_folds: int) -> None:
     check_fold_number(n_folds)
     if battles.n_battles < n_folds:
         raise FoldError(f"{battles.n_battles} {battles.unit} cannot fill {n_folds} folds; use fewer folds.")
-    counts = battles.context_counts.reshape(battles.shape[1:])
-    for mode, (name, labels) in enumerate(zip(battles.mode_names, battles.levels, strict=True)):
-        others = tuple(axis for axis in range(counts.ndim) if axis != mode)
-        lone = np.flatnonzero(counts.sum(axis=others) == 1)
+    cells, one = battles.cells, battles.unit.removesuffix("s")
+    clusters = None if cells.clusters is None else cells.clusters[:, 0]
+    if clusters is not None:
+        one = "cluster"
+        if len(np.unique(clusters)) < n_folds:
+            raise FoldError(f"{len(np.unique(clusters))} clusters cannot fill {n_folds} folds; use fewer folds.")
+    codes = np.unravel_index(cells.context, battles.shape[1:] or (1,))
+    for name, labels, code in zip(battles.mode_names, battles.levels, codes, strict=False):
+        if clusters is None:
+            units = np.bincount(code, cells.count, len(labels))
+        else:
+            width = int(clusters.max()) + 1
+            units = np.bincount(np.unique(code * width + clusters) // width, minlength=len(labels))
+        lone = np.flatnonzero(units == 1)
         if len(lone):
             shown = ", ".join(repr(labels[int(level)]) for level in lone[:5])
-            one = battles.unit.removesuffix("s")
             raise FoldError(
                 f"{len(lone)} level{'s' * (len(lone) > 1)} of {name} with a single {one} ({shown}) "
                 "would be absent from one training fold; drop them, as battles.select(...) does, or pool levels."

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import Cells, context_starts
+from lrbtl.data.covariates import Covariate
 from lrbtl.errors import FileReadError, LabelError, LrbtlError, OutputPathError, StateVersionError
 from lrbtl.tables import write_whole
 
@@ -27,7 +28,7 @@ FORMAT, VERSION = "lrbtl battles", 1  # the number goes up when an older lrbtl w
 HEADER = "lrbtl.json"  # the first member of the archive: what the arrays are, labels, sources
 MAGIC = b"PK\x03\x04"
 NAME_AT = 30  # where an archive names its first member
-STORED: dict[str, type] = {"battles": Battles, "cells": Cells}
+STORED: dict[str, type] = {"battles": Battles, "cells": Cells, "covariate": Covariate}
 DAMAGE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     zlib.error,
@@ -183,5 +184,19 @@ def _check_codes(battles: Any) -> None:
         and np.array_equal(cells.start, context_starts(cells.context, n_contexts))
         and np.all(np.diff(cells.context) >= 0)
         and len(battles.mode_names) == len(battles.levels)
+        and _fits(cells.slopes, (cells.n_cells, len(battles.covariates)))
+        and _fits(cells.clusters, (cells.n_cells, len(battles.cluster_labels)))
+        and (cells.weight is None or (cells.weight.shape == cells.a.shape and cells.weight.min() > 0))
+        and all(
+            0 <= codes.min() <= codes.max() < len(labels)
+            for codes, labels in zip(
+                () if cells.clusters is None else cells.clusters.T, battles.cluster_labels, strict=True
+            )
+        )
     ):
         raise ValueError("cells and labels do not belong together")
+
+
+def _fits(table: NDArray[Any] | None, shape: tuple[int, int]) -> bool:
+    """Return whether a table has a shape; one without columns is none."""
+    return shape[1] == 0 if table is None else table.shape == shape

@@ -174,6 +174,8 @@ def _check_codes(battles: Any) -> None:
     """Raise `ValueError` where cells do not fit each other and the labels."""
     cells, n_contexts = battles.cells, prod(map(len, battles.levels))
     within = [(cells.context, n_contexts), (cells.a, len(battles.models)), (cells.b, len(battles.models))]
+    columns = [] if cells.clusters is None else list(cells.clusters.T)
+    clusters = list(zip(columns, battles.cluster_labels, strict=True))
     per_cell = [cells.context, cells.a, cells.b, cells.y, cells.count]
     if not (
         len({array.shape for array in per_cell}) == 1
@@ -187,12 +189,7 @@ def _check_codes(battles: Any) -> None:
         and _fits(cells.slopes, (cells.n_cells, len(battles.covariates)))
         and _fits(cells.clusters, (cells.n_cells, len(battles.cluster_labels)))
         and (cells.weight is None or (cells.weight.shape == cells.a.shape and cells.weight.min() > 0))
-        and all(
-            0 <= codes.min() <= codes.max() < len(labels)
-            for codes, labels in zip(
-                () if cells.clusters is None else cells.clusters.T, battles.cluster_labels, strict=True
-            )
-        )
+        and all(0 <= codes.min() <= codes.max() < len(labels) for codes, labels in clusters)
     ):
         raise ValueError("cells and labels do not belong together")
 

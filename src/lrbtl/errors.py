@@ -64,6 +64,10 @@ class UnknownOutcomeError(LrbtlError, ValueError):
     """The outcome column holds words that have no meaning yet."""
 
 
+class AmbiguousOutcomeError(LrbtlError, ValueError):
+    """An outcome may be the name of a model as well as a word for a side."""
+
+
 class OutcomeRangeError(LrbtlError, ValueError):
     """An outcome is a number outside [0, 1]."""
 

@@ -62,7 +62,7 @@ BAD = {
     "repeated column": ("votes.csv", csv_of("x,y,tie,1", header="model_a,model_b,winner,winner"), [], "more than once"),
     "short row": ("votes.csv", csv_of(ROWS[0], "x,y"), [], "line 3 has 2 fields"),
     "empty cell": ("votes.csv", csv_of(ROWS[0], ",y,model_a,code"), [], "model_a is empty in row 2"),
-    "unknown outcome word": ("votes.csv", csv_of(*ROWS, "x,y,left,code"), [], "'left' (1)"),
+    "unknown outcome word": ("votes.csv", csv_of(*ROWS, "x,y,links,code"), [], "'links' (1)"),
     "outcome out of range": ("votes.csv", csv_of("x,y,1,code", "x,y,7,code"), [], "7.0"),
     "outcome NaN": ("votes.csv", csv_of("x,y,1,code", "x,y,nan,code"), [], "nan"),
     "one model": ("votes.csv", csv_of("x,x,model_a,code"), [], "one model"),

@@ -8,15 +8,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from lrbtl.data.encode import as_columns, check_lengths, encode, outcome_values, read_counts, read_frame, used_codes
+from lrbtl.data.encode import as_columns, check_lengths, encode, read_counts, read_frame, used_codes
 from lrbtl.errors import (
     CountError,
     InputTypeError,
     LengthMismatchError,
     MissingColumnError,
     MissingValueError,
-    OutcomeRangeError,
-    UnknownOutcomeError,
 )
 
 WORDS = ["b", "a", "c", "a", "b", "b"]
@@ -143,35 +141,6 @@ def test_missing_values_are_named(kind: str) -> None:
 def test_what_is_no_column_is_refused(column: object) -> None:
     with pytest.raises(InputTypeError, match="model_a"):
         encode(column, "model_a")
-
-
-def test_outcome_words_numbers_and_mappings() -> None:
-    def values(column: object, mapping: dict[object, float | None] | None = None) -> list[float]:
-        coded = encode(column, "winner")
-        found: list[float] = outcome_values(coded, used_codes(coded), mapping, "winner")[coded.codes].tolist()
-        return found
-
-    words = ["model_a", "model_b", "tie", "both_bad", "tie (bothbad)", "tie (inconsistent)"]
-    assert values(words) == [1.0, 0.0, 0.5, 0.5, 0.5, 0.5]
-    assert values([True, False]) == [1.0, 0.0]
-    assert values([0.3, 1, 0]) == [0.3, 1.0, 0.0]
-    assert values(["L", "model_a"], {"L": 0.25, "model_a": 0}) == [0.25, 0.0]
-    assert values([1, 2], {1: 1.0, 2: 0.0}) == [1.0, 0.0]
-    dropped = values(["model_a", "skip"], {"skip": None})
-    assert dropped[0] == 1.0 and np.isnan(dropped[1])
-    with pytest.raises(UnknownOutcomeError, match=r"'draw' \(2\), 'Model_A' \(1\)"):
-        values(["draw", "draw", "Model_A", "tie"])
-    with pytest.raises(OutcomeRangeError, match=r"outcome 1\.2 \(2 rows\)"):
-        values([1.2, 0.5, 1.2])
-    with pytest.raises(OutcomeRangeError, match="meaning -1"):
-        values(["lost"], {"lost": -1})
-    with pytest.raises(OutcomeRangeError):
-        values([float("inf"), 1.0])
-
-
-def test_unused_categories_of_the_outcome_do_not_matter() -> None:
-    coded = encode(pd.Series(pd.Categorical(["tie"], categories=["tie", "unheard of"])), "winner")
-    assert outcome_values(coded, used_codes(coded), None, "winner")[0] == 0.5
 
 
 @pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series])

@@ -13,7 +13,7 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 # Engines warn of what becomes of the libraries below them; these warnings are not ours.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-LOG = {"contexts": ["task", "language"], "outcomes": {"left": 1, "skip": None}}
+LOG = {"contexts": ["task", "language"], "outcomes": {"links": 1, "skip": None}}
 
 
 def log_rows(n=3000):
@@ -24,7 +24,7 @@ def log_rows(n=3000):
     return {
         "model_a": [f"model {k:02d}" for k in a],
         "model_b": [f"model {k:02d}" for k in b],
-        "winner": rng.choice(["model_a", "model_b", "tie", "left", "skip"], n).tolist(),
+        "winner": rng.choice(["model_a", "model_b", "tie", "links", "skip"], n).tolist(),
         "task": rng.choice(["code", "maths", "chat"], n).tolist(),
         "language": rng.integers(0, 3, n).tolist(),
         "n": rng.integers(0, 4, n).tolist(),
@@ -114,8 +114,8 @@ def check_route(frame, rows):
     assert_same(counted, lrbtl.Battles.from_frame(rows, count="n", **LOG))
     with pytest.raises(MissingColumnError, match="did you mean 'winner'"):
         lrbtl.Battles.from_frame(frame, winner="winer")
-    n_left = rows["winner"].count("left")
-    with pytest.raises(UnknownOutcomeError, match=rf"'left' \({n_left}\)"):
+    n_links = rows["winner"].count("links")
+    with pytest.raises(UnknownOutcomeError, match=rf"'links' \({n_links}\)"):
         lrbtl.Battles.from_frame(frame, outcomes={"skip": None})
 
 

@@ -7,7 +7,8 @@ import pytest
 
 import lrbtl
 import lrbtl.data.files
-from lrbtl.data.files import Columns, find_columns, read_battles
+from lrbtl.data.files import read_battles
+from lrbtl.data.frames import Columns, find_columns
 from lrbtl.errors import MissingColumnError, MissingValueError
 
 
@@ -71,7 +72,7 @@ def test_named_columns_win_over_guesses():
     found = find_columns(Columns(winner="vote", contexts=("topic", "task")), header)
     assert (found.model_a, found.winner, found.contexts) == ("a", "vote", ("topic", "task"))
     assert find_columns(Columns(contexts=()), header).contexts == ()
-    with pytest.raises(MissingColumnError, match="--model-a"):
+    with pytest.raises(MissingColumnError, match="model_a="):
         find_columns(Columns(), ["left", "right", "winner"])
 
 

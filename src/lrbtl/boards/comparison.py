@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from scipy.special import expit, logit
 
 from lrbtl.boards.components import Component, analyse_components, context_of
 from lrbtl.data.battles import Battles
+from lrbtl.data.frames import as_battles
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import NoDecisionError, SeparationError, TargetError, UninformedError
 from lrbtl.inference.analysis import Analysis
@@ -25,6 +26,9 @@ from lrbtl.model.links import LOGISTIC
 from lrbtl.tables import format_intervals, format_numbers, html_table, text_table, to_frame
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed
+
+if TYPE_CHECKING:
+    from lrbtl.data.frames import Frame
 
 ROWS_SHOWN = 15
 MOST_PAIRS = 1000  # up to here joint intervals of overall win probabilities use their correlations
@@ -48,6 +52,8 @@ class Comparison:
         Direct votes between the two, and the share that a won (NaN without votes; a tie is half a win).
     level : float
     method : str
+    notes : tuple of str
+        What to know of how the battles were read.
     """
 
     a: Any
@@ -67,6 +73,7 @@ class Comparison:
     won: Floats
     level: float
     method: str
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the table as plain lists for JSON, None for what is missing."""
@@ -84,6 +91,7 @@ class Comparison:
         return [
             f"{self.a} against {self.b}: gap in Elo points and probability that {self.a} wins",
             f"{100 * self.level:.4g}% intervals, each by itself and (joint) all at once; {self.method} method",
+            *self.notes,
         ]
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
@@ -124,7 +132,7 @@ def _percent_intervals(lower: Floats, upper: Floats) -> list[str]:
 
 @one_blas_thread
 def compare(
-    battles: Battles,
+    battles: Battles | Frame,
     a: Any,
     b: Any,
     *,
@@ -136,7 +144,8 @@ def compare(
 
     Parameters
     ----------
-    battles : Battles
+    battles : Battles or data frame
+        See `leaderboard`.
     a, b : label or code
         The models.
     weights, level, **options
@@ -156,6 +165,7 @@ def compare(
     (('overall', '0', '1', '2'), True)
     """
     normal_quantile(level)
+    battles = as_battles(battles)
     pair = [battles.model_index(model) for model in (a, b)]
     if pair[0] == pair[1]:
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
@@ -178,6 +188,7 @@ def compare(
         won=won,
         level=level,
         method=component.analysis.provenance.method,
+        notes=battles.notes,
     )
 
 
@@ -241,6 +252,8 @@ class WinMatrix:
     level : float
     joint : bool
         Whether the intervals hold for all pairs at once.
+    notes : tuple of str
+        What to know of how the battles were read.
     """
 
     models: tuple[Any, ...]
@@ -250,6 +263,7 @@ class WinMatrix:
     context: Any
     level: float
     joint: bool
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return all ordered pairs as plain lists: a, b, win, lower, upper."""
@@ -273,12 +287,12 @@ class WinMatrix:
         rows = [[f"{k + 1} {self.models[k]}", *("" if k == m else chances[k][m] for m in range(n))] for k in range(n)]
         if n < len(self.models):
             rows.append([f"and {len(self.models) - n} more models", *[""] * n])
-        return "\n".join([heading, intervals, text_table(headers, rows)])
+        return "\n".join([heading, intervals, *self.notes, text_table(headers, rows)])
 
 
 @one_blas_thread
 def win_matrix(
-    battles: Battles,
+    battles: Battles | Frame,
     context: Any = None,
     *,
     weights: Weights = "traffic",
@@ -290,7 +304,8 @@ def win_matrix(
 
     Parameters
     ----------
-    battles : Battles
+    battles : Battles or data frame
+        See `leaderboard`.
     context : label or None
         A context; None: the weighted mean over contexts.
     joint : bool
@@ -311,6 +326,7 @@ def win_matrix(
            [0.25, 0.5 ]])
     """
     normal_quantile(level)
+    battles = as_battles(battles)
     at = None if context is None else battles.context_indices(context)
     components = analyse_components(battles, weights, **options)
     parts = [(part, board) for part in components if (board := part.weights_at(at)) is not None]
@@ -325,7 +341,7 @@ def win_matrix(
         block = win_table(part.analysis, board, order, level, joint=joint, rng=options.get("rng", 0))
         win[here, here], lower[here, here], upper[here, here] = block
         start = here.stop
-    return WinMatrix(models, win, lower, upper, context_of(battles, at), level, joint)
+    return WinMatrix(models, win, lower, upper, context_of(battles, at), level, joint, battles.notes)
 
 
 def best_first(analysis: Analysis, weights: Floats) -> Longs:

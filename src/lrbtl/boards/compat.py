@@ -190,7 +190,9 @@ def _board(
         level=level,
         scale="elo",
         method=compat,
-        info=Provenance(method=compat, n_battles=battles.n_battles, level=level, notes=_notes(compat)),
+        info=Provenance(
+            method=compat, n_battles=battles.n_battles, level=level, notes=(*battles.notes, *_notes(compat))
+        ),
     )
 
 

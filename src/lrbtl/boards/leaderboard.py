@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from numbers import Real
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
 from scipy.special import logit
@@ -17,6 +17,7 @@ from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, compat_boards
 from lrbtl.boards.components import Component, analyse_components, battle_counts, context_of, no_board
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
+from lrbtl.data.frames import as_battles
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import BoundError, MethodError, NoDecisionError, ScaleError, check_choice, check_whole
 from lrbtl.inference.estimate import ELO, Estimate
@@ -27,6 +28,9 @@ from lrbtl.methods.targets import resolved_win_rate
 from lrbtl.model.links import TIE_LINKS
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Longs, Seed
+
+if TYPE_CHECKING:
+    from lrbtl.data.frames import Frame
 
 Board = TypeVar("Board")
 
@@ -46,12 +50,14 @@ class BoardOptions(RunOptions, total=False):
 
 
 @overload
-def leaderboard(battles: Battles, *, context: Literal["all"], **options: Unpack[BoardOptions]) -> Leaderboards: ...
+def leaderboard(
+    battles: Battles | Frame, *, context: Literal["all"], **options: Unpack[BoardOptions]
+) -> Leaderboards: ...
 @overload
-def leaderboard(battles: Battles, *, context: Any = None, **options: Unpack[BoardOptions]) -> Leaderboard: ...
+def leaderboard(battles: Battles | Frame, *, context: Any = None, **options: Unpack[BoardOptions]) -> Leaderboard: ...
 @one_blas_thread
 def leaderboard(
-    battles: Battles,
+    battles: Battles | Frame,
     *,
     context: Any = None,
     weights: Weights = "traffic",
@@ -73,7 +79,9 @@ def leaderboard(
 
     Parameters
     ----------
-    battles : Battles
+    battles : Battles or data frame
+        Of a frame (pandas, polars, pyarrow, dict of columns) the columns are guessed from common names, which a note of
+        the board tells; `Battles.from_frame` names them.
     context : label, "all" or None
         None: the overall board. A label: the board of that context. "all": the overall board, every context's and all
         win probabilities, from one analysis. For several modes give a tuple of labels, a text such as "math / crowd",
@@ -117,6 +125,7 @@ def leaderboard(
     check_choice(scale, SCALES, "scale", ScaleError)
     normal_quantile(level)
     check_whole(min_battles, "min_battles")
+    battles = as_battles(battles)
     every = isinstance(context, str) and context == "all"
     at = None if context is None or every else battles.context_indices(context)
     fixed = _read_anchor(battles, anchor, scale)

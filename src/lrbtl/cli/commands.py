@@ -17,7 +17,9 @@ from lrbtl.boards.comparison import compare
 from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.battles import Battles
 from lrbtl.data.describe import battle_warnings
-from lrbtl.data.files import Columns, read_battles
+from lrbtl.data.files import read_battles
+from lrbtl.data.frames import Columns
+from lrbtl.data.outcomes import Outcomes
 from lrbtl.errors import OutputPathError, UsageError
 from lrbtl.fitting.fit import fit
 from lrbtl.inference.diagnose import diagnose
@@ -175,7 +177,7 @@ def load(options: Namespace) -> Battles:
         options.file, columns, outcomes=read_outcomes(options.outcome), ties=options.ties, both_bad=options.both_bad
     )
     for sentence in found.said:
-        say(sentence)
+        say(command_words(sentence))
     return drop_thin_levels(found.battles, options.min_level_battles)
 
 
@@ -255,13 +257,13 @@ def read_weights(text: str) -> str | dict[str, float]:
     return dict(_pair(part, "--weights", "traffic, equal, or label=number,label=number") for part in text.split(","))
 
 
-def read_outcomes(texts: list[str]) -> dict[str, float | None]:
+def read_outcomes(texts: list[str]) -> Outcomes:
     """Return the meaning of outcome words.
 
     >>> read_outcomes(["left=1", "skip=drop"])
     {'left': 1.0, 'skip': None}
     """
-    meaning: dict[str, float | None] = {}
+    meaning: dict[Any, float | str | None] = {}
     for text in texts:
         word, _, value = text.rpartition("=")
         meaning[word] = None if word and value == "drop" else _pair(text, "--outcome", "WORD=NUMBER or WORD=drop")[1]
@@ -337,6 +339,13 @@ PHRASES = (
     (r"^`scale` is", "--scale is"),
     (r"^`n` is", "--battles is"),
     (r"leave context out, or name their columns", "leave --board out, or name a column with --context"),
+    (r"name it: Battles\.from_frame\(frame, model_(\w)=\.\.\.\)", r"name it with --model-\1 COLUMN"),
+    (r"name it: Battles\.from_frame\(frame, winner=\.\.\.\)", "name it with --winner COLUMN"),
+    (
+        r"(contexts from .*)\(Battles.from_frame names others\)",
+        r"\1(--context COLUMN names another, --no-context uses none)",
+    ),
+    (r" \(Battles.from_frame names others\)", ""),
     (r"outcomes=\{[^}]*\}", "--outcome WORD=NUMBER or WORD=drop"),
     (r"drop them with battles\.select\(\.\.\.\)", "leave their rows out of the file"),
     (r"leave them out with battles\.select\(\.\.\.\)", "leave their rows out of the file"),

@@ -21,6 +21,7 @@ from lrbtl.data.describe import describe_battles
 from lrbtl.data.encode import as_columns, encode, read_counts, read_frame
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.labels import Labelled, find_label, index_labels
+from lrbtl.data.outcomes import BothBad, Outcomes
 from lrbtl.errors import (
     ContextModeError,
     EmptyDataError,
@@ -67,6 +68,8 @@ class Battles(Labelled):
         Labels of the codes in each of them.
     reweight : {"pairs"} or None
         Whether votes count inversely to how often their pair met.
+    notes : tuple of str
+        What a reader of any result should know of how they were read.
 
     Examples
     --------
@@ -89,6 +92,7 @@ class Battles(Labelled):
     cluster_names: tuple[str, ...] = ()
     cluster_labels: tuple[tuple[Any, ...], ...] = ()
     reweight: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.models) < 2:
@@ -169,8 +173,9 @@ class Battles(Labelled):
         model_b: str = "model_b",
         winner: str = "winner",
         contexts: str | Sequence[str] = (),
-        outcomes: Mapping[Hashable, float | None] | None = None,
+        outcomes: Outcomes | None = None,
         ties: Ties = "half",
+        both_bad: BothBad = "tie",
         count: str | None = None,
         covariates: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
         position: bool = False,
@@ -187,14 +192,18 @@ class Battles(Labelled):
             dictionary-encoded and integer columns are used as they are. Rows of lazy frames (Polars, DuckDB, ibis,
             Dask, PySpark, SQLFrame) are grouped by their engine, and only distinct rows come back.
         model_a, model_b, winner : str
-            Column names. `winner` holds words, or numbers in [0, 1]: 1 (or True) if `model_a` won.
+            Column names. `winner` holds words, the name of the winner, or numbers in [0, 1]: 1 (or True) if `model_a`
+            won.
         contexts : str or sequence of str
             Columns that become the context modes, in this order.
         outcomes : mapping, optional
-            Meaning of further outcome words: a number in [0, 1] for `model_a`, or None to drop such rows. Known are
-            model_a, model_b, tie, both_bad, tie (bothbad), tie (inconsistent).
+            Meaning of further outcome words: a number in [0, 1] for `model_a`, a known word, or None to drop such rows.
+            Known are, in any case: model_a, a, left, first, A>B and the like, tie, draw, equal, same, tie
+            (inconsistent), both_bad, tie (bothbad), neither.
         ties : {"half", "drop"}
             Whether outcomes of ½ count as half a win for both or are dropped.
+        both_bad : {"tie", "drop", "outcome"}
+            Whether votes that both were bad are ties, dropped, or an outcome of their own.
         count : str, optional
             Column with the number of times a row happened.
         covariates : str, sequence of str or mapping, optional
@@ -236,8 +245,8 @@ class Battles(Labelled):
         coded = [encode(columns[name], name) for name in wanted]
         counts = times if count is None else read_counts(columns[count], count) * (1 if times is None else times)
         carried = fields.read(columns, len(coded[-1]))
-        words = {"outcome_name": winner, "outcomes": outcomes, "ties": ties}
-        return cls._from_columns(coded, axes, counts, carried, reweight, **words)
+        words = {"outcome_name": winner, "outcomes": outcomes, "ties": ties, "both_bad": both_bad}
+        return cls._from_columns(coded, axes, counts, carried, reweight, sides=(model_a, model_b), **words)
 
     @classmethod
     def _from_columns(
@@ -323,7 +332,8 @@ class Battles(Labelled):
         labels = tuple(map(_labels.union_labels, self.cluster_labels, more.cluster_labels, self.cluster_names))
         parts = [side._recoded(models, levels, labels) for side in (self, more)]
         merged = _cells.merge_cells(*parts, n_models=len(models), n_contexts=prod(map(len, levels)))
-        kept = replace(self, cells=merged, models=models, levels=levels, cluster_labels=labels)
+        notes = tuple(dict.fromkeys((*self.notes, *more.notes)))
+        kept = replace(self, cells=merged, models=models, levels=levels, cluster_labels=labels, notes=notes)
         return replace(kept, n_self=self.n_self + more.n_self, covariates=scaled(self.covariates, merged))
 
     def __radd__(self, start: object) -> Battles:

@@ -1,18 +1,19 @@
 """From coded columns to cells: outcomes, labels of each axis, self-battles."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from lrbtl.data.cells import Cells, Column, canonical_outcome, count_battles, recode_cells
-from lrbtl.data.encode import Coded, as_columns, check_lengths, outcome_values, used_codes
+from lrbtl.data.cells import Cells, Column, canonical_outcome, count_battles, other_side, recode_cells
+from lrbtl.data.encode import Coded, as_columns, check_lengths, used_codes
 from lrbtl.data.labels import LabelIndex, index_labels, map_contexts, map_labels, sort_labels, suggest_labels
+from lrbtl.data.outcomes import BothBad, Outcomes, Sides, read_outcomes
 from lrbtl.data.votes import Votes
 from lrbtl.errors import CodeRangeError, ContextModeError, EmptyDataError, LabelError, TooFewModelsError
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import AnyInts, Floats, Longs
 
 _MAX_CODE = 1 << 24
 
@@ -45,9 +46,11 @@ def assemble(
     counts: Longs | None,
     *,
     outcome_name: str,
-    outcomes: Mapping[Hashable, float | None] | None = None,
+    outcomes: Outcomes | None = None,
     ties: str = "half",
     votes: Votes | None = None,
+    both_bad: BothBad = "tie",
+    sides: tuple[str, str] = ("model_a", "model_b"),
 ) -> tuple[Cells, list[tuple[Any, ...]], int]:
     """Cells, labels per axis and number of self-battles dropped.
 
@@ -59,6 +62,8 @@ def assemble(
         The models, then each context mode.
     votes : Votes, optional
         What each row carries beside these columns.
+    sides : pair of str
+        Names of the columns of the first and second model, which are words for the winner too.
     """
     *modes, first, second, outcome = columns
     names = [axis.what for axis in axes[1:]]
@@ -70,11 +75,14 @@ def assemble(
     if not check_lengths(lengths if counts is None else {**lengths, "counts": counts}):
         raise EmptyDataError("there are no rows; give at least one battle.")
 
-    y_column, outcomes_found = _outcome_column(outcome, outcomes, outcome_name, ties, counts)
-    models, (a, b) = _label_axis(axes[0], [first, second])
+    models, index, (a, b) = _label_axis(axes[0], [first, second])
+    met = Sides(a, b, {label: k for k, label in enumerate(models)} | index, sides)
+    y_column, outcomes_found = _outcome_column(
+        *read_outcomes(outcome, met, outcomes, outcome_name, both_bad, counts), ties
+    )
     levels, contexts = [], []
     for axis, mode in zip(axes[1:], modes, strict=True):
-        labels, (column,) = _label_axis(axis, [mode])
+        labels, _, (column,) = _label_axis(axis, [mode])
         levels.append(labels)
         contexts.append(column)
     shape = (len(models), *map(len, levels))
@@ -91,18 +99,16 @@ def assemble(
     return *_drop_idle(cells, [models, *levels], axes, columns), n_self
 
 
-def _outcome_column(
-    outcome: Coded, outcomes: Mapping[Hashable, float | None] | None, name: str, ties: str, counts: Longs | None
-) -> tuple[Column, Floats]:
-    """Outcome column and its values: increasing, and with every y also 1 - y."""
-    y = canonical_outcome(outcome_values(outcome, used_codes(outcome), outcomes, name, counts))
+def _outcome_column(codes: AnyInts, y: Floats, ties: str) -> tuple[Column, Floats]:
+    """Outcome column and its values: increasing, and with every y also that of the other side."""
+    y = canonical_outcome(y)
     if ties == "drop":
         y[y == 0.5] = np.nan
     known = ~np.isnan(y)
-    values = np.unique(np.concatenate([y[known], canonical_outcome(1.0 - y[known])]))
+    values = np.unique(np.concatenate([y[known], other_side(y[known])]))
     meaning = np.full(len(y), -1, dtype=np.int32)
     meaning[known] = np.searchsorted(values, y[known])
-    return Column(outcome.codes, meaning), values
+    return Column(codes, meaning), values
 
 
 def _drop_idle(
@@ -123,8 +129,8 @@ def _drop_idle(
     return recode_cells(cells, model_map, map_contexts(labels[1:], kept[1:]), **sizes), kept
 
 
-def _label_axis(axis: Axis, columns: Sequence[Coded]) -> tuple[tuple[Any, ...], list[Column]]:
-    """Labels of an axis, and its columns with the meaning of their codes."""
+def _label_axis(axis: Axis, columns: Sequence[Coded]) -> tuple[tuple[Any, ...], LabelIndex, list[Column]]:
+    """Labels of an axis, where values of its columns stand among them, and the columns with these meanings."""
     used = [used_codes(column) for column in columns]
     present = [column.values(codes) for column, codes in zip(columns, used, strict=True)]
     is_code = axis.integer_codes and all(column.is_integer for column in columns)
@@ -134,7 +140,7 @@ def _label_axis(axis: Axis, columns: Sequence[Coded]) -> tuple[tuple[Any, ...], 
         meaning = np.zeros(len(column.labels), dtype=np.int32)
         meaning[codes] = map_labels(values, index)
         read.append(Column(column.codes, meaning))
-    return labels, read
+    return labels, index, read
 
 
 def _axis_labels(axis: Axis, present: set[Any], is_code: bool) -> tuple[tuple[Any, ...], LabelIndex]:

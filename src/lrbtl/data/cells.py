@@ -16,6 +16,7 @@ from lrbtl.typing import AnyInts, Floats, Indices, Ints, Longs
 _CHUNK = 1 << 18  # rows whose keys stay in cache while they are counted
 _SMALL_TABLE = 1 << 16
 _KEY_LIMIT = 1 << 62
+BOTH_BAD = -1.0  # outcome of votes that both were bad, where that is an outcome of its own; it has no sides
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Cells:
     a, b : int32 (n_cells,)
         Models, ``a < b``.
     y : float64 (n_cells,)
-        Outcome for ``a``, in [0, 1].
+        Outcome for ``a``, in [0, 1], or `BOTH_BAD`.
     count : int64 (n_cells,)
         Multiplicity, positive.
     start : int64 (D + 1,)
@@ -95,6 +96,16 @@ def canonical_outcome(y: ArrayLike) -> Floats:
     return np.asarray(np.where(y >= 0.5, upper, np.round(1.0 - upper, 14)))
 
 
+def other_side(y: ArrayLike) -> Floats:
+    """Outcomes seen from the other side: 1 - y, except of votes that both were bad.
+
+    >>> other_side([1.0, 0.5, BOTH_BAD]).tolist()
+    [0.0, 0.5, -1.0]
+    """
+    y = np.asarray(y, dtype=np.float64)
+    return np.where(y == BOTH_BAD, y, canonical_outcome(1.0 - y))
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of codes and what each code means: row i holds ``meaning[codes[i]]``."""
@@ -128,7 +139,7 @@ def count_battles(
         Models and outcome of each row.
     shape : (d1, d2, ..., dm)
     outcomes : float64 (n_outcomes,)
-        Increasing, canonical, and with every y also 1 - y.
+        Increasing, canonical, and with every y also that of the other side.
     counts : int64 (n,), optional
         Multiplicity of each row, 1 by default.
     votes : Votes, optional
@@ -138,7 +149,7 @@ def count_battles(
     space = n_contexts * d1 * d1 * len(outcomes) + 2
     if max(n_contexts >> 31, space >> 62):
         raise TooLargeError(f"shape {shape} with {len(outcomes)} distinct outcomes has too many cells to number them.")
-    flip = np.searchsorted(outcomes, canonical_outcome(1.0 - outcomes)).astype(np.int32)
+    flip = np.searchsorted(outcomes, other_side(outcomes)).astype(np.int32)
     sides = np.stack([y.meaning, np.append(flip, np.int32(-1))[y.meaning]], axis=1)
     dense = votes is None and space <= max(_SMALL_TABLE, 2 * n)
     keys = np.empty(min(n, _CHUNK) if dense else n, dtype=np.int64)
@@ -253,7 +264,7 @@ def make_cells(
     """Cells of a table of battles in either orientation with canonical outcomes; equal battles are merged."""
     swapped = a > b
     low, high = np.where(swapped, b, a), np.where(swapped, a, b)
-    y = np.where(swapped, canonical_outcome(1.0 - y), y)
+    y = np.where(swapped, other_side(y), y)
     y_values = np.unique(y)
     y_code = np.searchsorted(y_values, y)
     votes = None if votes is None else votes.oriented(swapped)

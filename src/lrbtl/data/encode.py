@@ -1,8 +1,7 @@
 """Columns of any kind to integer codes and labels, without a detour through strings."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,19 +16,8 @@ from lrbtl.errors import (
     LrbtlError,
     MissingColumnError,
     MissingValueError,
-    OutcomeRangeError,
-    UnknownOutcomeError,
 )
 from lrbtl.typing import AnyInts, Bools, Floats, Longs
-
-OUTCOME_WORDS: Mapping[str, float] = {
-    "model_a": 1.0,
-    "model_b": 0.0,
-    "tie": 0.5,
-    "both_bad": 0.5,
-    "tie (bothbad)": 0.5,
-    "tie (inconsistent)": 0.5,
-}
 
 _CHUNK = 1 << 18
 _DENSE = 1 << 16  # integer ranges up to this size are used as codes directly
@@ -285,22 +273,34 @@ def read_frame(frame: Any, names: Sequence[str]) -> tuple[dict[str, Any], Longs 
     Rows of a lazy frame are grouped where they are: its engine returns distinct rows, in any order, with their numbers.
     Rows of other frames, and of a dict of columns, come as they are, without numbers.
     """
+    _check_names(names, column_names(frame))
     if isinstance(frame, Mapping):
-        _check_names(names, list(frame))
         return {name: frame[name] for name in names}, None
     import narwhals as nw
 
-    try:
-        table: Any = nw.from_native(frame)
-    except TypeError as error:
-        raise InputTypeError(
-            f"cannot read battles from a {type(frame).__name__}; give a data frame or a dict of columns."
-        ) from error
-    _check_names(names, table.collect_schema().names())
+    table: Any = nw.from_native(frame)
     times = None
     if isinstance(table, nw.LazyFrame):
         table, times = _group_rows(table, list(dict.fromkeys(names)))
     return {name: table.get_column(name) for name in names}, times
+
+
+def column_names(frame: Any) -> list[str]:
+    """Return the names of the columns of a frame or of a dict of columns.
+
+    >>> column_names({"model_a": ["x"], "model_b": ["y"]})
+    ['model_a', 'model_b']
+    """
+    if isinstance(frame, Mapping):
+        return list(frame)
+    import narwhals as nw
+
+    try:
+        return list(nw.from_native(frame).collect_schema().names())
+    except TypeError as error:
+        raise InputTypeError(
+            f"cannot read battles from a {type(frame).__name__}; give a data frame or a dict of columns."
+        ) from error
 
 
 _TIMES = "lrbtl times"  # no column of a log is called so
@@ -328,64 +328,6 @@ def _check_names(names: Sequence[str], known: list[str]) -> None:
     for name in names:
         if name not in known:
             raise MissingColumnError(f"the frame has no column {name!r}; {suggest_labels(name, known)}")
-
-
-def outcome_values(
-    coded: Coded,
-    used: Longs,
-    mapping: Mapping[Hashable, float | None] | None,
-    name: str,
-    counts: Longs | None = None,
-) -> Floats:
-    """Outcome for the first model per label of an outcome column; NaN for labels to drop and for unused ones.
-
-    Parameters
-    ----------
-    coded : Coded
-        The outcome column.
-    used : integers
-        Codes that occur; other labels are not looked at.
-    mapping : mapping, optional
-        Meaning of further words (or another meaning of known ones): a number in [0, 1], or None to drop them.
-    name : str
-        Column name for messages.
-    counts : int64 (n,), optional
-        Multiplicity of each row, for messages.
-
-    >>> outcome_values(encode(["model_a", "draw"], "winner"), np.arange(2), {"draw": 0.5}, "winner").tolist()
-    [1.0, 0.5]
-    """
-    if isinstance(coded.labels, np.ndarray) and not mapping and 0.0 <= coded.labels.min() <= coded.labels.max() <= 1.0:
-        return coded.labels  # soft votes
-    words: dict[Any, float | None] = {**OUTCOME_WORDS, **(mapping or {})}
-    values = np.full(len(coded.labels), np.nan)
-    unknown: dict[Any, int] = {}
-    for code, label in zip(used.tolist(), coded.values(used), strict=True):
-        meaning = words.get(label, label)
-        if meaning is None:
-            continue
-        if not isinstance(meaning, Real | np.bool_):
-            unknown[label] = _occurrences(coded, code, counts)
-        elif not 0.0 <= float(meaning) <= 1.0:
-            rows = _occurrences(coded, code, counts)
-            raise OutcomeRangeError(
-                f"{name} holds the outcome {label!r} ({rows} rows), meaning {float(meaning)}; an outcome is a number "
-                "from 0 (model_b won) to 1 (model_a won). Rescale it or give outcomes={...}."
-            )
-        else:
-            values[code] = float(meaning)
-    if unknown:
-        shown = ", ".join(f"{word!r} ({n})" for word, n in sorted(unknown.items(), key=lambda item: -item[1])[:20])
-        raise UnknownOutcomeError(
-            f"{name} holds words without a known meaning: {shown}. Give outcomes={{word: number in [0, 1] or None to "
-            f"drop}}; known words are {', '.join(OUTCOME_WORDS)}."
-        )
-    return values
-
-
-def _occurrences(coded: Coded, code: int, counts: Longs | None) -> int:
-    rows = coded.codes == code
-    return int(np.count_nonzero(rows) if counts is None else counts[rows].sum())
 
 
 def read_numbers(column: object, name: str, error: type[LrbtlError]) -> Floats:

@@ -20,9 +20,10 @@ import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.build import Axis
-from lrbtl.data.encode import OUTCOME_WORDS, Coded, encode, read_counts
-from lrbtl.data.labels import suggest_labels
-from lrbtl.errors import EmptyDataError, FileReadError, MissingColumnError, MissingExtraError, MissingValueError
+from lrbtl.data.encode import Coded, encode, read_counts
+from lrbtl.data.frames import Columns, Found, describe_columns, find_columns
+from lrbtl.data.outcomes import BothBad, Outcomes, is_both_bad
+from lrbtl.errors import EmptyDataError, FileReadError, MissingExtraError, MissingValueError
 from lrbtl.typing import Ints
 
 CHUNK_ROWS = 1 << 16
@@ -42,7 +43,9 @@ MAGIC = {
     b"\x89PNG": "a picture",
     b"%PDF": "a PDF",
 }
-BOTH_BAD = ("both_bad", "tie (bothbad)")
+
+
+BOTH_BAD_WORDS = {"tie": "kept as ties", "drop": "dropped", "outcome": "kept as an outcome of their own"}
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,9 @@ def read_battles(
     path: str | Path,
     columns: Columns | None = None,
     *,
-    outcomes: dict[str, float | None] | None = None,
+    outcomes: Outcomes | None = None,
     ties: str = "half",
-    both_bad: str = "tie",
+    both_bad: BothBad = "tie",
 ) -> FileBattles:
     r"""Return the battles of a file, with the columns that were guessed.
 
@@ -72,8 +75,8 @@ def read_battles(
     outcomes : dict, optional
         Meaning of further outcome words for the first model, None to drop such rows.
     ties : "half" or "drop"
-    both_bad : "tie" or "drop"
-        What to do with votes that both are bad.
+    both_bad : "tie", "drop" or "outcome"
+        What to do with votes that both are bad; see `Battles.from_frame`.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -81,13 +84,10 @@ def read_battles(
     >>> _ = path.write_text("model_a,model_b,winner,category\nx,y,model_a,code\ny,x,tie,math\n")
     >>> found = read_battles(path)
     >>> found.battles.shape, found.said
-    ((2, 2), ['guessed contexts from column category (--context COLUMN names another, --no-context uses none)'])
+    ((2, 2), ['guessed contexts from column category (Battles.from_frame names others)'])
     """
     path = Path(path)
     wanted = columns or Columns()
-    meaning = dict(outcomes or {})
-    if both_bad == "drop":
-        meaning.update(dict.fromkeys(BOTH_BAD))
     with _named_errors(path):
         kind, is_gzip = _recognise(path)
         if kind == PARQUET:
@@ -96,13 +96,19 @@ def read_battles(
             names, coded, counts = _read_text(path, kind, is_gzip, wanted)
     said = describe_columns(wanted, names)
     words = coded[-1]
-    numbered = _numbers(words)
-    n_both_bad = _occurrences(words, BOTH_BAD)
-    if n_both_bad:
-        said.append(f"{n_both_bad:,} both_bad votes " + ("dropped" if both_bad == "drop" else "kept as ties"))
+    bad = [k for k, label in enumerate(words.labels) if is_both_bad(label)]
+    if n_bad := int(np.isin(words.codes, bad).sum()):
+        said.append(f"{n_bad:,} both_bad votes {BOTH_BAD_WORDS[both_bad]}")
     axes = [Axis(name, None, None, integer_codes=False) for name in ("models", *names.contexts)]
     battles = Battles._from_columns(
-        [*coded[:-1], numbered], axes, counts, outcome_name=names.winner, outcomes=meaning, ties=ties
+        coded,
+        axes,
+        counts,
+        outcome_name=names.winner,
+        outcomes=outcomes,
+        ties=ties,
+        both_bad=both_bad,
+        sides=(names.model_a, names.model_b),
     )
     return FileBattles(battles, said)
 
@@ -281,124 +287,3 @@ def _read_parquet(path: Path, is_gzip: bool, wanted: Columns) -> tuple[Found, li
     columns = [table.column(name) for name in names.order]
     counts = read_counts(columns.pop(), names.count) if names.count is not None else None
     return names, [encode(column, name) for column, name in zip(columns, names.order, strict=False)], counts
-
-
-def _numbers(words: Coded) -> Coded:
-    """Return the outcome column with numbers written as text read as numbers."""
-    return Coded(words.codes, [_number(label) for label in words.labels], words.is_integer, words.all_used)
-
-
-def _number(label: Any) -> Any:
-    if not isinstance(label, str) or label in OUTCOME_WORDS:
-        return label
-    try:
-        return float(label)
-    except ValueError:
-        return label
-
-
-def _occurrences(words: Coded, names: Sequence[str]) -> int:
-    found = [k for k, label in enumerate(words.labels) if label in names]
-    return int(np.isin(words.codes, found).sum()) if found else 0
-
-
-# ------------------------------------------------------------------------------
-# Which columns of a file hold the battles: named by the user, or guessed from common names.
-# ------------------------------------------------------------------------------
-
-FIRST = ["model_a", "model_1", "player_a", "competitor_a", "left_model", "model_left", "team_a", "home_team", "a"]
-SECOND = ["model_b", "model_2", "player_b", "competitor_b", "right_model", "model_right", "team_b", "away_team", "b"]
-GUESSES = {
-    "model_a": FIRST,
-    "model_b": SECOND,
-    "winner": ["winner", "outcome", "result", "preference", "vote", "label", "y"],
-    "contexts": ["category", "task", "context", "topic", "domain", "language"],
-    "count": ["count", "n_battles"],
-}
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns to read; None means: guess. `contexts` may be empty for battles without contexts."""
-
-    model_a: str | None = None
-    model_b: str | None = None
-    winner: str | None = None
-    contexts: tuple[str, ...] | None = None
-    count: str | None = None
-
-
-@dataclass(frozen=True)
-class Found:
-    """Columns of a file, all named; `order` lists those to read: contexts, model_a, model_b, winner, count."""
-
-    model_a: str
-    model_b: str
-    winner: str
-    contexts: tuple[str, ...]
-    count: str | None
-
-    @property
-    def order(self) -> list[str]:
-        """Return the columns to read."""
-        return [*self.contexts, self.model_a, self.model_b, self.winner, *([self.count] if self.count else [])]
-
-
-def find_columns(wanted: Columns, header: Sequence[str]) -> Found:
-    """Return the columns to read from those that a file has; raise where one is missing.
-
-    >>> find_columns(Columns(), ["model_a", "model_b", "winner", "task"]).contexts
-    ('task',)
-    """
-    lower: dict[str, str] = {}
-    for name in header:
-        lower.setdefault(name.strip().lower(), name)
-    named: dict[str, str] = {}
-    for role in ("model_a", "model_b", "winner"):
-        given = getattr(wanted, role)
-        guess = next((lower[name] for name in GUESSES[role] if name in lower), None)
-        if given is None and guess is None:
-            option = "--" + role.replace("_", "-")
-            raise MissingColumnError(
-                f"no column looks like {role} (columns: {_shown(header)}); name it with {option} COLUMN."
-            )
-        named[role] = _existing(given, header) if given is not None else str(guess)
-    contexts = wanted.contexts
-    if contexts is None:
-        context = next((lower[name] for name in GUESSES["contexts"] if name in lower), None)
-        contexts = () if context is None else (context,)
-    count = wanted.count
-    if count is None:
-        count = next((lower[name] for name in GUESSES["count"] if name in lower), None)
-    found = Found(
-        contexts=tuple(_existing(name, header) for name in contexts),
-        count=None if count is None else _existing(count, header),
-        **named,
-    )
-    if repeated := [name for name in found.order if list(header).count(name) > 1]:
-        raise MissingColumnError(f"column {repeated[0]!r} occurs more than once; rename one of them.")
-    return found
-
-
-def _existing(name: str, header: Sequence[str]) -> str:
-    if name not in header:
-        raise MissingColumnError(f"there is no column {name!r}; {suggest_labels(name, header)}")
-    return name
-
-
-def _shown(names: Sequence[str], limit: int = 8) -> str:
-    return ", ".join(map(repr, names[:limit])) + (", ..." if len(names) > limit else "")
-
-
-def describe_columns(wanted: Columns, found: Found) -> list[str]:
-    """Return what was guessed, in one sentence, or nothing."""
-    said = [
-        f"{role} from column {getattr(found, role)}"
-        for role in ("model_a", "model_b", "winner", "count")
-        if getattr(wanted, role) is None and getattr(found, role) not in (None, role)
-    ]
-    change = ""
-    if wanted.contexts is None and found.contexts:
-        said.append(f"contexts from column {found.contexts[0]}")
-        change = " (--context COLUMN names another, --no-context uses none)"
-    return [f"guessed {', '.join(said)}{change}"] if said else []

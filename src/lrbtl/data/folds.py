@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl.data.cells import Cells, canonical_outcome, context_starts, group_rows, row_keys
+from lrbtl.data.cells import Cells, context_starts, group_rows, other_side, row_keys
 from lrbtl.data.votes import Unsigned, Votes, mixed
 from lrbtl.errors import FoldError
 from lrbtl.typing import Floats, Longs, Seed
@@ -76,7 +76,7 @@ def _canonical(cells: Cells) -> tuple[Longs, Cells]:
     rank, place = _ranks(model), _ranks(context)[cells.context]
     first, second = rank[cells.a], rank[cells.b]
     swapped = (first > second) & (cells.b >= 0)
-    y = np.where(swapped, canonical_outcome(1.0 - cells.y), cells.y)
+    y = np.where(swapped, other_side(cells.y), cells.y)
     values, code = (
         np.unique(y, return_inverse=True) if np.any((y != 0) & (y != 1)) else (np.ones(2), y.astype(np.int64))
     )
@@ -101,7 +101,7 @@ def _hashes(cells: Cells) -> tuple[Unsigned, Unsigned]:
     count = mixed(cells.count.astype(np.uint64))
     own = back = mixed(np.unique(cells.y, return_inverse=True)[1].astype(np.uint64) ^ count)  # whatever the units
     if paired:
-        own, back = (mixed(_bits(y) ^ count) for y in (cells.y, canonical_outcome(1.0 - cells.y)))
+        own, back = (mixed(_bits(y) ^ count) for y in (cells.y, other_side(cells.y)))
     known = 0
     for _ in range(_ROUNDS):
         here = context[cells.context]

@@ -196,6 +196,7 @@ class Labelled:
     models: tuple[Any, ...]
     levels: tuple[tuple[Any, ...], ...]
     mode_names: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     unit: ClassVar[str] = "battles"  # what rows are, in messages
     axes: ClassVar[tuple[str, str]] = ("model", "context")  # what mode 1 and the others hold, in messages
 

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy import sparse
 
 from lrbtl.data.battles import Battles, check_same_labels
+from lrbtl.data.frames import as_data
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import (
     ConvergenceWarning,
@@ -26,6 +27,9 @@ from lrbtl.lowrank.tucker import Tucker, check_rank, eigenvectors, truncate
 from lrbtl.model.links import LOGISTIC, Identity, Link, as_link
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Seed
+
+if TYPE_CHECKING:
+    from lrbtl.data.frames import Frame
 
 SMALLEST_SHARE = 0.01  # least share of a model or context in the information, over the mean, that the start believes
 FOLD_TOL = 4e-3  # Newton decrement, in nats per hundred parameters, of the fits on training folds
@@ -128,7 +132,7 @@ class Fit:
 
 
 def fit(
-    battles: Data,
+    battles: "Data | Frame",
     rank: int | Sequence[int] | Literal["auto"] = "auto",
     *,
     ridge: float | Sequence[float] | Literal["auto"] = "auto",
@@ -140,7 +144,8 @@ def fit(
 
     Parameters
     ----------
-    battles : Battles or Observations
+    battles : Battles, Observations or data frame
+        Columns of a frame are guessed; ``fit.battles.notes`` tells how.
     rank : int, tuple or "auto"
         Tucker rank; an int r means (r, ..., r) under the caps. "auto" takes the best rank of `select_rank`.
     ridge : float, sequence or "auto"
@@ -170,6 +175,7 @@ def fit(
     True
     """
     check_whole(n_threads, "n_threads")
+    battles = as_data(battles)
     chosen, asks_for_more = isinstance(rank, str), False
     if isinstance(rank, str):
         check_rank_kind(rank)

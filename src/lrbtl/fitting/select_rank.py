@@ -3,12 +3,13 @@
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.folds import check_fold_number, check_folds, fold_counts
+from lrbtl.data.frames import as_data
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import RankCollapseWarning, RankError, check_whole
 from lrbtl.fitting.fit import Fit, check_informed, fit, fit_with_chosen_ridge, refit
@@ -16,6 +17,9 @@ from lrbtl.lowrank.tucker import check_rank, rank_caps
 from lrbtl.model.links import Davidson, Link, logistic_terms
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Progress, Seed
+
+if TYPE_CHECKING:
+    from lrbtl.data.frames import Frame
 
 MAX_DEFAULT_RANK = 8
 CLEARLY = 3.0  # standard errors by which a rank must fall short of the best so far to end the search at once
@@ -39,6 +43,8 @@ class RankSelection:
     rank : tuple
         The smallest rank within one standard error of the best, among those determined.
     unit : "battles" or "observations"
+    notes : tuple of str
+        What to know of how the battles were read.
     """
 
     ranks: list[tuple[int, ...]]
@@ -48,6 +54,7 @@ class RankSelection:
     determined: Bools
     rank: tuple[int, ...]
     unit: str = "battles"
+    notes: tuple[str, ...] = ()
 
     @property
     def best(self) -> tuple[int, ...]:
@@ -88,11 +95,11 @@ class RankSelection:
             elif rank == self.best:
                 mark = "  <- rank='auto': the best"
             lines.append(f"{rank!s:<16} {1e3 * value:>{len(head)}.2f}   {1e3 * gap:.2f} ± {1e3 * se:.2f}{mark}")
-        return "\n".join(lines)
+        return "\n".join([*self.notes, *lines])
 
 
 def select_rank(
-    battles: Data,
+    battles: "Data | Frame",
     ranks: Iterable[int | Sequence[int]] | None = None,
     *,
     n_folds: int = 5,
@@ -108,7 +115,8 @@ def select_rank(
 
     Parameters
     ----------
-    battles : Battles or Observations
+    battles : Battles, Observations or data frame
+        Columns of a frame are guessed from common names; a note tells how.
     ranks : iterable of int or tuple, optional
         Candidates; by default 1, 2, ... until two in a row have not improved, one is worse by three standard errors or
         is not determined by the battles, at most 8.
@@ -130,6 +138,7 @@ def select_rank(
     """
     check_whole(n_threads, "n_threads")
     check_fold_number(n_folds)
+    battles = as_data(battles)
     shape = battles.shape
     given = ranks is not None
     centred = not isinstance(battles, Observations)
@@ -140,7 +149,8 @@ def select_rank(
         raise RankError("ranks is empty: give at least one candidate.")
     full = sorted(dict.fromkeys(check_rank(rank, shape, centred=centred) for rank in candidates))
     if len(full) == 1:
-        return RankSelection(full, np.full(1, np.nan), np.zeros(1), np.zeros(1), np.ones(1, dtype=bool), full[0], unit)
+        nothing, zero, one = np.full(1, np.nan), np.zeros(1), np.ones(1, dtype=bool)
+        return RankSelection(full, nothing, zero, zero, one, full[0], unit, battles.notes)
     check_informed(battles)
     check_folds(battles, n_folds)
     folds = fold_counts(battles.cells, n_folds, rng).astype(float)
@@ -160,7 +170,7 @@ def select_rank(
         lags, clearly = len(losses) - 1 - int(np.argmin(deficit)), bool(deficit[-1] > CLEARLY * deficit_se[-1])
         if not given and (not determined[-1] or lags >= 2 or clearly):
             break
-    return replace(_select(full[: len(losses)], losses, np.array(determined), folds), unit=unit)
+    return replace(_select(full[: len(losses)], losses, np.array(determined), folds), unit=unit, notes=battles.notes)
 
 
 @one_blas_thread

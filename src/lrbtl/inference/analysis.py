@@ -1,12 +1,15 @@
 """A method run on data, and the estimates that it gives: the one place that infer, boards and comparisons read."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Unpack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from lrbtl.data.battles import Battles
+from lrbtl.data.frames import as_data
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, SeparationWarning, check_choice, warn_user
 from lrbtl.fitting.fit import Fit
@@ -21,6 +24,9 @@ from lrbtl.methods.naive import Naive
 from lrbtl.methods.targets import Resolved, resolved_score
 from lrbtl.methods.whitened import Whitened
 from lrbtl.typing import Bools, Floats
+
+if TYPE_CHECKING:
+    from lrbtl.data.frames import Frame
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,8 +57,9 @@ class Analysis:
 
     @property
     def provenance(self) -> Provenance:
-        """How the run was made."""
-        return self.run.provenance
+        """How the run was made, and what to know of how the data were read."""
+        made = self.run.provenance
+        return replace(made, notes=(*self.battles.notes, *made.notes)) if self.battles.notes else made
 
     @property
     def log_odds_unit(self) -> float:
@@ -157,12 +164,14 @@ class Analysis:
         return f"Analysis(method={self.method!r}, shape={self.battles.shape})"
 
 
-def analyse(battles: Data, **options: Unpack[RunOptions]) -> Analysis:
+def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     """Return a method run on data, which then estimates any targets and boards.
 
     Parameters
     ----------
-    battles : Battles or Observations
+    battles : Battles, Observations or data frame
+        Of a frame (pandas, polars, pyarrow, dict of columns) the columns are guessed from common names, which a note of
+        the result tells; `Battles.from_frame` names them.
     method : "hierarchical", "efficient", "whitened", "mle" or "naive"
         Hierarchical, the default for battles: scores that are only nearly of low rank, every model placed. Efficient,
         the default for observed entries: smallest variance if the rank is right, any sampling. Whitened: simpler
@@ -196,6 +205,7 @@ def analyse(battles: Data, **options: Unpack[RunOptions]) -> Analysis:
     >>> analysis.provenance.n_battles
     20000
     """
+    battles = as_data(battles)
     chosen, found = Options(**options), find_method(options.get("method"), battles)
     chosen.check(battles.shape)
     return Analysis(battles, found.name, found.run(battles, chosen))
@@ -217,12 +227,15 @@ def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = 
     return Analysis(full_fit.battles, method, chosen.run_fit(full_fit, options))
 
 
-def infer(battles: Data, targets: Target | Family | Iterable[Target], **options: Unpack[RunOptions]) -> Estimate:
+def infer(
+    battles: Data | Frame, targets: Target | Family | Iterable[Target], **options: Unpack[RunOptions]
+) -> Estimate:
     """Estimate targets with standard errors that cover.
 
     Parameters
     ----------
-    battles : Battles or Observations
+    battles : Battles, Observations or data frame
+        See `analyse`.
     targets : Target, list of Target, `all_scores()` or `all_gaps()`
     **options
         method, rank, sampling, n_folds, se, ridge, link, solver, n_threads, rng, progress: see `analyse`.

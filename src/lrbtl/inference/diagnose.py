@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from math import prod
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
 
 from lrbtl.data.battles import Battles, check_same_labels
 from lrbtl.data.cells import component_members, weak_components
+from lrbtl.data.frames import as_data
 from lrbtl.data.labels import context_name
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import SamplingError
@@ -27,6 +28,9 @@ from lrbtl.methods.targets import Resolved, Stack, evaluate
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import ProductSampling, Sampling, reference_probability
 from lrbtl.typing import Floats, Longs
+
+if TYPE_CHECKING:
+    from lrbtl.data.frames import Frame
 
 Level = Literal["ok", "warn"]
 Check = tuple[bool, str]  # whether all is well, and the sentence
@@ -77,6 +81,8 @@ class Diagnosis:
     advice : str or None
         What to do about a weak signal; None where the rank restricts nothing.
     unit : "battles" or "observations"
+    notes : tuple of str
+        What to know of how the battles were read.
     """
 
     n_battles: int
@@ -106,6 +112,7 @@ class Diagnosis:
     rank: tuple[int, ...]
     advice: str | None
     unit: str = "battles"
+    notes: tuple[str, ...] = ()
 
     @property
     def sentences(self) -> list[tuple[Level, str]]:
@@ -117,12 +124,12 @@ class Diagnosis:
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
     def __str__(self) -> str:
-        lines = [f"Verdict: {self.verdict}. {self.reason}", ""]
+        lines = [*self.notes, f"Verdict: {self.verdict}. {self.reason}", ""]
         return "\n".join(lines + [f"{'!' if level == 'warn' else ' '} {text}" for level, text in self.sentences])
 
 
 def diagnose(
-    battles: Data,
+    battles: "Data | Frame",
     fit: Fit | None = None,
     targets: Target | Sequence[Target] | None = None,
     *,
@@ -132,7 +139,8 @@ def diagnose(
 
     Parameters
     ----------
-    battles : Battles or Observations
+    battles : Battles, Observations or data frame
+        See `analyse`.
     fit : Fit, optional
         Of these battles, or of a group of models that battles link, such as that of a board. By default of all of
         them, with a rank chosen from the data.
@@ -152,6 +160,7 @@ def diagnose(
     >>> lrbtl.diagnose(battles).rank
     (2, 2)
     """
+    battles = as_data(battles)
     if fit is None:
         fit = fit_scores(battles, "auto")
     battles = _fitted_part(battles, fit.battles)
@@ -205,6 +214,7 @@ def diagnose(
         rank=fit.rank,
         advice=advice if signal < SIGNAL_FLOOR else None,
         unit=unit,
+        notes=battles.notes,
     )
 
 

@@ -8,16 +8,21 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lrbtl.boards.board import COLUMNS, Leaderboard, Leaderboards
+from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import ReportError
 from lrbtl.show.style import axis_range
 from lrbtl.tables import write_whole
 from lrbtl.typing import Floats
+
+if TYPE_CHECKING:
+    from lrbtl.data.battles import Battles
+    from lrbtl.data.frames import Frame
 
 LEVELS = ("ok", "warn")
 DUEL_MODELS = 200  # the file grows with the square of this number
@@ -30,7 +35,7 @@ SCALES = {
 
 def write_report(
     path: str | os.PathLike[str],
-    boards: Leaderboards,
+    boards: "Leaderboards | Battles | Frame",
     *,
     diagnostics: Iterable[tuple[str, str]] = (),
     title: str = "Leaderboard",
@@ -42,7 +47,9 @@ def write_report(
     ----------
     path : path-like
         Replaced if it exists; its folder must exist.
-    boards, diagnostics, title, method_note
+    boards : Leaderboards, Battles or data frame
+        Of battles or of a frame all boards are made, by ``leaderboard(..., context="all")``.
+    diagnostics, title, method_note
         See `report_html`.
 
     Examples
@@ -56,6 +63,7 @@ def write_report(
     ...     os.listdir(folder)
     ['report.html']
     """
+    boards = boards if isinstance(boards, Leaderboards) else leaderboard(boards, context="all")
     text = report_html(boards, diagnostics=diagnostics, title=title, method_note=method_note)
     write_whole(path, lambda scratch: scratch.write_text(text, encoding="utf-8", newline="\n"))
 

@@ -7,6 +7,7 @@ from lrbtl._kernels.coding import (
     code_halves,
     code_objects,
     count_keys,
+    extend_keys,
     key_battles,
     mark_codes,
     sum_counts,
@@ -36,6 +37,10 @@ def test_coding_kernels_equal_numpy() -> None:
     present = np.zeros(30, dtype=np.uint8)
     mark_codes(keys.astype(np.int32), present)
     np.testing.assert_array_equal(np.flatnonzero(present), np.unique(keys))
+
+    longer = keys.copy()
+    extend_keys(keys.astype(np.int32), identity(20)[::-1].copy(), 20, longer)
+    np.testing.assert_array_equal(longer, keys * 20 + 19 - keys)
 
     halves = np.empty(3, dtype=np.int8)
     assert code_halves(np.array([0.5, 0.0, 1.0]), halves) and halves.tolist() == [1, 0, 2]

@@ -135,3 +135,11 @@ def sum_counts(const int64_t[::1] keys, const int64_t[::1] counts, int64_t[::1] 
     with nogil:
         for i in range(keys.shape[0]):
             table_out[keys[i]] += counts[i]
+
+
+def extend_keys(const int32_t[::1] codes, const int32_t[::1] meaning, int64_t size, int64_t[::1] keys_inout):
+    """Put one more column behind the keys: ``keys_inout = keys_inout * size + meaning[codes]``."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(codes.shape[0]):
+            keys_inout[i] = keys_inout[i] * size + meaning[codes[i]]

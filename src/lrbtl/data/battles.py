@@ -35,7 +35,7 @@ from lrbtl.errors import (
     check_choice,
     warn_user,
 )
-from lrbtl.typing import Floats, Longs, Seed
+from lrbtl.typing import Floats, Longs, Progress, Seed
 
 Ties = Literal["half", "drop"]
 
@@ -247,6 +247,43 @@ class Battles(Labelled):
         carried = fields.read(columns, len(coded[-1]))
         words = {"outcome_name": winner, "outcomes": outcomes, "ties": ties, "both_bad": both_bad}
         return cls._from_columns(coded, axes, counts, carried, reweight, sides=(model_a, model_b), **words)
+
+    @classmethod
+    def scan(
+        cls, source: Any, *, where: Sequence[Any] | None = None, progress: Progress | None = None, **options: Any
+    ) -> Battles:
+        r"""Battles of a log that need not fit into memory: rows are counted as they are read.
+
+        Parameters
+        ----------
+        source : path, list of paths, binary stream, Arrow dataset, record batch reader or data frame
+            A path is a file (Parquet, CSV, TSV or JSON lines, also .gz), a folder of such files, or a pattern such as
+            "logs/2026-*.parquet". Parquet and Arrow need pyarrow. Only the columns needed are read. Frames are read as
+            by `from_frame`.
+        where : list of conditions, optional
+            ``[("day", ">=", 20), ...]``, all of which rows must meet, or a pyarrow expression. For Parquet and Arrow
+            datasets; row groups and folders (day=20) in which no row can meet them are not read.
+        progress : callable, optional
+            Called with a line of text now and then.
+        **options
+            Columns and outcomes: see `from_frame`.
+
+        Returns
+        -------
+        Battles
+
+        Examples
+        --------
+        >>> import lrbtl, tempfile
+        >>> path = tempfile.mkdtemp() + "/votes.csv"
+        >>> with open(path, "w") as file:
+        ...     _ = file.write("model_a,model_b,winner,task\nx,y,model_a,code\ny,x,tie,math\n")
+        >>> lrbtl.Battles.scan(path, contexts="task")
+        Battles(shape=(2, 2), n_battles=2, n_cells=2)
+        """
+        from lrbtl.data.logs import open_log  # readers are needed where there are files
+
+        return cls.from_frame(open_log(source, where=where, progress=progress), **options)
 
     @classmethod
     def _from_columns(

@@ -1,5 +1,6 @@
 """Columns of any kind to integer codes and labels, without a detour through strings."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,11 +39,28 @@ class Coded:
     def __len__(self) -> int:
         return len(self.codes)
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        """Values of all rows, for columns of numbers; numbers may be written as text."""
+        return np.asarray(self.labels, dtype=dtype)[self.codes]
+
     def values(self, codes: Longs) -> list[Any]:
         """Labels of some codes."""
         if isinstance(self.labels, np.ndarray):
             return list(self.labels[codes].tolist())
         return [self.labels[code] for code in codes.tolist()]
+
+
+class Log(ABC):
+    """A log that is read in batches, such as a file or a stream; frames are read at once."""
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Names of the columns."""
+
+    @abstractmethod
+    def read(self, names: Sequence[str]) -> tuple[dict[str, Any], Longs]:
+        """Return distinct rows of some columns, as something that `encode` takes, and how often each happened."""
 
 
 def encode(column: object, name: str) -> Coded:
@@ -52,6 +70,8 @@ def encode(column: object, name: str) -> Coded:
     >>> coded.codes.tolist(), list(coded.labels)
     ([0, 1, 0], ['x', 'y'])
     """
+    if isinstance(column, Coded):
+        return column
     if isinstance(column, np.ndarray):
         return _encode_array(column, name)
     if isinstance(column, list | tuple):
@@ -211,7 +231,7 @@ def _encode_series(series: Any, name: str) -> Coded:
         return _encode_categories(native, name)
     if implementation.is_pandas() and not _is_arrow_backed(native.dtype):
         return _encode_objects(native.tolist(), name)
-    return _encode_arrow(native if implementation.is_pyarrow() else series.to_arrow(), name)
+    return encode_arrow(native if implementation.is_pyarrow() else series.to_arrow(), name)
 
 
 def _is_arrow_backed(dtype: Any) -> bool:
@@ -248,7 +268,8 @@ def _encode_polars(series: Any, name: str) -> Coded:
     return Coded(codes, labels_by_code)
 
 
-def _encode_arrow(column: Any, name: str) -> Coded:
+def encode_arrow(column: Any, name: str) -> Coded:
+    """Codes and labels of an Arrow array of anything but numbers."""
     if column.null_count:
         raise_missing(name, np.asarray(column.is_null()).astype(bool))
     is_plain = not hasattr(column.type, "index_type")
@@ -257,7 +278,8 @@ def _encode_arrow(column: Any, name: str) -> Coded:
     chunks = column.unify_dictionaries().chunks if hasattr(column, "chunks") else [column]
     if not chunks:
         return Coded(np.empty(0, dtype=np.int32), [])
-    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks])
+    parts = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks]
+    codes = parts[0] if len(parts) == 1 else np.concatenate(parts)
     labels = chunks[0].dictionary.to_pylist()
     if None in labels:
         missing = np.isin(codes, [code for code, label in enumerate(labels) if label is None])
@@ -270,12 +292,14 @@ def _encode_arrow(column: Any, name: str) -> Coded:
 def read_frame(frame: Any, names: Sequence[str]) -> tuple[dict[str, Any], Longs | None]:
     """Return the named columns of a frame, as something that `encode` takes, and how often each row happened.
 
-    Rows of a lazy frame are grouped where they are: its engine returns distinct rows, in any order, with their numbers.
-    Rows of other frames, and of a dict of columns, come as they are, without numbers.
+    Rows of a log are counted as they are read, those of a lazy frame where they are: distinct rows come back, in any
+    order, with their numbers. Rows of other frames, and of a dict of columns, come as they are, without numbers.
     """
     _check_names(names, column_names(frame))
     if isinstance(frame, Mapping):
         return {name: frame[name] for name in names}, None
+    if isinstance(frame, Log):
+        return frame.read(list(dict.fromkeys(names)))
     import narwhals as nw
 
     table: Any = nw.from_native(frame)
@@ -293,6 +317,8 @@ def column_names(frame: Any) -> list[str]:
     """
     if isinstance(frame, Mapping):
         return list(frame)
+    if isinstance(frame, Log):
+        return frame.names
     import narwhals as nw
 
     try:

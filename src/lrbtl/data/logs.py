@@ -1,0 +1,413 @@
+"""Logs in batches: files of Parquet, CSV and JSON lines, folders, streams, Arrow datasets and record batch readers."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import io
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+from weakref import finalize
+
+from lrbtl.data.encode import Coded, Log, encode, encode_arrow
+from lrbtl.data.group import RowCounter
+from lrbtl.data.labels import suggest_labels
+from lrbtl.data.text import CSV, JSON_LINES, TSV, named_errors, text_batches, text_rows
+from lrbtl.errors import (
+    EmptyDataError,
+    FileReadError,
+    InputTypeError,
+    MissingColumnError,
+    MissingExtraError,
+    MissingValueError,
+)
+from lrbtl.typing import Longs, Progress
+
+BATCH_ROWS = 1 << 19
+READ_AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}  # more would only fill memory: counting keeps up
+PAUSE = 1.0  # seconds between two lines of progress
+PARQUET = "parquet"
+FORMATS = {
+    ".csv": CSV,
+    ".txt": CSV,
+    ".tsv": TSV,
+    ".jsonl": JSON_LINES,
+    ".ndjson": JSON_LINES,
+    ".parquet": PARQUET,
+    ".pq": PARQUET,
+}
+GZIP = b"\x1f\x8b"
+MAGIC = {
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a zip archive or a spreadsheet",
+    b"\x89PNG": "a picture",
+    b"%PDF": "a PDF",
+}
+
+Batch = list[Coded]
+Where = Sequence[Any]
+
+
+def open_log(source: Any, *, where: Where | None = None, progress: Progress | None = None) -> Any:
+    """Return a log to read battles from; a frame is returned as it is.
+
+    Parameters
+    ----------
+    source : path, list of paths, binary stream, Arrow dataset or record batch reader
+        A path is a file, a folder with files, or a pattern such as "logs/2026-*.parquet".
+    where : conditions, optional
+        ``[("day", ">=", 20), ...]``, all of which the rows must meet, or a pyarrow expression. Parquet and Arrow
+        datasets only, of which parts that cannot meet them are not read.
+    progress : callable, optional
+        Called with a line of text now and then.
+    """
+    found = _find_log(source)
+    if found is None:
+        if where is not None:
+            raise InputTypeError("`where` is for files and Arrow datasets; filter a frame or a reader beforehand.")
+        return source
+    found.progress = progress
+    if where is not None:
+        found.restrict(where)
+    return found
+
+
+def _find_log(source: Any) -> BatchLog | None:
+    if isinstance(source, str | os.PathLike):
+        return _files_log(list_files(source))
+    if isinstance(source, list | tuple) and source and all(isinstance(part, str | os.PathLike) for part in source):
+        return _files_log([path for part in source for path in list_files(part)])
+    if hasattr(source, "read") and not hasattr(source, "read_next_batch"):
+        return _stream_log(source)
+    if hasattr(source, "scanner") and hasattr(source, "schema"):
+        return ArrowLog(source)
+    if hasattr(source, "read_next_batch"):
+        return ReaderLog(source)
+    return None
+
+
+def list_files(path: str | os.PathLike[str]) -> list[Path]:
+    """Return the files that a path names: itself, those in a folder and its folders, or those that match a pattern."""
+    path = Path(path)
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if _kind(file) is not None and not _is_hidden(file, path))
+        if not files:
+            raise FileReadError(f"cannot read {path}: the folder holds no file that ends in {_endings()}.")
+        return files
+    if glob.has_magic(str(path)) and not path.exists():
+        files = sorted(Path(file) for file in glob.glob(str(path), recursive=True) if Path(file).is_file())
+        if not files:
+            raise FileReadError(f"cannot read {path}: no file matches this pattern.")
+        return files
+    return [path]
+
+
+def _is_hidden(file: Path, folder: Path) -> bool:
+    return not file.is_file() or any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+
+
+def _kind(path: Path) -> str | None:
+    """Return the format that the ending of a file names, which may have .gz behind it."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    return FORMATS.get(suffixes[-1]) if suffixes else None
+
+
+def _endings() -> str:
+    return f"{', '.join(FORMATS)}, each also with .gz"
+
+
+def _files_log(paths: list[Path]) -> BatchLog:
+    """Return one log of all files; those of Parquet are read as one dataset, whose folders may be named day=20."""
+    logs: list[BatchLog] = []
+    plain: list[Path] = []
+    for path in paths:
+        with named_errors(path):
+            kind, is_gzip = recognise(path)
+        if kind == PARQUET and not is_gzip:
+            plain.append(path)
+        else:
+            logs.append(_gzipped_parquet(path) if kind == PARQUET else TextLog(path, kind, is_gzip))
+    if plain:
+        logs.insert(0, ParquetLog(plain))
+    return logs[0] if len(logs) == 1 else JoinedLog(logs)
+
+
+def _gzipped_parquet(path: Path) -> BatchLog:
+    with named_errors(path), gzip.open(path) as stream:
+        return UnpackedParquetLog(stream)  # type: ignore[arg-type]
+
+
+def recognise(path: Path) -> tuple[str, bool]:
+    """Return the format of a file and whether it is gzipped."""
+    with path.open("rb") as stream:
+        start = stream.read(8)
+    if not start:
+        raise EmptyDataError(f"{path}: the file is empty.")
+    is_gzip = start.startswith(GZIP)
+    if path.suffix.lower() == ".gz" and not is_gzip:
+        raise FileReadError("it ends in .gz but is not gzipped; rename it, or compress it again.")
+    kind = _kind(path)
+    if kind is None:
+        raise FileReadError(f"its ending is not known; use one of {_endings()}.")
+    for magic, what in MAGIC.items():
+        if start.startswith(magic) and not (kind == PARQUET and magic == b"PAR1"):
+            raise FileReadError(f"it is {what}, not {kind}; give it its own ending or export it as CSV.")
+    return kind, is_gzip
+
+
+class BatchLog(Log):
+    """A log whose rows come in batches, which are counted as they come."""
+
+    progress: Progress | None = None
+
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        """Yield coded columns of some rows at a time."""
+        raise NotImplementedError
+
+    def restrict(self, where: Where) -> None:
+        """Leave out rows that do not meet conditions."""
+        raise InputTypeError("`where` is for Parquet and Arrow datasets; filter other logs beforehand.")
+
+    def read(self, names: Sequence[str]) -> tuple[dict[str, Any], Longs]:
+        """Return distinct rows and how often each happened."""
+        counter, said = RowCounter(len(names)), time.monotonic()
+        for batch in self.batches(names):
+            counter.add(batch)
+            if self.progress is not None and time.monotonic() - said > PAUSE:
+                self.progress(f"read {counter.n_rows:,} rows")
+                said = time.monotonic()
+        if not counter.n_rows:
+            raise EmptyDataError("there are no battles in the log; give at least one.")
+        if self.progress is not None:
+            self.progress(f"read {counter.n_rows:,} rows")
+        columns, times = counter.rows()
+        return dict(zip(names, columns, strict=True)), times
+
+
+class JoinedLog(BatchLog):
+    """Several logs, one after the other; the first one tells the columns."""
+
+    def __init__(self, logs: Sequence[BatchLog]) -> None:
+        self.logs = logs
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return self.logs[0].names
+
+    def restrict(self, where: Where) -> None:
+        """Leave out rows that do not meet conditions."""
+        for log in self.logs:
+            log.restrict(where)
+
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        """Yield coded columns of some rows at a time."""
+        for log in self.logs:
+            yield from log.batches(names)
+
+
+# ------------------------------------------------------------------------------
+# Parquet and Arrow: dictionary-coded columns go on as they are.
+# ------------------------------------------------------------------------------
+
+
+def _arrow(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError("Parquet files need pyarrow: install it, or convert the file to CSV.") from error
+
+
+@contextmanager
+def _arrow_errors(what: object) -> Iterator[None]:
+    pa = _arrow("pyarrow")
+    try:
+        with named_errors(what):
+            yield
+    except pa.ArrowInvalid as error:
+        raise FileReadError(f"cannot read {what}: it is not whole, or not Parquet; write it again.") from error
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError) as error:
+        raise FileReadError(f"cannot read {what}: {str(error).splitlines()[0]}") from error
+
+
+def coded_batch(batch: Any, names: Sequence[str], first_row: int) -> Batch:
+    """Return columns of a record batch, coded; a missing value is an error that says how many rows came before."""
+    try:
+        return [_coded_array(batch.column(name), name) for name in names]
+    except MissingValueError as error:
+        raise MissingValueError(f"in the rows after the first {first_row:,}, {error}") from error
+
+
+def _coded_array(array: Any, name: str) -> Coded:
+    if hasattr(array.type, "index_type"):
+        return encode_arrow(array, name)
+    return encode(_arrow("pyarrow").chunked_array([array]), name)
+
+
+class ArrowLog(BatchLog):
+    """An Arrow dataset."""
+
+    def __init__(self, dataset: Any, title: object = "the dataset") -> None:
+        self.dataset, self.title = dataset, title
+        self.where: Any = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.dataset.schema.names)
+
+    def restrict(self, where: Where) -> None:
+        """Leave out rows that do not meet conditions, and parts of files that hold none that do."""
+        is_expression = isinstance(where, _arrow("pyarrow.dataset").Expression)
+        try:
+            self.where = where if is_expression else _arrow("pyarrow.parquet").filters_to_expression(list(where))
+        except (TypeError, ValueError) as error:
+            raise InputTypeError(f"`where` is not a list of conditions such as ('day', '>=', 20): {error}.") from error
+
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        """Yield coded columns of some rows at a time."""
+        n_rows, options = 0, {"columns": list(names), "filter": self.where, "batch_size": BATCH_ROWS}
+        with _arrow_errors(self.title):
+            for batch in self.coded_dataset(names).scanner(**options, **READ_AHEAD).to_batches():
+                yield coded_batch(batch, names, n_rows)
+                n_rows += batch.num_rows
+
+    def coded_dataset(self, names: Sequence[str]) -> Any:
+        """Return the dataset with text as codes, where its format can do that."""
+        return self.dataset
+
+
+class ParquetLog(ArrowLog):
+    """Parquet files, read as one dataset."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = [str(path) for path in paths]
+        title = paths[0] if len(paths) == 1 else f"one of {len(paths)} files from {paths[0]} to {paths[-1]}"
+        with _arrow_errors(title):
+            super().__init__(
+                _arrow("pyarrow.dataset").dataset(self.paths, format="parquet", partitioning="hive"), title
+            )
+
+    def coded_dataset(self, names: Sequence[str]) -> Any:
+        """Return the dataset with text as codes."""
+        ds = _arrow("pyarrow.dataset")
+        coded = ds.ParquetFileFormat(dictionary_columns=_text_columns(self.dataset.schema, names))
+        return ds.dataset(self.paths, format=coded, partitioning="hive")
+
+
+def _text_columns(schema: Any, names: Sequence[str]) -> list[str]:
+    types = _arrow("pyarrow.types")
+    texts = (types.is_string, types.is_large_string, types.is_binary)
+    return [name for name in names if any(is_text(schema.field(name).type) for is_text in texts)]
+
+
+class UnpackedParquetLog(ParquetLog):
+    """A Parquet file out of a stream, which is copied to the disk: such files are read from their end."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        folder = tempfile.mkdtemp(prefix="lrbtl-")
+        finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = Path(folder, "unpacked.parquet")
+        with path.open("wb") as copy:
+            shutil.copyfileobj(stream, copy, 1 << 24)
+        super().__init__([path])
+
+
+class ReaderLog(BatchLog):
+    """A record batch reader, which can be read once."""
+
+    def __init__(self, reader: Any) -> None:
+        self.reader = reader
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.reader.schema.names)
+
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        """Yield coded columns of some rows at a time."""
+        n_rows = 0
+        with _arrow_errors("the record batches"):
+            for batch in self.reader:
+                yield coded_batch(batch, names, n_rows)
+                n_rows += batch.num_rows
+
+
+# ------------------------------------------------------------------------------
+# Text: CSV and JSON lines.
+# ------------------------------------------------------------------------------
+
+
+class TextLog(BatchLog):
+    """A text file."""
+
+    def __init__(self, path: Path, kind: str, is_gzip: bool) -> None:
+        self.path, self.kind, self.is_gzip = path, kind, is_gzip
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        with named_errors(self.path), self._open() as raw:
+            return text_rows(raw, self.kind)[0]
+
+    def _open(self) -> IO[bytes]:
+        return gzip.open(self.path) if self.is_gzip else self.path.open("rb")  # type: ignore[return-value]
+
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        """Yield coded columns of some rows at a time."""
+        with named_errors(self.path), self._open() as raw:
+            header, rows = text_rows(raw, self.kind)
+            for name in names:
+                if name not in header:
+                    raise MissingColumnError(f"{self.path} has no column {name!r}; {suggest_labels(name, header)}")
+            yield from text_batches(rows, names)
+
+
+class StreamLog(BatchLog):
+    """A stream of text such as standard input, which can be read once."""
+
+    def __init__(self, stream: IO[bytes], kind: str) -> None:
+        with named_errors("the stream"):
+            self._names, self._rows = text_rows(stream, kind)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return self._names
+
+    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+        """Yield coded columns of some rows at a time."""
+        with named_errors("the stream"):
+            yield from text_batches(self._rows, names)
+
+
+def _stream_log(stream: Any) -> BatchLog:
+    """Return the log of a binary stream; what it holds is told from its first bytes."""
+    with named_errors("the stream"):
+        raw = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+        if raw.peek(2).startswith(GZIP):
+            raw = io.BufferedReader(gzip.GzipFile(fileobj=raw))
+        start = raw.peek(1)
+        if not start:
+            raise EmptyDataError("the stream is empty.")
+        return UnpackedParquetLog(raw) if start.startswith(b"PAR1") else StreamLog(raw, _text_kind(start))
+
+
+def _text_kind(start: bytes) -> str:
+    """Return the format of a text from its first bytes."""
+    for magic, what in MAGIC.items():
+        if start.startswith(magic):
+            raise FileReadError(f"it is {what}, not a log.")
+    if start.lstrip().startswith(b"{"):
+        return JSON_LINES
+    header = start.split(b"\n", 1)[0]
+    return TSV if b"\t" in header and b"," not in header else CSV

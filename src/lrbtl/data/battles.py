@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb, prod
-from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from lrbtl.data.encode import as_columns, encode, read_counts, read_frame
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.labels import Labelled, find_label, index_labels
 from lrbtl.data.outcomes import BothBad, Outcomes
+from lrbtl.data.stored import Stored
 from lrbtl.errors import (
     ContextModeError,
     EmptyDataError,
@@ -35,7 +35,7 @@ from lrbtl.errors import (
     check_choice,
     warn_user,
 )
-from lrbtl.typing import Floats, Longs, Progress, Seed
+from lrbtl.typing import Floats, Longs, Seed
 
 Ties = Literal["half", "drop"]
 
@@ -43,10 +43,10 @@ FEW_MET = 50  # votes of a pair up to which all its votes count the same when pa
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Battles(Labelled):
+class Battles(Stored, Labelled):
     """Battles between models, counted by distinct (context, a, b, y).
 
-    Build them with `from_arrays` or `from_frame`; add them with ``+``.
+    Build them with `from_arrays`, `from_frame` or `scan`; add them with ``+``.
 
     Attributes
     ----------
@@ -249,43 +249,6 @@ class Battles(Labelled):
         return cls._from_columns(coded, axes, counts, carried, reweight, sides=(model_a, model_b), **words)
 
     @classmethod
-    def scan(
-        cls, source: Any, *, where: Sequence[Any] | None = None, progress: Progress | None = None, **options: Any
-    ) -> Battles:
-        r"""Battles of a log that need not fit into memory: rows are counted as they are read.
-
-        Parameters
-        ----------
-        source : path, list of paths, binary stream, Arrow dataset, record batch reader or data frame
-            A path is a file (Parquet, CSV, TSV or JSON lines, also .gz), a folder of such files, or a pattern such as
-            "logs/2026-*.parquet". Parquet and Arrow need pyarrow. Only the columns needed are read. Frames are read as
-            by `from_frame`.
-        where : list of conditions, optional
-            ``[("day", ">=", 20), ...]``, all of which rows must meet, or a pyarrow expression. For Parquet and Arrow
-            datasets; row groups and folders (day=20) in which no row can meet them are not read.
-        progress : callable, optional
-            Called with a line of text now and then.
-        **options
-            Columns and outcomes: see `from_frame`.
-
-        Returns
-        -------
-        Battles
-
-        Examples
-        --------
-        >>> import lrbtl, tempfile
-        >>> path = tempfile.mkdtemp() + "/votes.csv"
-        >>> with open(path, "w") as file:
-        ...     _ = file.write("model_a,model_b,winner,task\nx,y,model_a,code\ny,x,tie,math\n")
-        >>> lrbtl.Battles.scan(path, contexts="task")
-        Battles(shape=(2, 2), n_battles=2, n_cells=2)
-        """
-        from lrbtl.data.logs import open_log  # readers are needed where there are files
-
-        return cls.from_frame(open_log(source, where=where, progress=progress), **options)
-
-    @classmethod
     def _from_columns(
         cls,
         coded: list[Any],
@@ -376,44 +339,6 @@ class Battles(Labelled):
     def __radd__(self, start: object) -> Battles:
         """Battles of a list of battles: ``sum(days)`` begins with 0."""
         return self if start == 0 else NotImplemented
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the battles into one file, whole or not at all; `load` reads it.
-
-        The file holds cells, labels and the version of its format, no code. Its size follows the number of cells.
-
-        Examples
-        --------
-        >>> import lrbtl, tempfile
-        >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "z"], [1, 0.5])
-        >>> path = tempfile.mkdtemp() + "/state.lrbtl"
-        >>> battles.save(path)
-        >>> lrbtl.Battles.load(path)
-        Battles(shape=(3,), n_battles=2, n_cells=2)
-        """
-        from lrbtl.data.state import write_state  # which builds battles
-
-        write_state(path, self)
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Battles:
-        """Battles from a file that `save` wrote.
-
-        A file that is cut off, damaged or of another kind raises `FileReadError`, one of a newer format
-        `StateVersionError`.
-
-        Examples
-        --------
-        >>> import lrbtl, tempfile
-        >>> today = lrbtl.Battles.from_arrays(["x"], ["y"], [1])
-        >>> path = tempfile.mkdtemp() + "/state.lrbtl"
-        >>> today.save(path)
-        >>> (lrbtl.Battles.load(path) + today).n_battles
-        2
-        """
-        from lrbtl.data.state import read_state  # which builds battles
-
-        return read_state(path)[0]
 
     def _recoded(
         self,

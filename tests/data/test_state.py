@@ -74,6 +74,20 @@ def test_days_and_sets_are_labels_too(tmp_path):
     assert back.levels[0][0].dtype == battles.levels[0][0].dtype
 
 
+def test_what_votes_carry_comes_back(tmp_path):
+    frame = {
+        "model_a": ["x", "y"],
+        "model_b": ["y", "z"],
+        "winner": ["both_bad", "tie"],
+        "longer": [1.5, -2.0],
+        "who": [7, 8],
+    }
+    options = {"both_bad": "outcome", "covariates": "longer", "position": True, "weight": "who", "cluster": "who"}
+    battles = lrbtl.Battles.from_frame(frame, **options)
+    battles.save(tmp_path / "state.lrbtl")
+    assert_same(lrbtl.Battles.load(tmp_path / "state.lrbtl"), battles)
+
+
 def test_a_label_that_cannot_be_saved_is_named(tmp_path):
     battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], models=[complex(1, 2), 0])
     with pytest.raises(LabelError, match=r"\(1\+2j\), a complex"):

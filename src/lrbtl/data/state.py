@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.cells import Cells, context_starts
+from lrbtl.data.cells import BOTH_BAD, Cells, context_starts
 from lrbtl.data.covariates import Covariate
 from lrbtl.errors import FileReadError, LabelError, LrbtlError, OutputPathError, StateVersionError
 from lrbtl.tables import write_whole
@@ -181,7 +181,7 @@ def _check_codes(battles: Any) -> None:
         len({array.shape for array in per_cell}) == 1
         and all(0 <= codes.min() <= codes.max() < size for codes, size in within)
         and np.all(cells.a < cells.b)
-        and np.all((cells.y >= 0.0) & (cells.y <= 1.0))
+        and np.all(((cells.y >= 0.0) & (cells.y <= 1.0)) | (cells.y == BOTH_BAD))
         and cells.count.min() > 0
         and np.array_equal(cells.start, context_starts(cells.context, n_contexts))
         and np.all(np.diff(cells.context) >= 0)

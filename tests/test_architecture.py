@@ -14,7 +14,19 @@ import lrbtl
 
 ROOT = Path(__file__).parents[1] / "src" / "lrbtl"
 # Modules and folders of the package: each imports only from itself and from what stands before it.
-ORDER = ["errors", "typing", "threads", "tables", "_kernels", "data", "lowrank", "model", "fitting", "methods"]
+ORDER = [
+    "errors",
+    "typing",
+    "progress",
+    "threads",
+    "tables",
+    "_kernels",
+    "data",
+    "lowrank",
+    "model",
+    "fitting",
+    "methods",
+]
 ORDER += ["inference", "boards", "show", "cli"]
 MODULES = [path for path in sorted(ROOT.rglob("*.py")) if path.name != "__init__.py"]
 FOLDERS = [path for path in sorted(ROOT.iterdir()) if path.is_dir() and path.name != "__pycache__"]

@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class LrbtlError(Exception):
@@ -292,17 +293,47 @@ def _is_ours(module: str) -> bool:
 
 
 # ------------------------------------------------------------------------------
-# Options that are one of some words, or a whole number.
+# Options that are one of some words, a whole number or a source of randomness.
 # ------------------------------------------------------------------------------
 
 
 def check_choice(value: object, choices: tuple[str, ...], name: str, error: type[LrbtlError] = MethodError) -> None:
     """Raise where an option is none of the known ones."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise error(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, choices))}.")
 
 
-def check_whole(value: Any, name: str) -> None:
-    """Raise `MethodError` unless an option is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise MethodError(f"{name}={value!r}: give a whole number of at least 1.")
+def check_whole(value: Any, name: str, least: int = 1, error: type[LrbtlError] = MethodError) -> None:
+    """Raise `MethodError` unless an option is a whole number, of at least 1 by default."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise error(f"{name}={value!r}: give a whole number of at least {least}.")
+
+
+def make_rng(rng: Any) -> np.random.Generator:
+    """Return the generator of an option `rng`; raise `MethodError` where it is no such option.
+
+    >>> int(make_rng(0).integers(10))
+    8
+    """
+    if rng is None or isinstance(rng, np.random.Generator | np.random.BitGenerator):
+        return np.random.default_rng(rng)
+    if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
+        raise MethodError(f"rng={rng!r}: give a whole number of at least 0, a numpy.random.Generator or None.")
+    return np.random.default_rng(int(rng))
+
+
+def as_floats(values: Any, name: str, error: type[LrbtlError]) -> NDArray[np.float64]:
+    """Return numbers as an array; raise the error where they are none.
+
+    >>> as_floats([1, 2], "weights", WeightError)
+    array([1., 2.])
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind == "c":
+            raise TypeError("they are complex")
+        if array.dtype.kind not in "biuf":
+            array = np.array([float(value) for value in array.reshape(-1)]).reshape(array.shape)
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as reason:
+        raise error(f"{name}: numbers are needed ({reason}).") from reason

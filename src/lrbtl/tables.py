@@ -4,6 +4,9 @@ import csv
 import io
 import json
 import os
+import re
+import stat
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import import_module
@@ -18,6 +21,19 @@ from lrbtl.errors import FrameBackendError, OutputPathError
 from lrbtl.typing import Floats
 
 ELLIPSIS = "..."
+# What a terminal, a page or a line of a file must not get from a label: controls, line and paragraph separators, marks
+# that turn the direction of text, halves of surrogate pairs.
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+FORMULA = ("=", "+", "-", "@")  # how a cell begins that a spreadsheet would compute
+
+
+def shown(label: object) -> str:
+    r"""Return a label as text that any place may show: what is unsafe is written as an escape.
+
+    >>> shown("plain"), shown("\x1b[31mred"), shown(3)
+    ('plain', '\\x1b[31mred', '3')
+    """
+    return UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), str(label))
 
 
 def decimals_for(errors: Floats, significant: int = 3, most: int = 6) -> int:
@@ -92,7 +108,7 @@ def text_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     x       0.10
     long   12.00
     """
-    lines = [list(headers), *rows]
+    lines = [[shown(cell) for cell in line] for line in (headers, *rows)]
     widths = [max(len(line[k]) for line in lines) for k in range(len(headers))]
     aligned = [
         [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
@@ -107,8 +123,8 @@ def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     >>> html_table(["label"], [["a<b"]])
     '<table><thead><tr><th>label</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
     """
-    head = "".join(f"<th>{escape(header)}</th>" for header in headers)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    head = "".join(f"<th>{escape(shown(header))}</th>" for header in headers)
+    body = "".join("<tr>" + "".join(f"<td>{escape(shown(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
@@ -163,21 +179,29 @@ def _first_installed() -> str:
 def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
     """Let `write` fill a scratch file next to `path`, then put it in place of `path`.
 
-    If `write` fails, the scratch file is removed and `path` stays as it was.
+    If `write` fails, the scratch file is removed and `path` stays as it was. A link stays a link, a file keeps its
+    permissions, and what is no file (a pipe, a device) is written to as it is.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
     if path.is_dir():
         raise OutputPathError(f"cannot write {path}: it is a folder; name a file inside it")
     if not path.parent.is_dir():
         raise OutputPathError(f"cannot write {path}: the folder {path.parent} does not exist; create it first")
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    place = path.parent if path.is_file() or not path.exists() else Path(tempfile.gettempdir())
+    scratch = place / f".{path.name}.{os.getpid()}.tmp"
     try:
         write(scratch)
+        if path.exists() and not path.is_file():
+            path.write_bytes(scratch.read_bytes())
+            return
+        if path.exists():
+            os.chmod(scratch, stat.S_IMODE(path.stat().st_mode))
         os.replace(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)
 
 
+MARKUP = re.compile(r"[\\|`*\[\]]")  # characters with a meaning in Markdown; underscores inside words have none
 TABLES = (".csv", ".json", ".md", ".html", ".txt")
 PICTURES = (".png", ".svg")
 
@@ -226,11 +250,11 @@ def write_result(path: Path, result: Result, title: str) -> None:
         ".html": lambda: html_page(result._repr_html_(), title),
         ".txt": lambda: f"{result}\n",
     }
-    write_bytes(path, makers[path.suffix.lower()]().encode())
+    write_bytes(path, makers[path.suffix.lower()]().encode("utf-8", "backslashreplace"))
 
 
 def csv_text(columns: Mapping[str, list[Any]]) -> str:
-    """Return columns as CSV; what is missing is empty.
+    """Return columns as CSV; what is missing is empty, and text that a spreadsheet would compute begins with '.
 
     >>> print(csv_text({"model": ["x"], "score": [None]}))
     model,score
@@ -239,27 +263,34 @@ def csv_text(columns: Mapping[str, list[Any]]) -> str:
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    writer.writerow(map(_csv_cell, columns))
+    writer.writerows(map(_csv_cell, row) for row in zip(*columns.values(), strict=True))
     return stream.getvalue()
+
+
+def _csv_cell(cell: Any) -> Any:
+    if cell is None or isinstance(cell, int | float):
+        return cell
+    text = shown(cell)
+    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def json_text(columns: Mapping[str, list[Any]], title: str, notes: list[str]) -> str:
     """Return columns as JSON: a title, what to know of the table, and a list of rows."""
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     content = {"title": title, "notes": notes, "rows": rows}
-    return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False, default=str) + "\n"
 
 
 def markdown_text(columns: Mapping[str, list[Any]], title: str) -> str:
     """Return columns as a Markdown table."""
-    lines = [f"# {title}", "", _markdown_row(columns), _markdown_row(["---"] * len(columns))]
+    lines = [f"# {shown(title)}", "", _markdown_row(columns), _markdown_row(["---"] * len(columns))]
     lines += [_markdown_row([_short(x) for x in row]) for row in zip(*columns.values(), strict=True)]
     return "\n".join(lines) + "\n"
 
 
 def _markdown_row(cells: Any) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return "| " + " | ".join(MARKUP.sub(r"\\\g<0>", escape(shown(cell), quote=False)) for cell in cells) + " |"
 
 
 def _short(x: Any) -> str:

@@ -20,7 +20,7 @@ from lrbtl.data.describe import battle_warnings
 from lrbtl.data.files import read_battles
 from lrbtl.data.frames import Columns
 from lrbtl.data.outcomes import Outcomes
-from lrbtl.errors import OutputPathError, UsageError
+from lrbtl.errors import OutputPathError, UsageError, make_rng
 from lrbtl.fitting.fit import fit
 from lrbtl.inference.diagnose import diagnose
 from lrbtl.model.simulate import simulate_battles, simulate_scores
@@ -150,7 +150,7 @@ def _gzipped(data: bytes) -> bytes:
 def battle_rows(battles: Battles, seed: int) -> dict[str, list[Any]]:
     """Return one row per battle, sides and order at random."""
     cells = battles.cells
-    rng = np.random.default_rng(seed)
+    rng = make_rng(seed)
     cell = rng.permutation(np.repeat(np.arange(cells.n_cells), cells.count))
     swapped = rng.random(cell.size) < 0.5
     names = np.array([str(model) for model in battles.models], dtype=object)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import sys
 import traceback
@@ -25,6 +27,7 @@ from lrbtl.cli.commands import (
 )
 from lrbtl.errors import LrbtlError, UsageError
 from lrbtl.inference.analysis import DEFAULT_METHOD, METHODS
+from lrbtl.tables import shown
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 Formatter = argparse.RawDescriptionHelpFormatter
@@ -56,6 +59,9 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a console that lacks a character gets an escape instead
+            stream.reconfigure(errors="backslashreplace")
     arguments = list(sys.argv[1:] if argv is None else argv)
     show_traceback = "--traceback" in arguments
     try:
@@ -64,6 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.simplefilter("default")
             warnings.showwarning = _show_warning
             options.run(options)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where a full disk can still be told
     except SystemExit as stop:  # --help and --version
         return int(stop.code or 0)
     except UsageError as error:
@@ -76,6 +84,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, which is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+    except OSError as error:
+        with contextlib.suppress(OSError):  # what could not be written is not tried again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _fail(error, show_traceback, EXIT_FAILED, f"cannot write the output: {error.strerror or error}")
     except MemoryError as error:
         return _fail(error, show_traceback, EXIT_FAILED, "not enough memory: use fewer models or contexts")
     except Exception as error:
@@ -88,12 +100,13 @@ def _fail(error: BaseException, show_traceback: bool, code: int, message: str | 
     if show_traceback:
         traceback.print_exception(error)
     text = command_words(str(error)) if message is None else message
-    print(f"lrbtl: {' '.join(text.split())}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody listens
+        print(f"lrbtl: {shown(' '.join(text.split()))}", file=sys.stderr)
     return code
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"lrbtl: warning: {' '.join(command_words(str(message)).split())}", file=sys.stderr)
+    print(f"lrbtl: warning: {shown(' '.join(command_words(str(message)).split()))}", file=sys.stderr)
 
 
 def build_parser() -> argparse.ArgumentParser:

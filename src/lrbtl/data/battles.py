@@ -33,6 +33,7 @@ from lrbtl.errors import (
     UnknownContextError,
     VoteWeightError,
     check_choice,
+    check_whole,
     warn_user,
 )
 from lrbtl.typing import Floats, Longs, Seed
@@ -387,6 +388,9 @@ class Battles(Stored, Labelled):
         >>> battles.select(models=[1, 2]).n_battles, battles.select(contexts=["math"]).shape
         (1, (3, 1))
         """
+        for given, what in ((models, "models"), (contexts, "contexts")):
+            if given is not None and (isinstance(given, str | bytes) or not isinstance(given, Iterable)):
+                raise InputTypeError(f"{what}={given!r}: give a list of them.")
         kept = list(self.levels)
         for name, wanted in _labels.name_modes(contexts, self.mode_names).items():
             mode = find_label({n: k for k, n in enumerate(self.mode_names)}, name, "context mode", ContextModeError)
@@ -410,6 +414,7 @@ class Battles(Stored, Labelled):
         >>> lrbtl.Battles.from_arrays([0, 1, 1], [1, 2, 2], [1, 0, 1]).top_models(2).models
         (1, 2)
         """
+        check_whole(n, "n", error=InputTypeError)
         return self.select(models=[self.models[k] for k in np.argsort(-self.model_counts, kind="stable")[:n]])
 
     def pooled(self) -> Battles:

@@ -221,6 +221,8 @@ def _encode_series(series: Any, name: str) -> Coded:
     native, implementation = series.to_native(), series.implementation
     if implementation.is_pandas() and isinstance(native.dtype, np.dtype):
         return _encode_array(native.to_numpy(), name)
+    if series.dtype in (nw.Int128, nw.UInt128, nw.Decimal):  # wider than what NumPy holds
+        return _encode_objects(series.to_list(), name)
     if series.dtype.is_numeric() or series.dtype == nw.Boolean:
         if series.null_count():
             raise_missing(name, series.is_null().to_numpy().astype(bool))
@@ -364,9 +366,15 @@ def read_numbers(column: object, name: str, error: type[LrbtlError]) -> Floats:
             raise_missing(name, series.is_null().to_numpy().astype(bool))
         column = series.to_numpy()
     try:
-        return np.asarray(column, dtype=np.float64)
+        values = np.asarray(column, dtype=None if isinstance(column, np.ndarray) else np.float64)
+        if values.dtype.kind not in "biufO":
+            raise TypeError(f"they are {values.dtype.name}")
+        numbers = values.astype(np.float64)
     except (TypeError, ValueError) as problem:
         raise error(f"{name} holds values that are not numbers: {problem}.") from problem
+    if numbers.ndim != 1:
+        raise error(f"{name} has {numbers.ndim} dimensions; give one number per row.")
+    return numbers
 
 
 def read_counts(column: object, name: str) -> Longs:
@@ -378,8 +386,8 @@ def read_counts(column: object, name: str) -> Longs:
         if wrong.any():
             row = int(np.argmax(wrong))
             raise CountError(f"{name} in row {row} {problem} ({numbers[row]:g}); a count is 0, 1, 2, ...")
-    if numbers.sum() >= 2.0**53:
-        raise CountError(f"{name} sum to {numbers.sum():g}; totals below 2**53 can be counted exactly.")
+    if (total := float(np.minimum(numbers, 2.0**53).sum())) >= 2.0**53:
+        raise CountError(f"{name} sum to {total:g} or more; totals below 2**53 can be counted exactly.")
     return np.ascontiguousarray(numbers, dtype=np.int64)
 
 

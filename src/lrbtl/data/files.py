@@ -27,6 +27,7 @@ from lrbtl.errors import EmptyDataError, FileReadError, MissingExtraError, Missi
 from lrbtl.typing import Ints
 
 CHUNK_ROWS = 1 << 16
+LONGEST_LINE = 1 << 26  # characters; battle files may hold whole conversations
 CSV, TSV, JSON_LINES, PARQUET = "csv", "tsv", "jsonl", "parquet"
 FORMATS = {
     ".csv": CSV,
@@ -165,10 +166,11 @@ def _open(path: Path, is_gzip: bool) -> IO[bytes]:
 
 def _read_text(path: Path, kind: str, is_gzip: bool, wanted: Columns) -> tuple[Found, list[Coded], Any]:
     with _open(path, is_gzip) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as stream:
+        lines = _lines(stream)
         if kind == JSON_LINES:
-            names, rows = _json_rows(stream, wanted)
+            names, rows = _json_rows(lines, wanted)
         else:
-            names, rows = _csv_rows(stream, "\t" if kind == TSV else ",", wanted)
+            names, rows = _csv_rows(lines, "\t" if kind == TSV else ",", wanted)
         coders = [Coder(name) for name in names.order]
         n_rows = 0
         while chunk := list(islice(rows, CHUNK_ROWS)):
@@ -183,6 +185,18 @@ def _read_text(path: Path, kind: str, is_gzip: bool, wanted: Columns) -> tuple[F
         last = coded.pop()
         counts = read_counts(np.array([_count(label) for label in last.labels])[last.codes], names.count)
     return names, coded, counts
+
+
+def _lines(stream: IO[str]) -> Iterator[str]:
+    """Yield the lines of a text, none of which is read whole if it is far too long for a vote."""
+    k = 0
+    while line := stream.readline(LONGEST_LINE):
+        k += 1
+        if len(line) == LONGEST_LINE:
+            raise FileReadError(
+                f"line {k} has more than {LONGEST_LINE:,} characters; is it a log with one vote per line?"
+            )
+        yield line
 
 
 def _count(label: Any) -> float:
@@ -238,6 +252,10 @@ def _json_object(k: int, line: str) -> dict[str, Any]:
         value = json.loads(line)
     except json.JSONDecodeError as error:
         raise FileReadError(f"line {k} is not JSON ({error.msg}); each line must be one object.") from error
+    except RecursionError as error:
+        raise FileReadError(f"line {k} is nested too deeply to be a vote.") from error
+    except ValueError as error:  # integers of thousands of digits
+        raise FileReadError(f"line {k} holds a number that is too long to be one.") from error
     if not isinstance(value, dict):
         raise FileReadError(f'line {k} is not an object; each line must look like {{"model_a": ...}}.')
     return value

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lrbtl.data.cells import Cells, context_starts, group_rows, other_side, row_keys
 from lrbtl.data.votes import Unsigned, Votes, mixed
-from lrbtl.errors import FoldError
+from lrbtl.errors import FoldError, make_rng
 from lrbtl.typing import Floats, Longs, Seed
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def fold_counts(cells: Cells, n_folds: int, rng: Seed = 0) -> Longs:
     >>> folds.shape, folds.sum(axis=1).tolist(), folds.sum(axis=0).tolist()
     ((3, 3), [40, 40, 40], [20, 40, 60])
     """
-    generator = np.random.default_rng(rng)
+    generator = make_rng(rng)
     order, ordered = _canonical(cells)
     if cells.clusters is not None:
         draw = _deal_clusters

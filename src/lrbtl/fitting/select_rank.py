@@ -15,6 +15,7 @@ from lrbtl.errors import RankCollapseWarning, RankError, check_whole
 from lrbtl.fitting.fit import Fit, check_informed, fit, fit_with_chosen_ridge, refit
 from lrbtl.lowrank.tucker import check_rank, rank_caps
 from lrbtl.model.links import Davidson, Link, logistic_terms
+from lrbtl.progress import as_progress
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Progress, Seed
 
@@ -105,7 +106,7 @@ def select_rank(
     n_folds: int = 5,
     link: str | Link | None = None,
     n_threads: int = 1,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     rng: Seed = 0,
 ) -> RankSelection:
     """Choose the smallest rank whose held-out log-likelihood is within one standard error of the best.
@@ -124,8 +125,8 @@ def select_rank(
     link : str or Link, optional
         See `fit`.
     n_threads : int
-    progress : callable, optional
-        Called with one line per rank.
+    progress : True or callable, optional
+        A bar, or a function that gets one line per rank.
     rng : int, Generator or None
         Randomness of the folds.
 
@@ -139,11 +140,14 @@ def select_rank(
     check_whole(n_threads, "n_threads")
     check_fold_number(n_folds)
     battles = as_data(battles)
+    listener = as_progress(progress)
     shape = battles.shape
     given = ranks is not None
     centred = not isinstance(battles, Observations)
     unit = battles.unit
     largest = min(MAX_DEFAULT_RANK, max(rank_caps(shape, centred=centred)))
+    if ranks is not None and not isinstance(ranks, Iterable):
+        raise RankError(f"ranks={ranks!r}: give a list of candidates, such as [1, 2, 3].")
     candidates = list(ranks) if ranks is not None else list(range(1, largest + 1))
     if not candidates:
         raise RankError("ranks is empty: give at least one candidate.")
@@ -165,8 +169,8 @@ def select_rank(
         losses.append(loss)
         determined.append(known and full_fit.rank == rank)
         held_out, deficit, deficit_se = compare_losses(losses, folds)
-        if progress is not None:
-            progress(f"rank {rank}: {1e3 * held_out[-1]:.2f} mnats per {unit.removesuffix('s')} held out")
+        if listener is not None:
+            listener(f"rank {rank}: {1e3 * held_out[-1]:.2f} mnats per {unit.removesuffix('s')} held out")
         lags, clearly = len(losses) - 1 - int(np.argmin(deficit)), bool(deficit[-1] > CLEARLY * deficit_se[-1])
         if not given and (not determined[-1] or lags >= 2 or clearly):
             break

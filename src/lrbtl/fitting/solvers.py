@@ -362,7 +362,7 @@ def robust_factor(matrix: Arrowhead) -> tuple[Factor, Floats | None]:
         return matrix.factor(floor=PIVOT_FLOOR), None
     except NotPositiveDefinite as failure:
         diagonal = matrix.diagonal()
-        shift = 1e-7 * np.maximum(diagonal, diagonal.mean())
+        shift = 1e-7 * np.maximum(diagonal, diagonal.mean() or 1.0)
         return matrix.plus_diagonal(shift).factor(), failure.null
 
 

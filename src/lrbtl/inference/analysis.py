@@ -194,8 +194,8 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     n_threads : int
         By default 1.
     rng : int, Generator or None
-    progress : callable, optional
-        Called with a line of text after each fold.
+    progress : True or callable, optional
+        A bar on a terminal or in a notebook (tqdm where installed), or a function that gets lines of text.
 
     Examples
     --------

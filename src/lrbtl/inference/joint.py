@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
+from numbers import Real
 
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 from scipy.special import erfc, ndtr, ndtri
 
 from lrbtl._kernels.gaps import scan_gaps
-from lrbtl.errors import CovarianceError, LevelError
+from lrbtl.errors import CovarianceError, LevelError, make_rng
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed
 
@@ -36,7 +37,7 @@ def normal_quantile(level: float) -> float:
     >>> round(normal_quantile(0.95), 3)
     1.96
     """
-    if not 0.0 < level < 1.0:
+    if not (isinstance(level, Real) and 0.0 < level < 1.0):
         raise LevelError(f"level is {level!r}; a confidence level lies between 0 and 1, for example 0.95.")
     return -float(ndtri((1.0 - level) / 2.0))
 
@@ -177,7 +178,7 @@ def _factor(cov: Floats) -> Floats:
 @one_blas_thread
 def _tail_quantile(statistics: _Statistics, level: float, rng: Seed) -> float:
     """Return c with P(max |statistic| > c) = 1 - level, from as many draws as its standard error asks for."""
-    generator = np.random.default_rng(rng)
+    generator = make_rng(rng)
     start = _search_start(statistics, level, generator)
     most = min(MOST_DRAWS, MOST_VALUES // statistics.n_statistics)
     maxima, weights = np.empty((0, USES)), np.empty((0, USES))

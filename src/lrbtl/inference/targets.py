@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 from lrbtl.data.labels import context_name
 from lrbtl.data.observations import Data, Observations
-from lrbtl.errors import GradientError, TargetError, WeightError, check_choice
+from lrbtl.errors import GradientError, TargetError, WeightError, as_floats, check_choice
 from lrbtl.methods.targets import (
     Resolved,
     SparseGradient,
@@ -90,9 +90,9 @@ def _given_weights(battles: Data, weights: Weights) -> Floats:
     if isinstance(weights, Mapping):
         values = np.zeros(D)
         for label, weight in weights.items():
-            values[battles.context_index(label)] = weight
+            values[battles.context_index(label)] = as_floats(weight, f"weight of {label!r}", WeightError)
     else:
-        values = np.asarray(weights, dtype=np.float64).reshape(-1)
+        values = as_floats(weights, "weights", WeightError).reshape(-1)
         if values.size != D:
             raise WeightError(f"{values.size} weights were given for {D} contexts; give one per context.")
     if not np.all(np.isfinite(values)) or values.min() < 0 or values.sum() <= 0:
@@ -274,7 +274,7 @@ def linear(gamma: ArrayLike, label: str | None = None) -> Target:
     Target(my contrast)
     """
     name = label or "linear"
-    return Target(partial(_resolve_linear, np.asarray(gamma, dtype=float), name), name)
+    return Target(partial(_resolve_linear, as_floats(gamma, name, TargetError), name), name)
 
 
 def _resolve_linear(array: Floats, name: str, battles: Data) -> Resolved:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import ClassVar, Literal, TypedDict
 
 import numpy as np
@@ -10,12 +11,13 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.folds import check_fold_number
 from lrbtl.data.observations import Data
-from lrbtl.errors import check_choice, check_whole
+from lrbtl.errors import check_choice, check_whole, make_rng
 from lrbtl.fitting.fit import Fit, check_rank_kind, check_ridge
 from lrbtl.fitting.solvers import SolverName
 from lrbtl.methods.targets import Resolved, resolved_gap, resolved_score
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import Sampling
+from lrbtl.progress import as_progress
 from lrbtl.typing import Bools, Floats, Progress, Rank, Ridge, Seed
 
 NO_FACTS = ("level", "notes", "unit")
@@ -35,7 +37,7 @@ class RunOptions(TypedDict, total=False):
     solver: SolverName
     n_threads: int
     rng: Seed
-    progress: Progress | None
+    progress: Progress | bool | None
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Options:
     solver: SolverName = "auto"
     n_threads: int = 1
     rng: Seed = 0
-    progress: Progress | None = None
+    progress: Progress | bool | None = None
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise where an option is no such option, whether or not the method will use it."""
@@ -63,6 +65,17 @@ class Options:
             check_ridge(self.ridge, shape)
         check_fold_number(self.n_folds)
         check_whole(self.n_threads, "n_threads")
+        make_rng(self.rng)
+        as_progress(self.progress)
+
+    def say(self, text: str) -> None:
+        """Tell how far the work is, where somebody asked for it."""
+        if self._listener is not None:
+            self._listener(text)
+
+    @cached_property
+    def _listener(self) -> Progress | None:
+        return as_progress(self.progress)
 
 
 @dataclass(frozen=True)

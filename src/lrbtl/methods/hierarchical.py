@@ -170,8 +170,7 @@ class _Search:
         for r in range(1, largest):
             near = best(profiles[-1])
             excess = excess_component(near)
-            if options.progress is not None:
-                options.progress(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
+            options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
             if excess > last - LITTLE and excess < SURELY:  # the last component took nothing out of the residuals
                 break
             rank = self._rank(r + 1)

@@ -116,8 +116,7 @@ class CrossFitted(LowRank):
         for found, converged in ordered_map(fold, folds, full_fit.n_threads):
             steps.append(found)
             failed += not converged
-            if options.progress is not None:
-                options.progress(f"fold {len(steps)} of {options.n_folds}")
+            options.say(f"fold {len(steps)} of {options.n_folds}")
         warn_unconverged(failed, options.n_folds + 1)
         full = step(start, design.count, data.n_battles) if options.se == "full" else None
         info = replace(self.provenance(full_fit, options), n_folds=options.n_folds, se=None if full is None else "full")

@@ -450,7 +450,7 @@ def as_link(link: str | Link) -> Link:
     """Return a link given by name or as itself."""
     if isinstance(link, Link):
         return link
-    if link not in LINKS:
+    if not isinstance(link, str) or link not in LINKS:
         raise LinkError(
             f"link={link!r} is not known: choose one of {', '.join(map(repr, LINKS))}, or a lrbtl.CustomLink."
         )

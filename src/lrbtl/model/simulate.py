@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +13,7 @@ from scipy.special import expit
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Observations
-from lrbtl.errors import SimulationError
+from lrbtl.errors import SimulationError, as_floats, check_whole, make_rng
 from lrbtl.lowrank.tucker import centre, check_rank, mode_product
 from lrbtl.model.links import Link, as_link
 from lrbtl.model.sampling import ProductSampling, Sampling, UniformSampling, n_contexts
@@ -46,18 +47,25 @@ def simulate_scores(shape: Shape, rank: int | tuple[int, ...], *, scale: float, 
     >>> scores.shape, int(np.linalg.matrix_rank(scores)), float(abs(scores).max().round(6))
     ((20, 8), 2, 3.0)
     """
-    shape = tuple(int(d) for d in shape)
+    shape = _check_shape(shape)
     if not shape or shape[0] < 2 or min(shape) < 1:
         raise SimulationError(f"Shape {shape} needs at least two models and one level in each context mode.")
-    if not (math.isfinite(scale) and scale > 0):
+    if not (isinstance(scale, Real) and math.isfinite(scale) and scale > 0):
         raise SimulationError(f"`scale` is the largest absolute score and must be positive, not {scale!r}.")
     ranks = check_rank(rank, shape)
-    generator = np.random.default_rng(rng)
+    generator = make_rng(rng)
     scores = np.eye(ranks[0]) if len(shape) == 2 else generator.standard_normal(ranks)
     for mode, (d, r) in enumerate(zip(shape, ranks, strict=True)):
         scores = mode_product(scores, generator.standard_normal((d, r)), mode)
     scores = centre(scores)
     return np.asarray(scores * (scale / np.abs(scores).max()))
+
+
+def _check_shape(shape: Any) -> tuple[int, ...]:
+    try:
+        return tuple(int(d) for d in shape)
+    except (TypeError, ValueError) as error:
+        raise SimulationError(f"shape={shape!r}: give the number of models, then of levels in each mode.") from error
 
 
 def simulate_battles(scores: ArrayLike, n: int, *, sampling: Sampling | None = None, rng: Seed = None) -> Battles:
@@ -85,13 +93,12 @@ def simulate_battles(scores: ArrayLike, n: int, *, sampling: Sampling | None = N
     >>> battles.shape, battles.n_battles
     ((20, 8), 1000)
     """
-    scores = np.asarray(scores, dtype=np.float64)
+    scores = as_floats(scores, "scores", SimulationError)
     if scores.ndim == 0 or scores.shape[0] < 2 or not np.all(np.isfinite(scores)):
         raise SimulationError("`scores` must be a finite array whose first axis holds at least two models.")
-    if n < 1:
-        raise SimulationError(f"`n` is the number of battles and must be at least 1, not {n!r}.")
+    check_whole(n, "n", error=SimulationError)
     law = UniformSampling() if sampling is None else sampling
-    generator = np.random.default_rng(rng)
+    generator = make_rng(rng)
     shape = scores.shape
     flat = scores.reshape(shape[0], -1)
     dense = math.comb(shape[0], 2) * n_contexts(shape) <= n
@@ -137,8 +144,9 @@ def simulate_observations(
     >>> lrbtl.simulate_observations([[1.0, 2.0], [3.0, 4.0]], 10, rng=0)
     Observations(shape=(2, 2), n_observations=10, n_cells=10)
     """
-    truth = np.asarray(scores, dtype=np.float64)
-    generator, law = np.random.default_rng(rng), UniformSampling() if sampling is None else sampling
+    truth = as_floats(scores, "scores", SimulationError)
+    check_whole(n, "n", error=SimulationError)
+    generator, law = make_rng(rng), UniformSampling() if sampling is None else sampling
     atoms = _every_entry(truth.shape)
     p = law.weights(atoms, truth.shape)
     drawn = generator.choice(len(p), size=n, p=p / p.sum())

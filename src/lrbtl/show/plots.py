@@ -22,7 +22,7 @@ from lrbtl.show.style import (
     UNITS,
     Theme,
     ThemeName,
-    axis_range,
+    board_axis,
     find_theme,
     grid_rows,
     label_rows,
@@ -79,7 +79,7 @@ def plot_leaderboard(
     """
     board, style, n, fontsize, lift, ax = start_rows(one_board(board), top, ax, theme, 6.8)
     score, lower, upper = board.score[:n], board.lower[:n], board.upper[:n]
-    ends = axis_range(score, lower, upper)
+    ends = board_axis(board, n)
     if ends is None:
         raise PlotError("the board holds no finite score or interval end; nothing can be drawn")
     ax.set_xlim(*ends)

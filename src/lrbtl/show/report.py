@@ -1,45 +1,41 @@
 """A leaderboard as one self-contained HTML file that needs no network."""
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import html
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from datetime import date as Day
+from importlib.metadata import version
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from lrbtl.boards.board import COLUMNS, Leaderboard, Leaderboards
-from lrbtl.boards.leaderboard import leaderboard
-from lrbtl.data.labels import shown_context
+from lrbtl.boards.board import Leaderboard, Leaderboards
+from lrbtl.data.battles import Battles, battle_warnings
 from lrbtl.errors import ReportError
-from lrbtl.show.style import axis_range
+from lrbtl.inference.diagnose import diagnose
+from lrbtl.show.page_data import report_data
 from lrbtl.tables import write_whole
-from lrbtl.typing import Floats
 
-if TYPE_CHECKING:
-    from lrbtl.data.battles import Battles
-    from lrbtl.data.frames import Frame
-
-LEVELS = ("ok", "warn")
-DUEL_MODELS = 200  # the file grows with the square of this number
-SCALES = {
-    "elo": "Scores are on the Elo scale: 400 points more mean odds of 10 to 1.",
-    "logit": "Scores are log odds: one point more means odds of e to 1.",
-    "probability": "Scores are probabilities to win against a ranked model drawn at random.",
-}
+SCRIPTS = ("base.js", "table.js", "board.js", "matrix.js", "duel.js", "main.js")  # in this order, in one scope
 
 
 def write_report(
     path: str | os.PathLike[str],
-    boards: "Leaderboards | Battles | Frame",
+    boards: Leaderboards | Leaderboard,
     *,
-    diagnostics: Iterable[tuple[str, str]] = (),
     title: str = "Leaderboard",
+    meta: Any = None,
+    battles: Battles | None = None,
+    tables: Iterable[tuple[str, Any]] = (),
+    diagnostics: Iterable[tuple[str, str]] | None = None,
     method_note: str | None = None,
+    date: Day | str | None = None,
 ) -> None:
     """Write the report of `report_html` to a file, whole or not at all.
 
@@ -47,9 +43,7 @@ def write_report(
     ----------
     path : path-like
         Replaced if it exists; its folder must exist.
-    boards : Leaderboards, Battles or data frame
-        Of battles or of a frame all boards are made, by ``leaderboard(..., context="all")``.
-    diagnostics, title, method_note
+    boards, title, meta, battles, tables, diagnostics, method_note, date
         See `report_html`.
 
     Examples
@@ -63,45 +57,83 @@ def write_report(
     ...     os.listdir(folder)
     ['report.html']
     """
-    boards = boards if isinstance(boards, Leaderboards) else leaderboard(boards, context="all")
-    text = report_html(boards, diagnostics=diagnostics, title=title, method_note=method_note)
+    if not isinstance(path, str | os.PathLike):
+        raise ReportError(
+            f"the path comes first, not {type(path).__name__}: call write_report('report.html', boards)."
+        )
+    text = report_html(
+        boards, title=title, meta=meta, battles=battles, tables=tables, diagnostics=diagnostics,
+        method_note=method_note, date=date,
+    )  # fmt: skip
     write_whole(path, lambda scratch: scratch.write_text(text, encoding="utf-8", newline="\n"))
 
 
 def report_html(
-    boards: Leaderboards,
+    boards: Leaderboards | Leaderboard,
     *,
-    diagnostics: Iterable[tuple[str, str]] = (),
     title: str = "Leaderboard",
+    meta: Any = None,
+    battles: Battles | None = None,
+    tables: Iterable[tuple[str, Any]] = (),
+    diagnostics: Iterable[tuple[str, str]] | None = None,
     method_note: str | None = None,
+    date: Day | str | None = None,
 ) -> str:
-    """HTML of a report: sortable boards, intervals, rank spreads, head-to-head picker, diagnostics, method.
+    """HTML of a report: overview, sortable boards, heat map, win matrix, head to head, diagnostics, method.
 
     Parameters
     ----------
-    boards : Leaderboards
-        The overall board first, then one board per context. Head-to-head chances come from `boards.win`,
-        `boards.win_lower` and `boards.win_upper`; without them the picker is left out.
-    diagnostics : iterable of (level, sentence)
-        Level is "ok" or "warn".
+    boards : Leaderboards or Leaderboard
+        With those of `leaderboard(battles, context="all")` the report has an overview of all categories and
+        head-to-head chances; one board alone has neither.
     title : str
+    meta : mapping, frame or path, optional
+        More columns of the models (organisation, licence, price, link), joined by the column `model`: columns by
+        name, a frame of any kind, a mapping from model to a mapping of its values, or the path of a CSV or JSON file.
+        Columns of text become filters; a column of web addresses makes the models' names links.
+    battles : Battles, optional
+        Those behind the boards: the report then tells what they can and cannot say.
+    tables : iterable of (title, table), optional
+        Further tabs: anything with a method `to_dict` that returns columns, or a mapping of columns. Where a table has
+        columns `lower` and `upper`, the intervals are drawn.
+    diagnostics : iterable of (level, sentence), optional
+        Instead of those that `battles` give; level is "ok" or "warn".
     method_note : str, optional
         Paragraphs parted by blank lines; by default a note on how to read the scores and intervals.
+    date : date or str, optional
+        Shown on top; by default today.
 
     Examples
     --------
     >>> import lrbtl
     >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3, 2), 1, scale=1, rng=0), 900, rng=1)
     >>> boards = lrbtl.leaderboard(battles, context="all", rank=1)
-    >>> page = report_html(boards, diagnostics=[("ok", "All models are connected.")], title="Spring arena")
+    >>> meta = {"model": ["model_0", "model_1"], "organisation": ["Acme", "Umbrella"]}
+    >>> page = report_html(boards, title="Spring arena", meta=meta, battles=battles)
     >>> "<h1>Spring arena</h1>" in page
     True
     """
-    script = read_asset("report.js")
-    data = report_data(boards, diagnostics, method_note)
+    if isinstance(boards, Leaderboard):
+        islands = tuple(Leaderboards(island, {}) for island in boards.islands)
+        boards = Leaderboards(boards, {}, islands=islands)
+    if not isinstance(boards, Leaderboards):
+        raise ReportError(
+            f"a report is made of boards, not of {type(boards).__name__}: "
+            "call write_report('report.html', lrbtl.leaderboard(battles, context='all'))."
+        )
+    script = "\n".join(['"use strict";', "(() => {", *map(read_asset, SCRIPTS), "})();"])
+    data = report_data(
+        boards,
+        meta=meta,
+        tables=tables,
+        diagnostics=report_diagnostics(boards, battles) if diagnostics is None else diagnostics,
+        method_note=method_note,
+        date=shown_date(date),
+        version=version("lrbtl"),
+    )
     parts = {
-        "TITLE": html.escape(title.encode(errors="replace").decode()),
-        "STYLE": read_asset("report.css"),
+        "TITLE": html.escape(str(title).encode(errors="replace").decode()),
+        "STYLE": read_asset("page.css"),
         "SCRIPT": script,
         "SCRIPT_HASH": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "DATA": safe_json(data),
@@ -109,98 +141,23 @@ def report_html(
     return re.sub(r"\{\{([A-Z_]+)\}\}", lambda match: parts[match[1]], read_asset("template.html"))
 
 
-def report_data(
-    boards: Leaderboards, diagnostics: Iterable[tuple[str, str]], method_note: str | None
-) -> dict[str, Any]:
-    """Return what the report's script reads, as JSON values; models are codes into `models`."""
-    overall, every = boards.overall, boards.every()
-    code = {model: i for i, model in enumerate(overall.models)}
-    note = default_note(overall) if method_note is None else method_note
-    n_duels = min(len(overall), DUEL_MODELS)
-    return {
-        "level": overall.level,
-        "scale": overall.scale,
-        "summary": summarise(boards),
-        "models": [str(model) for model in overall.models],
-        "boards": [board_columns(board, code) for board in every],
-        "duel_models": list(range(n_duels)),
-        "duels": [duel for board in every for duel in duel_columns(boards, board.context, n_duels)],
-        "diagnostics": [read_diagnostic(entry) for entry in diagnostics],
-        "method": [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", note) if paragraph.strip()],
-    }
+def report_diagnostics(boards: Leaderboards, battles: Battles | None) -> list[tuple[str, str]]:
+    """Return what a report says of the data: the diagnosis of the fit behind boards, or warnings on the battles."""
+    if boards.fit is not None:
+        found = diagnose(boards.fit.battles, boards.fit)
+        good = found.verdict == "efficient is safe"
+        return [("ok" if good else "warn", f"Verdict: {found.verdict}. {found.reason}"), *found.sentences]
+    return [] if battles is None else [("warn", text) for text in battle_warnings(battles)]
 
 
-def board_name(context: Any) -> str:
-    """Name of a board in the report."""
-    return "Overall" if context is None else shown_context(context)
+def shown_date(date: Day | str | None) -> str:
+    """Return a date in words that every reader understands alike.
 
-
-def board_columns(board: Leaderboard, code: dict[Any, int]) -> dict[str, Any]:
-    """Columns of one board, the ends of its axis, and what to know of it."""
-    columns = {column.name: [short_number(x) for x in column.values(board)] for column in COLUMNS}
-    return {
-        **columns,
-        "model": [code[model] for model in board.models],
-        "context": board_name(board.context),
-        "about": board.heading()[1:] if not board.weighting else [board.weighting, *board.heading()[1:]],
-        "intervals": board.has_intervals,
-        "axis": axis_range(board.score, board.lower, board.upper),
-    }
-
-
-def duel_columns(boards: Leaderboards, context: Any, n: int) -> list[dict[str, Any]]:
-    """Chances that a beats b in 1/10000 (None: unknown) for all pairs a < b of the first n models; or no entry."""
-    if context not in boards.win or n < 2:
-        return []
-    pairs = np.triu_indices(n, 1)
-
-    def pick(matrices: Mapping[Any, Floats]) -> list[int | None]:
-        return [round(10_000 * x) if np.isfinite(x) else None for x in matrices[context][pairs].tolist()]
-
-    sides = {"win": boards.win, "lower": boards.win_lower, "upper": boards.win_upper}
-    return [{"context": board_name(context), **{name: pick(matrices) for name, matrices in sides.items()}}]
-
-
-def read_diagnostic(entry: tuple[str, str]) -> dict[str, str]:
-    """Level and sentence by name."""
-    if len(entry) != 2 or entry[0] not in LEVELS:
-        raise ReportError(f"diagnostic {entry!r} is not (level, sentence) with a level of {', '.join(LEVELS)}")
-    return {"level": entry[0], "text": str(entry[1])}
-
-
-def summarise(boards: Leaderboards) -> str:
-    """One line below the title."""
-    overall = boards.overall
-    preliminary = overall.status.count("preliminary")
-    parts = [f"{len(overall):,} models" + (f" ({preliminary} preliminary)" if preliminary else "")]
-    parts.append(f"{int(overall.battles.sum()) // 2:,} votes")
-    if len(boards) > 1:
-        parts.append(f"{len(boards)} categories")
-    return ", ".join(parts) + f"; {overall.level:.0%} intervals"
-
-
-def default_note(board: Leaderboard) -> str:
-    """How to read a board, in words."""
-    return f"""
-        {SCALES.get(board.scale, "")} Each interval holds the model's true score with probability
-        {board.level:.0%}, if votes are independent and the model of the votes is right.
-
-        Ranks and the average are those of the ranked models. Preliminary models have too few votes for a rank, absent
-        ones have no votes in the category, and unplaced ones have no score by this method.
-
-        The rank spread lists the ranks that are compatible with the intervals of all models taken one at a time.
-        The joint spread comes from intervals for all differences of scores together, so that all joint spreads
-        hold at once with probability {board.level:.0%}. Models of one tier cannot be told apart from
-        the tier's best model at that level.
-
-        Win rate is the plain share of votes won, with a tie as half a win; it depends on the opponents faced. The
-        overall probability that one model beats another is the weighted mean over categories.
+    >>> shown_date(Day(2026, 11, 3)), shown_date("week 7")
+    ('3 November 2026', 'week 7')
     """
-
-
-def short_number(x: Any) -> Any:
-    """Return a float with six significant digits, anything else as it is."""
-    return float(f"{x:.6g}") if isinstance(x, float) else x
+    day = datetime.now(UTC) if date is None else date
+    return day if isinstance(day, str) else f"{day.day} {day:%B %Y}"
 
 
 def safe_json(data: object) -> str:
@@ -212,5 +169,5 @@ def safe_json(data: object) -> str:
 
 
 def read_asset(name: str) -> str:
-    """Text of a file of the package."""
-    return files("lrbtl.show").joinpath(name).read_text(encoding="utf-8")
+    """Text of a file of the page."""
+    return files("lrbtl.show").joinpath("page", name).read_text(encoding="utf-8")

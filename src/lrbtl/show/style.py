@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from lrbtl.errors import MissingExtraError, PlotError
-from lrbtl.typing import Floats
+from lrbtl.typing import Bools, Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PatchCollection
     from matplotlib.colors import Colormap
+
+    from lrbtl.boards.board import Leaderboard
 
 ThemeName = Literal["light", "dark"]
 MAX_LABEL = 36  # characters
@@ -167,39 +169,48 @@ def shade_runs(ax: Axes, theme: Theme, groups: Sequence[int]) -> None:
 # The axis on which a board's scores and intervals are drawn, the same in pictures and reports.
 # ------------------------------------------------------------------------------
 
-WIDE = 3.0  # times the median width: intervals up to it always fit on the axis
-REACH = 0.5  # of the other scores' range, by which a score without an end of its interval may extend the axis
+WIDE = 3.0  # times the median width: intervals up to it always fit on the axis,
+SHARE = 0.25  # and so do those up to this share of the range of the scores
+FENCES = 1.5, 3.0  # times the quartile range, below and above the quartiles: scores farther out do not stretch the axis
 MARGIN = 0.04
 
 
-def axis_range(score: Floats, lower: Floats, upper: Floats) -> tuple[float, float] | None:
-    """Return the ends of an axis for a board, or None where nothing on it is finite.
+def board_axis(board: Leaderboard, n: int | None = None) -> tuple[float, float] | None:
+    """Return the ends of the axis of a board's first n rows: those of its ranked models, where there are some."""
+    ranked = board.rank[:n] > 0
+    rows = np.flatnonzero(ranked | ~ranked.any())
+    return axis_range(board.score[rows], board.lower[rows], board.upper[rows])
 
-    A few very wide intervals do not stretch it: those wider than the other scores are apart go on beyond its ends.
+
+def axis_range(score: Floats, lower: Floats, upper: Floats) -> tuple[float, float] | None:
+    """Return the ends of an axis that follows the bulk of scores and intervals, or None where nothing is finite.
+
+    A few very wide intervals or far scores do not stretch it: they go on beyond its ends.
 
     >>> score, half = np.array([1100.0, 1000.0, 900.0, 1000.0]), np.array([20.0, 20.0, 20.0, 500.0])
     >>> axis_range(score, score - half, score + half)
     (870.4, 1129.6)
     """
     score, lower, upper = (np.asarray(x, dtype=np.float64) for x in (score, lower, upper))
-    bounded = np.isfinite(score) & np.isfinite(lower) & np.isfinite(upper)
-    width = np.full(score.size, np.inf)
-    width[bounded] = upper[bounded] - lower[bounded]
-    kept = bounded
-    if bounded.any():
-        usual = WIDE * float(np.median(width[bounded]))
-        kept = width <= max(usual, float(np.ptp(score[width <= usual])))
-    elif np.isfinite(score).any():
-        kept = np.isfinite(score)
-    ends = np.concatenate([x[kept] for x in (score, lower, upper)])
-    ends = ends[np.isfinite(ends)]
-    if not ends.size:
-        ends = np.concatenate([x[np.isfinite(x)] for x in (lower, upper)])
+    known = np.isfinite(score)
+    if not known.any():
+        ends = np.concatenate([lower[np.isfinite(lower)], upper[np.isfinite(upper)]])
+    else:
+        near = known.copy()
+        near[known] = _within_fences(score[known])
+        width = np.where(np.isfinite(lower) & np.isfinite(upper), upper - lower, np.inf)
+        usual = WIDE * float(np.median(width[near & np.isfinite(width)])) if np.isfinite(width[near]).any() else 0.0
+        fits = near & (width <= max(usual, SHARE * float(np.ptp(score[near]))))
+        ends = np.concatenate([score[near], lower[fits], upper[fits]])
     if not ends.size:
         return None
     low, high = float(ends.min()), float(ends.max())
-    reach = REACH * (high - low)
-    near = score[np.isfinite(score) & ~kept & (score > low - reach) & (score < high + reach)]
-    low, high = float(np.min([low, *near])), float(np.max([high, *near]))
     margin = MARGIN * (high - low) or 1.0
     return low - margin, high + margin
+
+
+def _within_fences(score: Floats) -> Bools:
+    """Whether scores lie near the bulk of them; all of them do where the quartiles are the same."""
+    first, third = np.quantile(score, [0.25, 0.75])
+    below, above = (factor * (third - first) for factor in FENCES)
+    return np.asarray((score >= first - below) & (score <= third + above)) | (first == third)

@@ -1,0 +1,276 @@
+"""What the page of a report reads: boards, head-to-head chances and tables as compact JSON values."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from math import isqrt
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+
+from lrbtl.boards.board import COLUMNS, STATUSES, Leaderboard, Leaderboards
+from lrbtl.data.labels import shown_context
+from lrbtl.errors import ReportError
+from lrbtl.inference.estimate import ELO
+from lrbtl.show.meta import is_link, read_meta
+from lrbtl.show.style import board_axis
+from lrbtl.typing import Floats
+
+PAIR_BYTES = 1_000_000  # for head-to-head chances in all; beyond it, only the best models can be compared
+UNITS = {"elo": ELO, "logit": 1.0}  # of a score, per unit of log odds
+CENTRE_STEP = 0.001  # of log odds, to which chances that are not gaps of scores are rounded
+CLOSE = 0.002  # log odds by which a gap of scores may miss a chance that it stands for
+UNKNOWN, ENDLESS, LAST = 255, 254, 253  # codes of widths: no estimate, no end, largest number
+APART = "with all models compared at once, the votes do not tell"
+SCALES = {
+    "elo": "Scores are on the Elo scale: 400 points more mean odds of 10 to 1.",
+    "logit": "Scores are log odds: one point more means odds of e to 1.",
+    "probability": "Scores are probabilities to win against a ranked model drawn at random.",
+}
+
+
+def report_data(
+    boards: Leaderboards,
+    *,
+    meta: Any = None,
+    tables: Iterable[tuple[str, Any]] = (),
+    diagnostics: Iterable[tuple[str, str]] = (),
+    method_note: str | None = None,
+    date: str = "",
+    version: str = "",
+) -> dict[str, Any]:
+    """Return what the report's script reads, as JSON values."""
+    overall = boards.overall
+    note = default_note(overall) if method_note is None else method_note
+    groups = (boards, *boards.islands)
+    n_boards = sum(len(group.every()) for group in groups)
+    models = [model for group in groups for model in group.models]
+    known = read_meta(meta, models)
+    return {
+        "level": overall.level,
+        "scale": overall.scale,
+        "statuses": STATUSES,
+        "facts": facts(boards, date, version),
+        "groups": [group_data(group, PAIR_BYTES // n_boards) for group in groups],
+        "meta": [{"name": name, "values": values, "link": has_links(values)} for name, values in known.items()],
+        "tables": [table_data(title, table) for title, table in tables],
+        "diagnostics": [read_diagnostic(entry) for entry in diagnostics],
+        "method": [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", note) if paragraph.strip()],
+    }
+
+
+def facts(boards: Leaderboards, date: str, version: str) -> list[str]:
+    """Return what stands on top: date, models, votes, categories with their weights, intervals, version."""
+    parts = (boards, *boards.islands)
+    overall = boards.overall
+    preliminary = sum(part.overall.status.count("preliminary") for part in parts)
+    models, votes = sum(map(len, (p.overall for p in parts))), sum(int(p.overall.battles.sum()) // 2 for p in parts)
+    words = [date, f"{models:,} models" + (f" ({preliminary} preliminary)" if preliminary else ""), f"{votes:,} votes"]
+    if len(boards) > 1:
+        words.append(f"{len(boards)} {overall.weighting}" if overall.weighting else f"{len(boards)} categories")
+    if overall.has_intervals:
+        words.append(f"{100 * overall.level:.4g}% intervals")
+    return [word for word in (*words, f"lrbtl {version}" if version else "") if word]
+
+
+def headline(board: Leaderboard) -> str:
+    """Return who leads a board, in one sentence."""
+    first = [str(model) for model, tier in zip(board.models, board.tier, strict=True) if tier == 1]
+    if not (first and board.has_intervals):
+        return ""
+    if len(first) == 1:
+        return f"{first[0]} leads, apart from all others at {100 * board.level:.4g}%."
+    if len(first) <= 4:
+        return f"{', '.join(first[:-1])} and {first[-1]} share the first tier: {APART} them apart."
+    return f"{first[0]} has the best score, but {APART} it apart from {len(first) - 1} more models of its tier."
+
+
+def group_data(boards: Leaderboards, pair_bytes: int) -> dict[str, Any]:
+    """Return the boards of models that votes link, and their chances against each other; models are codes."""
+    every = boards.every()
+    code = {model: i for i, model in enumerate(boards.models)}
+    return {
+        "models": [str(model) for model in boards.models],
+        "headline": headline(boards.overall),
+        "boards": [board_data(board, code) for board in every],
+        "duels": duels_data(boards, code, pair_bytes),
+    }
+
+
+def board_data(board: Leaderboard, code: Mapping[Any, int]) -> dict[str, Any]:
+    """Return the columns of one board, the ends of its axis, and what to know of it."""
+    columns = {column.name: [short_number(x) for x in column.values(board)] for column in COLUMNS}
+    return {
+        **columns,
+        "model": [code[model] for model in board.models],
+        "status": [STATUSES.index(status) for status in columns["status"]],
+        "note": {str(i): note for i, note in enumerate(columns["note"]) if note},
+        "context": board_name(board.context),
+        "about": board.heading()[1:],
+        "intervals": board.has_intervals,
+        "axis": board_axis(board),
+    }
+
+
+def board_name(context: Any) -> str:
+    """Name of a board in the report."""
+    return "Overall" if context is None else shown_context(context)
+
+
+# ------------------------------------------------------------------------------
+# Head to head. On the scale of log odds a chance is a centre and a width. The centre is the gap of two scores
+# where the board's chances are such gaps, and the widths need one byte per pair.
+# ------------------------------------------------------------------------------
+
+
+def duels_data(boards: Leaderboards, code: Mapping[Any, int], pair_bytes: int) -> dict[str, Any] | None:
+    """Return the chances of all pairs on all boards, of as many of the best models as the bytes allow; or None."""
+    every = boards.every()
+    if any(board.context not in boards.win for board in every) or len(code) < 2:
+        return None
+    n = min(len(code), (1 + isqrt(1 + 8 * pair_bytes)) // 2)
+    return {"n": n, "boards": [pack_chances(boards, board, code, n) for board in every]}
+
+
+def pack_chances(boards: Leaderboards, board: Leaderboard, code: Mapping[Any, int], n: int) -> dict[str, Any]:
+    """Return centres and widths of one board's chances, for pairs a < b of the first n models, row by row."""
+    pairs = np.triu_indices(n, 1)
+    with np.errstate(divide="ignore"):
+        centre, lower, upper = (
+            logit(sides[board.context][pairs]) for sides in (boards.win, boards.win_lower, boards.win_upper)
+        )
+    found: dict[str, Any] = {}
+    score = np.full(len(code), np.nan)
+    score[[code[model] for model in board.models]] = [short_number(x) for x in board.score.tolist()]
+    known = np.isfinite(centre)
+    gap = (score[pairs[0]] - score[pairs[1]]) / UNITS.get(board.scale, np.nan)
+    if not np.all(np.abs(gap - centre)[known] < CLOSE):
+        steps = np.clip(np.round(np.where(known, centre, 0.0) / CENTRE_STEP), -32767, 32767)
+        found |= {"centre": encode(steps.astype("<i2")), "step": CENTRE_STEP}
+        gap = CENTRE_STEP * steps
+    found["below"] = pack_widths(np.where(known, centre - lower, np.nan), gap, pairs, n)
+    if not np.allclose(upper - centre, centre - lower, rtol=1e-6, equal_nan=True):
+        found["above"] = pack_widths(np.where(known, upper - centre, np.nan), -gap, pairs, n)
+    return found
+
+
+def pack_widths(width: Floats, gap: Floats, pairs: Any, n: int) -> dict[str, Any]:
+    """Return widths of pairs as a size per model and one byte per pair.
+
+    width[a, b] = hypot(size[a], size[b]) exp(low + step byte), with the byte to the nearest, or to the next one where
+    the nearest would put the end of the interval on the other side of an even chance.
+    """
+    usable = np.isfinite(width) & (width > 0)
+    square = np.zeros((n, n))
+    square[pairs] = np.where(usable, width, 0.0) ** 2
+    square += square.T
+    met = np.maximum((square > 0).sum(axis=1), 1)
+    mean = square.sum(axis=1) / met
+    size = np.sqrt(np.maximum(mean - mean.mean() / 2, 0.05 * mean))
+    size[size == 0] = 1.0
+    size = size.astype("<f4")
+    usual = np.hypot(*(size[side].astype(np.float64) for side in pairs))
+    ratio = np.log(np.where(usable, width, usual) / usual)
+    low, high = (float(ratio[usable].min()), float(ratio[usable].max())) if usable.any() else (0.0, 0.0)
+    step = (high - low) / LAST or 1.0
+    code = np.clip(np.round((ratio - low) / step), 0, LAST)
+    decided, shown = gap > width, gap > usual * np.exp(low + step * code)
+    code = np.clip(code + np.where(shown & ~decided, 1, 0) - np.where(decided & ~shown, 1, 0), 0, LAST)
+    code = np.where(np.isnan(width), UNKNOWN, np.where(np.isinf(width), ENDLESS, code))
+    return {"size": encode(size), "low": low, "step": step, "code": encode(code.astype(np.uint8))}
+
+
+def unpack_chances(packed: Mapping[str, Any], gap: Floats, n: int) -> tuple[Floats, Floats, Floats]:
+    """Return chances and limits of pairs as the page computes them, from the gaps of its scores in log odds.
+
+    >>> packed = {"centre": encode(np.array([0], "<i2")), "step": 0.001, "below": pack_widths(
+    ...     np.array([0.4]), np.zeros(1), np.triu_indices(2, 1), 2)}
+    >>> [x.round(3).tolist() for x in unpack_chances(packed, np.array([np.nan]), 2)]
+    [[0.5], [0.401], [0.599]]
+    """
+    pairs = np.triu_indices(n, 1)
+    if "centre" in packed:
+        gap = packed["step"] * np.frombuffer(base64.b64decode(packed["centre"]), "<i2")
+
+    def widths(part: Mapping[str, Any]) -> Floats:
+        size = np.frombuffer(base64.b64decode(part["size"]), "<f4").astype(np.float64)
+        code = np.frombuffer(base64.b64decode(part["code"]), np.uint8)
+        width = np.hypot(*(size[side] for side in pairs)) * np.exp(part["low"] + part["step"] * code)
+        return np.where(code == UNKNOWN, np.nan, np.where(code == ENDLESS, np.inf, width))
+
+    below = widths(packed["below"])
+    above = widths(packed["above"]) if "above" in packed else below
+    centre = np.where(np.isnan(below), np.nan, gap)
+    return expit(centre), expit(centre - below), expit(centre + above)
+
+
+def encode(values: np.ndarray[Any, Any]) -> str:
+    """Base64 of the bytes of an array."""
+    return base64.b64encode(values.tobytes()).decode()
+
+
+# ------------------------------------------------------------------------------
+# Tables beside the boards, diagnostics, words.
+# ------------------------------------------------------------------------------
+
+
+def table_data(title: str, table: Any) -> dict[str, Any]:
+    """Return the columns of a table: anything with `to_dict()`, or a mapping of columns."""
+    columns = table if isinstance(table, Mapping) else getattr(table, "to_dict", lambda: None)()
+    if not isinstance(columns, Mapping) or len({len(values) for values in columns.values()}) != 1:
+        raise ReportError(f"the table {title!r} is not a mapping of columns of one length, and has no such to_dict().")
+    heading = table.heading() if hasattr(table, "heading") else []
+    plain = {str(name): [plain_value(x) for x in values] for name, values in columns.items()}
+    return {"title": str(title), "about": heading, "columns": plain}
+
+
+def plain_value(x: Any) -> Any:
+    """Return a value for JSON: short numbers, texts, None for what is not finite."""
+    if isinstance(x, np.generic):
+        x = x.item()
+    if x is None or isinstance(x, bool | int | str):
+        return x
+    if isinstance(x, float):
+        return short_number(x) if np.isfinite(x) else None
+    return str(x)
+
+
+def short_number(x: Any) -> Any:
+    """Return a float with six significant digits, anything else as it is."""
+    return float(f"{x:.6g}") if isinstance(x, float) else x
+
+
+def has_links(values: Sequence[Any]) -> bool:
+    """Return whether a column holds addresses of web pages."""
+    known = [value for value in values if value is not None]
+    return bool(known) and all(map(is_link, known))
+
+
+def read_diagnostic(entry: tuple[str, str]) -> dict[str, str]:
+    """Level and sentence by name."""
+    levels = ("ok", "warn")
+    if len(entry) != 2 or entry[0] not in levels:
+        raise ReportError(f"diagnostic {entry!r} is not (level, sentence) with a level of {', '.join(levels)}")
+    return {"level": entry[0], "text": str(entry[1])}
+
+
+def default_note(board: Leaderboard) -> str:
+    """How to read a board, in words."""
+    return f"""
+        {SCALES.get(board.scale, "")} Each interval holds the model's true score with probability
+        {board.level:.0%}, if votes are independent and the model of the votes is right.
+
+        Ranks and the average are those of the ranked models. Preliminary models have too few votes for a rank, absent
+        ones have no votes in the category, and unplaced ones have no score by this method.
+
+        The rank spread lists the ranks that are compatible with the intervals of all models taken one at a time.
+        The joint spread comes from intervals for all differences of scores together, so that all joint spreads
+        hold at once with probability {board.level:.0%}. Models of one tier cannot be told apart from
+        the tier's best model at that level.
+
+        Win rate is the plain share of votes won, with a tie as half a win; it depends on the opponents faced. The
+        overall probability that one model beats another is the weighted mean over categories.
+    """

@@ -16,7 +16,6 @@ from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.comparison import compare
 from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.battles import Battles
-from lrbtl.data.describe import battle_warnings
 from lrbtl.data.files import read_battles
 from lrbtl.data.frames import Columns
 from lrbtl.data.outcomes import Outcomes
@@ -80,7 +79,7 @@ def run_report(options: Namespace) -> None:
     board = board_options(options)
     battles = load(options)
     boards = leaderboard(battles, context="all", **board, **analysis)
-    write_report(path, boards, diagnostics=diagnostics_of(boards, battles), title=options.title)
+    write_report(path, boards, title=options.title, meta=options.meta, battles=battles)
     say(f"wrote {path}")
 
 
@@ -101,8 +100,7 @@ def run_demo(options: Namespace) -> None:
     if folder is not None:
         write_result(folder / "board.csv", boards, "Demo")
         write_picture(folder / "board.png", boards.overall)
-        diagnostics = diagnostics_of(boards, battles)
-        write_report(folder / "report.html", boards, diagnostics=diagnostics, title="Demo: a simulated arena")
+        write_report(folder / "report.html", boards, title="Demo: a simulated arena", battles=battles)
         say(f"wrote board.csv, board.png and report.html into {folder}")
 
 
@@ -301,15 +299,6 @@ def progress_of(options: Namespace) -> Progress | None:
 def say(text: str) -> None:
     """Print a line on stderr, so that stdout holds results only."""
     print(f"lrbtl: {text}", file=sys.stderr)
-
-
-def diagnostics_of(boards: Leaderboards, battles: Battles) -> list[tuple[str, str]]:
-    """Return what a report says of the battles: the diagnosis of the fit, or warnings on plain battles."""
-    if boards.fit is not None:
-        found = diagnose(boards.fit.battles, boards.fit)
-        good = found.verdict == "efficient is safe"
-        return [("ok" if good else "warn", f"Verdict: {found.verdict}. {found.reason}"), *found.sentences]
-    return [("warn", text) for text in battle_warnings(battles)]
 
 
 # ------------------------------------------------------------------------------

@@ -262,6 +262,12 @@ def _add_report(commands: Any) -> None:
     _add_file(parser)
     parser.add_argument("-o", "--out", metavar="FILE", required=True, help="the .html file")
     parser.add_argument("--title", default="Leaderboard", help="title of the page")
+    parser.add_argument(
+        "--meta",
+        metavar="FILE",
+        help="more columns of the models, such as organisation, licence, price, link: .csv, .tsv, .json or .jsonl with "
+        "a column 'model'",
+    )
     _add_view(parser)
     _add_analysis(parser)
 

@@ -32,7 +32,7 @@ def read_meta(meta: Any, models: Sequence[Any]) -> dict[str, list[Any]]:
     Examples
     --------
     >>> read_meta({"model": ["x", "y"], "licence": ["MIT", ""], "price": ["2.5", "10"]}, ["y", "z", "x"])
-    {'licence': [None, None, 'MIT'], 'price': [10.0, None, 2.5]}
+    {'licence': [None, None, 'MIT'], 'price': [10, None, 2.5]}
     >>> read_meta({"x": {"licence": "MIT"}}, ["x", "y"])
     {'licence': ['MIT', None]}
     """
@@ -97,12 +97,14 @@ def _read_file(path: Path) -> dict[str, Sequence[Any]]:
     try:
         text = path.read_text(encoding="utf-8-sig")
         if kind in ENDINGS:
-            return _from_rows(list(csv.DictReader(io.StringIO(text, newline=""), delimiter=ENDINGS[kind], restkey="(more)")))
+            return _from_rows(
+                list(csv.DictReader(io.StringIO(text, newline=""), delimiter=ENDINGS[kind], restkey="(more)"))
+            )
         if kind in (".jsonl", ".ndjson"):
             return _from_objects([json.loads(line) for line in text.splitlines() if line.strip()])
         if kind == ".json":
             found = json.loads(text)
-            return _columns(found) if isinstance(found, Mapping) else _from_objects(found)  # type: ignore[return-value]
+            return _columns(found) if isinstance(found, Mapping) else _from_objects(found)
     except OSError as error:
         raise FileReadError(f"cannot read {path}: {error.strerror or error}.") from error
     except (ValueError, RecursionError, csv.Error) as error:

@@ -17,7 +17,7 @@ from lrbtl.errors import ReportError
 from lrbtl.inference.estimate import ELO
 from lrbtl.show.meta import is_link, read_meta
 from lrbtl.show.style import board_axis
-from lrbtl.typing import Floats
+from lrbtl.typing import Bools, Floats
 
 PAIR_BYTES = 1_000_000  # for head-to-head chances in all; beyond it, only the best models can be compared
 UNITS = {"elo": ELO, "logit": 1.0}  # of a score, per unit of log odds
@@ -151,34 +151,36 @@ def pack_chances(boards: Leaderboards, board: Leaderboard, code: Mapping[Any, in
         steps = np.clip(np.round(np.where(known, centre, 0.0) / CENTRE_STEP), -32767, 32767)
         found |= {"centre": encode(steps.astype("<i2")), "step": CENTRE_STEP}
         gap = CENTRE_STEP * steps
-    found["below"] = pack_widths(np.where(known, centre - lower, np.nan), gap, pairs, n)
-    if not np.allclose(upper - centre, centre - lower, rtol=1e-6, equal_nan=True):
-        found["above"] = pack_widths(np.where(known, upper - centre, np.nan), -gap, pairs, n)
-    return found
+    below, above = (np.where(known, side, np.nan) for side in (centre - lower, upper - centre))
+    if np.allclose(below, above, rtol=1e-6, equal_nan=True):
+        return found | {"below": pack_widths(below, np.abs(gap), (lower > 0) | (upper < 0), n)}
+    return found | {"below": pack_widths(below, gap, lower > 0, n), "above": pack_widths(above, -gap, upper < 0, n)}
 
 
-def pack_widths(width: Floats, gap: Floats, pairs: Any, n: int) -> dict[str, Any]:
+def pack_widths(width: Floats, gap: Floats, decided: Bools, n: int) -> dict[str, Any]:
     """Return widths of pairs as a size per model and one byte per pair.
 
     width[a, b] = hypot(size[a], size[b]) exp(low + step byte), with the byte to the nearest, or to the next one where
-    the nearest would put the end of the interval on the other side of an even chance.
+    the nearest would put the end of an interval, gap - width, on the wrong side of an even chance.
     """
+    pairs = np.triu_indices(n, 1)
     usable = np.isfinite(width) & (width > 0)
     square = np.zeros((n, n))
     square[pairs] = np.where(usable, width, 0.0) ** 2
     square += square.T
-    met = np.maximum((square > 0).sum(axis=1), 1)
-    mean = square.sum(axis=1) / met
+    mean = square.sum(axis=1) / np.maximum((square > 0).sum(axis=1), 1)
     size = np.sqrt(np.maximum(mean - mean.mean() / 2, 0.05 * mean))
-    size[size == 0] = 1.0
-    size = size.astype("<f4")
+    size = np.where(size > 0, size, 1.0).astype("<f4")
     usual = np.hypot(*(size[side].astype(np.float64) for side in pairs))
     ratio = np.log(np.where(usable, width, usual) / usual)
     low, high = (float(ratio[usable].min()), float(ratio[usable].max())) if usable.any() else (0.0, 0.0)
-    step = (high - low) / LAST or 1.0
-    code = np.clip(np.round((ratio - low) / step), 0, LAST)
-    decided, shown = gap > width, gap > usual * np.exp(low + step * code)
-    code = np.clip(code + np.where(shown & ~decided, 1, 0) - np.where(decided & ~shown, 1, 0), 0, LAST)
+    step = (high - low) / (LAST - 2) or 1e-3
+    low -= step
+    code = np.round((ratio - low) / step)
+    edge = np.ceil((np.log(np.maximum(gap, 1e-300) / usual) - low) / step)  # first byte that reaches an even chance
+    code = np.clip(
+        np.where(decided, np.minimum(code, edge - 1), np.where(gap > 0, np.maximum(code, edge), code)), 0, LAST
+    )
     code = np.where(np.isnan(width), UNKNOWN, np.where(np.isinf(width), ENDLESS, code))
     return {"size": encode(size), "low": low, "step": step, "code": encode(code.astype(np.uint8))}
 
@@ -187,7 +189,7 @@ def unpack_chances(packed: Mapping[str, Any], gap: Floats, n: int) -> tuple[Floa
     """Return chances and limits of pairs as the page computes them, from the gaps of its scores in log odds.
 
     >>> packed = {"centre": encode(np.array([0], "<i2")), "step": 0.001, "below": pack_widths(
-    ...     np.array([0.4]), np.zeros(1), np.triu_indices(2, 1), 2)}
+    ...     np.array([0.4]), np.zeros(1), np.array([False]), 2)}
     >>> [x.round(3).tolist() for x in unpack_chances(packed, np.array([np.nan]), 2)]
     [[0.5], [0.401], [0.599]]
     """

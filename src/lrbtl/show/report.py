@@ -13,21 +13,27 @@ from datetime import UTC, datetime
 from datetime import date as Day
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
-from lrbtl.data.battles import Battles, battle_warnings
+from lrbtl.boards.leaderboard import leaderboard
+from lrbtl.data.battles import Battles
+from lrbtl.data.describe import battle_warnings
+from lrbtl.data.frames import as_battles
 from lrbtl.errors import ReportError
 from lrbtl.inference.diagnose import diagnose
 from lrbtl.show.page_data import report_data
 from lrbtl.tables import write_whole
 
-SCRIPTS = ("base.js", "table.js", "board.js", "matrix.js", "duel.js", "main.js")  # in this order, in one scope
+if TYPE_CHECKING:
+    from lrbtl.data.frames import Frame
+
+SCRIPTS = [f"page_{part}.js" for part in ("base", "table", "board", "matrix", "duel", "main")]  # in one scope
 
 
 def write_report(
     path: str | os.PathLike[str],
-    boards: Leaderboards | Leaderboard,
+    boards: Leaderboards | Leaderboard | Battles | Frame,
     *,
     title: str = "Leaderboard",
     meta: Any = None,
@@ -58,9 +64,7 @@ def write_report(
     ['report.html']
     """
     if not isinstance(path, str | os.PathLike):
-        raise ReportError(
-            f"the path comes first, not {type(path).__name__}: call write_report('report.html', boards)."
-        )
+        raise ReportError(f"the path comes first, not {type(path).__name__}: call write_report('report.html', boards).")
     text = report_html(
         boards, title=title, meta=meta, battles=battles, tables=tables, diagnostics=diagnostics,
         method_note=method_note, date=date,
@@ -69,7 +73,7 @@ def write_report(
 
 
 def report_html(
-    boards: Leaderboards | Leaderboard,
+    boards: Leaderboards | Leaderboard | Battles | Frame,
     *,
     title: str = "Leaderboard",
     meta: Any = None,
@@ -83,9 +87,9 @@ def report_html(
 
     Parameters
     ----------
-    boards : Leaderboards or Leaderboard
-        With those of `leaderboard(battles, context="all")` the report has an overview of all categories and
-        head-to-head chances; one board alone has neither.
+    boards : Leaderboards, Leaderboard, Battles or data frame
+        With the boards of `leaderboard(battles, context="all")` the report has an overview of all categories and
+        head-to-head chances; one board alone has neither. Of battles or of a frame all these boards are made.
     title : str
     meta : mapping, frame or path, optional
         More columns of the models (organisation, licence, price, link), joined by the column `model`: columns by
@@ -113,14 +117,12 @@ def report_html(
     >>> "<h1>Spring arena</h1>" in page
     True
     """
+    if not isinstance(boards, Leaderboards | Leaderboard):
+        battles = as_battles(boards)
+        boards = leaderboard(battles, context="all")
     if isinstance(boards, Leaderboard):
         islands = tuple(Leaderboards(island, {}) for island in boards.islands)
         boards = Leaderboards(boards, {}, islands=islands)
-    if not isinstance(boards, Leaderboards):
-        raise ReportError(
-            f"a report is made of boards, not of {type(boards).__name__}: "
-            "call write_report('report.html', lrbtl.leaderboard(battles, context='all'))."
-        )
     script = "\n".join(['"use strict";', "(() => {", *map(read_asset, SCRIPTS), "})();"])
     data = report_data(
         boards,
@@ -138,7 +140,7 @@ def report_html(
         "SCRIPT_HASH": "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         "DATA": safe_json(data),
     }
-    return re.sub(r"\{\{([A-Z_]+)\}\}", lambda match: parts[match[1]], read_asset("template.html"))
+    return re.sub(r"\{\{([A-Z_]+)\}\}", lambda match: parts[match[1]], read_asset("page.html"))
 
 
 def report_diagnostics(boards: Leaderboards, battles: Battles | None) -> list[tuple[str, str]]:
@@ -170,4 +172,4 @@ def safe_json(data: object) -> str:
 
 def read_asset(name: str) -> str:
     """Text of a file of the page."""
-    return files("lrbtl.show").joinpath("page", name).read_text(encoding="utf-8")
+    return files("lrbtl.show").joinpath(name).read_text(encoding="utf-8")

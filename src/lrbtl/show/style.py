@@ -172,6 +172,7 @@ def shade_runs(ax: Axes, theme: Theme, groups: Sequence[int]) -> None:
 WIDE = 3.0  # times the median width: intervals up to it always fit on the axis,
 SHARE = 0.25  # and so do those up to this share of the range of the scores
 FENCES = 1.5, 3.0  # times the quartile range, below and above the quartiles: scores farther out do not stretch the axis
+STRETCH = 0.15  # share of the axis, by which a far score may stretch it all the same
 MARGIN = 0.04
 
 
@@ -210,7 +211,11 @@ def axis_range(score: Floats, lower: Floats, upper: Floats) -> tuple[float, floa
 
 
 def _within_fences(score: Floats) -> Bools:
-    """Whether scores lie near the bulk of them; all of them do where the quartiles are the same."""
+    """Whether scores lie near the bulk of them; a side that would stretch the axis only little is kept whole."""
     first, third = np.quantile(score, [0.25, 0.75])
-    below, above = (factor * (third - first) for factor in FENCES)
-    return np.asarray((score >= first - below) & (score <= third + above)) | (first == third)
+    low, high = first - FENCES[0] * (third - first), third + FENCES[1] * (third - first)
+    if low - score.min() <= STRETCH * (high - low):
+        low = score.min()
+    if score.max() - high <= STRETCH * (high - low):
+        high = score.max()
+    return np.asarray((score >= low) & (score <= high))

@@ -140,4 +140,4 @@ function showTip(event) {
 
 for (const kind of ["mouseover", "focusin", "click"]) document.addEventListener(kind, showTip);
 document.addEventListener("keydown", (event) => { if (event.key === "Escape") byId("tip").hidden = true; });
-document.addEventListener("scroll", () => { byId("tip").hidden = true; }, true);
+document.addEventListener("scroll", () => showTip({ target: document.activeElement }), true); // the focus brings its own along

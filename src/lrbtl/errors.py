@@ -69,6 +69,14 @@ class AmbiguousOutcomeError(LrbtlError, ValueError):
     """An outcome may be the name of a model as well as a word for a side."""
 
 
+class TagError(LrbtlError, ValueError):
+    """Tags that cannot be read: no list, no text and no 0 or 1, or a name that sets of tags cannot show."""
+
+
+class ExplodedRowsWarning(LrbtlWarning):
+    """Rows that look like copies of one vote under several labels."""
+
+
 class OutcomeRangeError(LrbtlError, ValueError):
     """An outcome is a number outside [0, 1]."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from scipy.special import expit, logit
 
-from lrbtl.boards.components import Component, analyse_components, context_of
+from lrbtl.boards.components import Component, analyse_components
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import as_battles
 from lrbtl.data.labels import shown_context
@@ -171,8 +171,8 @@ def compare(
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
     component = _component_of(battles, pair, weights, options)
     i, j = (int(np.searchsorted(component.members, model)) for model in pair)
-    contexts: list[int | None] = [None, *component.contexts()]
-    boards = np.array([component.weights_in(context) for context in contexts])
+    contexts = component.boards()
+    boards = np.array(list(contexts.values()))
     gaps, wins = _duels(component.analysis, i, j, boards)
     points = ELO * component.analysis.log_odds_unit
     sides = [_sides(gaps, level, points), _sides(wins, level)]
@@ -181,7 +181,7 @@ def compare(
     return Comparison(
         a=battles.models[pair[0]],
         b=battles.models[pair[1]],
-        contexts=tuple(shown_context(_label(component, context)) for context in contexts),
+        contexts=tuple(shown_context(context) for context in contexts),
         **dict(zip(names, sides[0], strict=True)),
         **dict(zip(("win", *(f"win_{name}" for name in names[1:])), sides[1], strict=True)),
         battles=fought,
@@ -202,10 +202,6 @@ def _component_of(battles: Battles, pair: Sequence[int], weights: Weights, optio
         names = " with ".join(repr(battles.models[model]) for model in pair)
         raise SeparationError(f"no chain of battles links {names}: nothing can be said of their gap.")
     return found[0]
-
-
-def _label(component: Component, context: int | None) -> Any:
-    return None if context is None else component.battles.context_label(context)
 
 
 def _duels(analysis: Analysis, i: int, j: int, boards: Floats) -> tuple[Estimate, Estimate]:
@@ -331,7 +327,7 @@ def win_matrix(
     components = analyse_components(battles, weights, **options)
     parts = [(part, board) for part in components if (board := part.weights_at(at)) is not None]
     if not parts:
-        raise NoDecisionError(f"there are no votes in context {shown_context(context_of(battles, at))!r}.")
+        raise NoDecisionError(f"there are no votes in context {shown_context(battles.board_label(context))!r}.")
     orders = [best_first(part.analysis, board) for part, board in parts]
     models = tuple(part.battles.models[k] for (part, _), order in zip(parts, orders, strict=True) for k in order)
     win, lower, upper = (np.full((len(models), len(models)), fill) for fill in (np.nan, 0.0, 1.0))
@@ -341,7 +337,7 @@ def win_matrix(
         block = win_table(part.analysis, board, order, level, joint=joint, rng=options.get("rng", 0))
         win[here, here], lower[here, here], upper[here, here] = block
         start = here.stop
-    return WinMatrix(models, win, lower, upper, context_of(battles, at), level, joint, battles.notes)
+    return WinMatrix(models, win, lower, upper, battles.board_label(context), level, joint, battles.notes)
 
 
 def best_first(analysis: Analysis, weights: Floats) -> Longs:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
-from lrbtl.boards.components import battle_counts, context_of
+from lrbtl.boards.components import battle_counts
 from lrbtl.boards.ranking import rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import component_members, strong_components
@@ -127,6 +127,7 @@ FASTCHAT_ANCHOR = "mixtral-8x7b-instruct-v0.1"
 def compat_boards(
     battles: Battles,
     contexts: Longs | None,
+    context: Any,
     compat: Compat,
     *,
     every: bool,
@@ -140,12 +141,12 @@ def compat_boards(
     fixed = None if anchor is None else (battles.models[anchor[0]], anchor[1])
     make = partial(_board, compat=compat, level=level, anchor=fixed)
     if contexts is not None:
-        return make(_part(battles, contexts), context_of(battles, contexts))
+        return make(_part(battles, contexts), battles.board_label(context))
     overall = make(battles.pooled(), None)
     if not every:
         return overall
-    labels = [battles.context_label(u) for u in range(battles.n_contexts if battles.levels else 0)]
-    return Leaderboards(overall, {label: make(_part(battles, np.array([u])), label) for u, label in enumerate(labels)})
+    boards = {label: make(_part(battles, at), label) for label, at in battles.board_contexts().items()}
+    return Leaderboards(overall, boards)
 
 
 def _part(battles: Battles, contexts: Longs) -> Battles:

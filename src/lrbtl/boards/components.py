@@ -40,22 +40,20 @@ class Component:
         at = np.flatnonzero(self.members == model)
         return int(at[0]) if at.size else None
 
-    def contexts(self) -> list[int]:
-        """Return the contexts with votes, by position; none for battles without context modes."""
-        return np.flatnonzero(self.battles.context_counts).tolist() if self.battles.levels else []
-
-    def weights_in(self, context: int | None) -> Floats:
-        """Return the weights of the board of one of these contexts, or of the overall board."""
-        return self.weights if context is None else np.eye(self.battles.n_contexts)[context]
+    def boards(self) -> dict[Any, Floats]:
+        """Return the labels of all boards, None for the overall one, and the weights (D,) of the contexts of each."""
+        found = {label: self._weights_of(at) for label, at in self.battles.board_contexts().items()}
+        return {None: self.weights, **{label: weights for label, weights in found.items() if weights is not None}}
 
     def weights_at(self, contexts: Longs | None) -> Floats | None:
         """Return the weights of the board of some contexts, given by their positions among those of all battles.
 
         None stands for the overall board, and is returned where these models have no votes in the contexts.
         """
-        if contexts is None:
-            return self.weights
-        here = np.flatnonzero(np.isin(self.kept, contexts))
+        return self.weights if contexts is None else self._weights_of(np.flatnonzero(np.isin(self.kept, contexts)))
+
+    def _weights_of(self, here: Longs) -> Floats | None:
+        """Return the weights of the board of some of these contexts; None where they have no votes."""
         if not self.battles.context_counts[here].any():
             return None
         weights = np.zeros(self.kept.size)
@@ -164,24 +162,6 @@ def battle_counts(battles: Battles, weights: Floats) -> tuple[Longs, Floats]:
     votes = np.bincount(a, count, d1) + np.bincount(b, count, d1)
     won = np.bincount(a, count * y, d1) + np.bincount(b, count * (1.0 - y), d1)
     return votes.astype(np.int64), np.divide(won, votes, out=np.full(d1, np.nan), where=votes > 0)
-
-
-def context_of(battles: Battles, contexts: Longs | None) -> Any:
-    """Return the label of a board's contexts, given by positions: None for all levels of a mode, and for all modes.
-
-    >>> import lrbtl
-    >>> battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], [["en", "fr"], ["code", "math"]])
-    >>> context_of(battles, battles.context_indices("fr / *"))
-    ('fr', None)
-    """
-    if contexts is None:
-        return None
-    if contexts.size == 1:
-        return battles.context_label(int(contexts[0]))
-    codes = [np.unique(code) for code in np.unravel_index(contexts, battles.shape[1:])]
-    return tuple(
-        levels[code[0]] if code.size == 1 else None for levels, code in zip(battles.levels, codes, strict=True)
-    )
 
 
 def _positions(kept: Longs, size: int) -> Longs:

@@ -14,7 +14,7 @@ from scipy.special import logit
 from lrbtl.boards.board import STATUSES, BoardScale, Lazy, Leaderboard, Leaderboards
 from lrbtl.boards.comparison import is_gap, win_table
 from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, compat_boards
-from lrbtl.boards.components import Component, analyse_components, battle_counts, context_of, no_board
+from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import as_battles
@@ -132,7 +132,7 @@ def leaderboard(
     Options(**options).check(battles.shape)
     if compat is not None:
         check_choice(compat, COMPAT, "compat")
-        return compat_boards(battles, at, compat, every=every, level=level, scale=scale, anchor=fixed)
+        return compat_boards(battles, at, context, compat, every=every, level=level, scale=scale, anchor=fixed)
     components = analyse_components(battles, weights, **options)
     rng, n_threads = options.get("rng", 0), options.get("n_threads", 1)
     view = View(level, scale, min_battles, fixed, rng, n_threads, _silent(battles))
@@ -140,7 +140,7 @@ def leaderboard(
         parts, others = _of_each(components, lambda part: _all_boards(part, view))
         overall = _noted(parts[0].overall, others)
         return replace(parts[0], overall=overall, islands=tuple(parts[1:]))
-    label = context_of(battles, at)
+    label = battles.board_label(context)
     wanted = {part: weights_here for part in components if (weights_here := part.weights_at(at)) is not None}
     if not wanted:
         raise NoDecisionError(f"there are no votes in context {shown_context(label)!r}.")
@@ -221,9 +221,8 @@ def _silent(battles: Battles) -> tuple[str, ...]:
 
 def _all_boards(part: Component, view: View) -> Leaderboards:
     """Return the overall board of a component and those of its contexts."""
-    contexts: list[int | None] = [None, *part.contexts()]
-    labels = [None if u is None else part.battles.context_label(u) for u in contexts]
-    weights = np.array([part.weights_in(u) for u in contexts])
+    found = part.boards()
+    labels, weights = list(found), np.array(list(found.values()))
     overall, *others = _boards(part, view, labels, weights)
     boards = {board.context: board for board in others}
     missing = [shown_context(label) for label in labels[1:] if label not in boards]

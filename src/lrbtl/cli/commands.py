@@ -170,7 +170,8 @@ def load(options: Namespace) -> Battles:
         if contexts:
             raise UsageError("--context and --no-context exclude each other; give one of them.")
         contexts = ()
-    columns = Columns(options.model_a, options.model_b, options.winner, contexts, options.count)
+    tags = tuple(name.strip() for name in options.tags.split(",")) if options.tags else ()
+    columns = Columns(options.model_a, options.model_b, options.winner, contexts, options.count, tags)
     found = read_battles(
         options.file, columns, outcomes=read_outcomes(options.outcome), ties=options.ties, both_bad=options.both_bad
     )
@@ -335,6 +336,7 @@ PHRASES = (
         r"\1(--context COLUMN names another, --no-context uses none)",
     ),
     (r" \(Battles.from_frame names others\)", ""),
+    (r"Battles\.from_frame\(\.\.\., tags=\.\.\.\)", "--tags COLUMN"),
     (r"outcomes=\{[^}]*\}", "--outcome WORD=NUMBER or WORD=drop"),
     (r"drop them with battles\.select\(\.\.\.\)", "leave their rows out of the file"),
     (r"leave them out with battles\.select\(\.\.\.\)", "leave their rows out of the file"),

@@ -151,6 +151,12 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model-b", metavar="COLUMN", help="second model")
     group.add_argument("--winner", metavar="COLUMN", help="who won: model_a, model_b, tie, both_bad, or 0 to 1")
     group.add_argument("--context", metavar="COLUMN", action="append", help="category column; give it again for more")
+    group.add_argument(
+        "--tags",
+        metavar="COLUMN,...",
+        help="categories of which a vote may have several: a column of lists or of text such as 'math;code', "
+        "or several columns of 0 and 1",
+    )
     group.add_argument("--no-context", action="store_true", help="use no category column")
     group.add_argument("--count", metavar="COLUMN", help="how often a row happened")
     group.add_argument(

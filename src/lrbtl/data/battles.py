@@ -17,11 +17,13 @@ from lrbtl.data.build import Axis, assemble, context_axes
 from lrbtl.data.cells import Cells
 from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, scaled
 from lrbtl.data.describe import describe_battles
-from lrbtl.data.encode import as_columns, encode, read_counts, read_frame
+from lrbtl.data.encode import as_columns, column_names, encode, read_counts, read_frame
+from lrbtl.data.exploded import warn_of_copies
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.labels import Labelled, find_label, index_labels
 from lrbtl.data.outcomes import BothBad, Outcomes
 from lrbtl.data.stored import Stored
+from lrbtl.data.tags import TAG_MODE, read_tags
 from lrbtl.errors import (
     ContextModeError,
     EmptyDataError,
@@ -30,7 +32,6 @@ from lrbtl.errors import (
     LengthMismatchError,
     SelfBattleWarning,
     TooFewModelsError,
-    UnknownContextError,
     VoteWeightError,
     check_choice,
     check_whole,
@@ -71,6 +72,8 @@ class Battles(Stored, Labelled):
         Whether votes count inversely to how often their pair met.
     notes : tuple of str
         What a reader of any result should know of how they were read.
+    tag_mode : str or None
+        Name of the context mode whose levels are sets of tags, where there is one.
 
     Examples
     --------
@@ -94,6 +97,7 @@ class Battles(Stored, Labelled):
     cluster_labels: tuple[tuple[Any, ...], ...] = ()
     reweight: str | None = None
     notes: tuple[str, ...] = ()
+    tag_mode: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.models) < 2:
@@ -174,6 +178,7 @@ class Battles(Stored, Labelled):
         model_b: str = "model_b",
         winner: str = "winner",
         contexts: str | Sequence[str] = (),
+        tags: str | Sequence[str] | None = None,
         outcomes: Outcomes | None = None,
         ties: Ties = "half",
         both_bad: BothBad = "tie",
@@ -197,6 +202,11 @@ class Battles(Stored, Labelled):
             won.
         contexts : str or sequence of str
             Columns that become the context modes, in this order.
+        tags : str or sequence of str, optional
+            Categories of which a vote may have several: a column of lists, or of text with "," ";" or "|" between them;
+            or a list of columns that hold 0 or 1. Every vote counts once. The distinct sets of tags, such as
+            ``{code, math}``, are the levels of a context mode "tags" before the others, and a tag names all sets that
+            contain it wherever a context is asked for.
         outcomes : mapping, optional
             Meaning of further outcome words: a number in [0, 1] for `model_a`, a known word, or None to drop such rows.
             Known are, in any case: model_a, a, left, first, A>B and the like, tie, draw, equal, same, tie
@@ -240,14 +250,21 @@ class Battles(Stored, Labelled):
             raise InputTypeError(f"ties is {ties!r}; it must be 'half' or 'drop'.")
         names = (contexts,) if isinstance(contexts, str) else tuple(contexts)
         wanted = [*names, model_a, model_b, winner]
+        tagged = [] if tags is None else [tags] if isinstance(tags, str) else list(tags)
         fields = VoteFields.of(covariates, position, weight, cluster)
-        columns, times = read_frame(frame, [*wanted, *fields.names, *([] if count is None else [count])])
-        axes = [Axis(name, None, None, integer_codes=False) for name in ("models", *names)]
+        columns, times = read_frame(frame, [*wanted, *tagged, *fields.names, *([] if count is None else [count])])
         coded = [encode(columns[name], name) for name in wanted]
+        if names and count is None and times is None:
+            rest = [name for name in column_names(frame) if name not in (*wanted, *tagged, weight)]
+            warn_of_copies(coded, names, lambda: read_frame(frame, rest)[0].items())
+        if tags is not None:
+            coded, names = [read_tags(columns, tags), *coded], (TAG_MODE, *names)
+        axes = [Axis(name, None, None, integer_codes=False) for name in ("models", *names)]
         counts = times if count is None else read_counts(columns[count], count) * (1 if times is None else times)
         carried = fields.read(columns, len(coded[-1]))
         words = {"outcome_name": winner, "outcomes": outcomes, "ties": ties, "both_bad": both_bad}
-        return cls._from_columns(coded, axes, counts, carried, reweight, sides=(model_a, model_b), **words)
+        battles = cls._from_columns(coded, axes, counts, carried, reweight, sides=(model_a, model_b), **words)
+        return battles if tags is None else replace(battles, tag_mode=TAG_MODE)
 
     @classmethod
     def _from_columns(
@@ -394,8 +411,7 @@ class Battles(Stored, Labelled):
         kept = list(self.levels)
         for name, wanted in _labels.name_modes(contexts, self.mode_names).items():
             mode = find_label({n: k for k, n in enumerate(self.mode_names)}, name, "context mode", ContextModeError)
-            index = self._level_index[mode]
-            found = {find_label(index, level, f"level of {name}", UnknownContextError) for level in wanted}
+            found = {code for level in wanted for code in self.codes_of(mode, level)}
             kept[mode] = tuple(self.levels[mode][k] for k in sorted(found))
         codes = range(len(self.models)) if models is None else sorted({self.model_index(model) for model in models})
         labels = tuple(self.models[k] for k in codes)

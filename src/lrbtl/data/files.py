@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import islice
 from operator import itemgetter
@@ -21,8 +21,10 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.build import Axis
 from lrbtl.data.encode import Coded, encode, read_counts
+from lrbtl.data.exploded import warn_of_copies
 from lrbtl.data.frames import Columns, Found, describe_columns, find_columns
 from lrbtl.data.outcomes import BothBad, Outcomes, is_both_bad
+from lrbtl.data.tags import TAG_MODE, TagCoder, join_flags, read_tags
 from lrbtl.errors import EmptyDataError, FileReadError, MissingExtraError, MissingValueError
 from lrbtl.typing import Ints
 
@@ -100,7 +102,10 @@ def read_battles(
     bad = [k for k, label in enumerate(words.labels) if is_both_bad(label)]
     if n_bad := int(np.isin(words.codes, bad).sum()):
         said.append(f"{n_bad:,} both_bad votes {BOTH_BAD_WORDS[both_bad]}")
-    axes = [Axis(name, None, None, integer_codes=False) for name in ("models", *names.contexts)]
+    if names.contexts and counts is None:
+        warn_of_copies(coded[-3 - len(names.contexts) :], names.contexts)
+    modes = ([TAG_MODE] if names.tags else []) + list(names.contexts)
+    axes = [Axis(name, None, None, integer_codes=False) for name in ("models", *modes)]
     battles = Battles._from_columns(
         coded,
         axes,
@@ -111,7 +116,7 @@ def read_battles(
         both_bad=both_bad,
         sides=(names.model_a, names.model_b),
     )
-    return FileBattles(battles, said)
+    return FileBattles(replace(battles, tag_mode=TAG_MODE) if names.tags else battles, said)
 
 
 def _recognise(path: Path) -> tuple[str, bool]:
@@ -171,7 +176,7 @@ def _read_text(path: Path, kind: str, is_gzip: bool, wanted: Columns) -> tuple[F
             names, rows = _json_rows(lines, wanted)
         else:
             names, rows = _csv_rows(lines, "\t" if kind == TSV else ",", wanted)
-        coders = [Coder(name) for name in names.order]
+        coders = [TagCoder(name) if names.tags == (name,) else Coder(name) for name in names.order]
         n_rows = 0
         while chunk := list(islice(rows, CHUNK_ROWS)):
             for coder, column in zip(coders, zip(*chunk, strict=True), strict=True):
@@ -180,11 +185,14 @@ def _read_text(path: Path, kind: str, is_gzip: bool, wanted: Columns) -> tuple[F
     if not n_rows:
         raise EmptyDataError(f"{path}: there are no battles below the header.")
     coded = [coder.coded() for coder in coders]
-    counts = None
+    n_tags, counts = len(names.tags), None
+    tagged, coded = coded[len(coded) - n_tags :], coded[: len(coded) - n_tags]
     if names.count is not None:
         last = coded.pop()
         counts = read_counts(np.array([_count(label) for label in last.labels])[last.codes], names.count)
-    return names, coded, counts
+    if n_tags > 1:
+        tagged = [join_flags(dict(zip(names.tags, tagged, strict=True)))]
+    return names, [*tagged, *coded], counts
 
 
 def _lines(stream: IO[str]) -> Iterator[str]:
@@ -302,6 +310,10 @@ def _read_parquet(path: Path, is_gzip: bool, wanted: Columns) -> tuple[Found, li
             raise FileReadError("it is not a whole Parquet file; write it again.") from error
     if not table.num_rows:
         raise EmptyDataError(f"{path}: there are no battles in the file.")
-    columns = [table.column(name) for name in names.order]
-    counts = read_counts(columns.pop(), names.count) if names.count is not None else None
-    return names, [encode(column, name) for column, name in zip(columns, names.order, strict=False)], counts
+    counts = read_counts(table.column(names.count), names.count) if names.count is not None else None
+    plain = [name for name in names.order if name not in (names.count, *names.tags)]
+    coded = [encode(table.column(name), name) for name in plain]
+    if names.tags:
+        tags = names.tags[0] if len(names.tags) == 1 else names.tags
+        coded = [read_tags({name: table.column(name) for name in names.tags}, tags), *coded]
+    return names, coded, counts

@@ -43,7 +43,7 @@ def as_battles(given: Battles | Frame) -> Battles:
     if isinstance(given, Battles):
         return given
     found = find_columns(Columns(), column_names(given))
-    battles = Battles.from_frame(given, **found.__dict__)
+    battles = Battles.from_frame(given, **{**found.__dict__, "tags": None})
     return replace(battles, notes=tuple(describe_columns(Columns(), found)))
 
 
@@ -56,22 +56,25 @@ class Columns:
     winner: str | None = None
     contexts: tuple[str, ...] | None = None
     count: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Found:
-    """Columns of a log, all named; `order` lists those to read: contexts, model_a, model_b, winner, count."""
+    """Columns of a log, all named; `order` lists those to read: contexts, model_a, model_b, winner, count, tags."""
 
     model_a: str
     model_b: str
     winner: str
     contexts: tuple[str, ...]
     count: str | None
+    tags: tuple[str, ...] = ()
 
     @property
     def order(self) -> list[str]:
         """Return the columns to read."""
-        return [*self.contexts, self.model_a, self.model_b, self.winner, *([self.count] if self.count else [])]
+        counted = [self.count] if self.count else []
+        return [*self.contexts, self.model_a, self.model_b, self.winner, *counted, *self.tags]
 
 
 def find_columns(wanted: Columns, header: Sequence[str]) -> Found:
@@ -94,6 +97,8 @@ def find_columns(wanted: Columns, header: Sequence[str]) -> Found:
             )
         named[role] = _existing(given, header) if given is not None else str(guess)
     contexts = wanted.contexts
+    if contexts is None and wanted.tags:
+        contexts = ()
     if contexts is None:
         context = next((lower[name] for name in GUESSES["contexts"] if name in lower), None)
         contexts = () if context is None else (context,)
@@ -103,6 +108,7 @@ def find_columns(wanted: Columns, header: Sequence[str]) -> Found:
     found = Found(
         contexts=tuple(_existing(name, header) for name in contexts),
         count=None if count is None else _existing(count, header),
+        tags=tuple(_existing(name, header) for name in wanted.tags),
         **named,
     )
     if repeated := [name for name in found.order if list(header).count(name) > 1]:
@@ -127,6 +133,6 @@ def describe_columns(wanted: Columns, found: Found) -> list[str]:
         for role in ("model_a", "model_b", "winner", "count")
         if getattr(wanted, role) is None and getattr(found, role) not in (None, role)
     ]
-    if wanted.contexts is None and found.contexts:
+    if wanted.contexts is None and found.contexts and not wanted.tags:
         said.append(f"contexts from column {found.contexts[0]}")
     return [f"guessed {', '.join(said)} (Battles.from_frame names others)"] if said else []

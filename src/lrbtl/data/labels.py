@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import product
 from math import prod
 from numbers import Real
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from lrbtl.errors import (
     LabelError,
     LrbtlError,
     MixedLabelError,
+    TagError,
     UnknownContextError,
     UnknownModelError,
 )
@@ -25,6 +27,7 @@ LabelIndex = dict[Any, int]
 
 SEPARATOR = " / "  # between the levels of a context of several modes, in every text
 ANY = "*"  # a mode of which all levels are meant
+BETWEEN_TAGS = ", "  # in the label of a set of tags, which stands in braces
 
 
 def sort_labels(labels: Iterable[Label], what: str) -> tuple[Any, ...]:
@@ -121,6 +124,28 @@ def shown_context(context: Any) -> str:
     return f'context "{name}"' if name.lower() == "overall" else name
 
 
+def set_label(tags: Iterable[str]) -> str:
+    """Label of a set of tags.
+
+    >>> set_label(["math", "code", "math"]), set_label([])
+    ('{code, math}', '{}')
+    """
+    names = sorted(set(tags))
+    for name in names:
+        if BETWEEN_TAGS in name or name.startswith("{") or not name:
+            raise TagError(f"a tag is called {name!r}: a tag has a name, without ', ', that does not begin with '{{'.")
+    return "{" + BETWEEN_TAGS.join(names) + "}"
+
+
+def tags_of(label: str) -> list[str]:
+    """Tags in the label of a set.
+
+    >>> tags_of("{code, math}"), tags_of("{}")
+    (['code', 'math'], [])
+    """
+    return [tag for tag in label[1:-1].split(BETWEEN_TAGS) if tag]
+
+
 def _context_parts(context: object, indexes: Sequence[LabelIndex], names: Sequence[str]) -> tuple[object, ...]:
     """One level per mode, from a level, a tuple, a text with " / " between levels, or levels by name of the mode."""
     if isinstance(context, Mapping):
@@ -197,6 +222,7 @@ class Labelled:
     levels: tuple[tuple[Any, ...], ...]
     mode_names: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    tag_mode: str | None = None  # name of the mode whose levels are sets of tags
     unit: ClassVar[str] = "battles"  # what rows are, in messages
     axes: ClassVar[tuple[str, str]] = ("model", "context")  # what mode 1 and the others hold, in messages
 
@@ -233,6 +259,31 @@ class Labelled:
     def _level_index(self) -> tuple[LabelIndex, ...]:
         return tuple(index_labels(labels, name) for labels, name in zip(self.levels, self.mode_names, strict=True))
 
+    @cached_property
+    def tag_sets(self) -> dict[str, tuple[int, ...]]:
+        """Tags, and the positions of the sets that contain each, in the mode of tags; empty where there is none."""
+        found: dict[str, list[int]] = {}
+        if self.tag_mode in self.mode_names:
+            for k, label in enumerate(self.levels[self.mode_names.index(self.tag_mode)]):
+                for tag in tags_of(label):
+                    found.setdefault(tag, []).append(k)
+        return {tag: tuple(found[tag]) for tag in sorted(found)}
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """All tags of the battles, sorted."""
+        return tuple(self.tag_sets)
+
+    def codes_of(self, mode: int, label: object) -> tuple[int, ...]:
+        """Positions of the levels that a label of a mode stands for: one, or for a tag the sets that contain it."""
+        name, index = self.mode_names[mode], self._level_index[mode]
+        if name != self.tag_mode:
+            return (find_label(index, label, f"level of {name}", UnknownContextError),)
+        if isinstance(label, str) and label in self.tag_sets:
+            return self.tag_sets[label]
+        known = {**dict.fromkeys(self.tags, -1), **index} if isinstance(label, str) else index
+        return (find_label(known, label, "tag", UnknownContextError),)
+
     def model_index(self, model: object) -> int:
         """Position of a model given by label or by code.
 
@@ -256,10 +307,16 @@ class Labelled:
         (2, 1)
         """
         flat = 0
-        for code, labels, name in zip(self._levels_of(context), self.levels, self.mode_names, strict=True):
-            if code is None:
+        parts = zip(self._parts_of(context), self.levels, self.mode_names, strict=True)
+        for mode, (part, labels, name) in enumerate(parts):
+            if part is None:
                 raise ContextModeError(
                     f"context {context!r} leaves {name} open, where one level is needed: name it too."
+                )
+            code, *more = self.codes_of(mode, part)
+            if more:
+                raise ContextModeError(
+                    f"{part!r} is a tag of {1 + len(more)} sets, where one set is needed, such as {labels[code]!r}."
                 )
             flat = flat * len(labels) + code
         return flat
@@ -277,13 +334,13 @@ class Labelled:
         >>> battles.context_indices(("fr", None)).tolist(), battles.context_indices("* / math").tolist()
         ([2, 3], [1, 3])
         """
-        codes, shape = self._levels_of(context), self.shape[1:]
-        chosen = [range(size) if code is None else [code] for code, size in zip(codes, shape, strict=True)]
+        parts, shape = self._parts_of(context), self.shape[1:]
+        chosen = [range(shape[k]) if part is None else self.codes_of(k, part) for k, part in enumerate(parts)]
         grid = np.meshgrid(*chosen, indexing="ij")
         return np.ravel_multi_index([axis.ravel() for axis in grid], shape) if shape else np.zeros(1, dtype=np.int64)
 
-    def _levels_of(self, context: object) -> list[int | None]:
-        """Position of a context's level in each mode, None where it is left open."""
+    def _parts_of(self, context: object) -> tuple[object, ...]:
+        """Label of a context in each mode, None where it is left open."""
         indexes, names = self._level_index, self.mode_names
         parts = _context_parts(context, indexes, names)
         if not indexes and parts:
@@ -296,15 +353,47 @@ class Labelled:
                 f"context {context!r} names {len(parts)} modes, but the battles have {len(indexes)} "
                 f"({', '.join(names)}); give a tuple with one level of each, None for the mean over a mode."
             )
-        return [
-            None if part is None else find_label(index, part, f"level of {name}", UnknownContextError)
-            for part, index, name in zip(parts, indexes, names, strict=True)
-        ]
+        return parts
+
+    def board_label(self, context: object) -> Any:
+        """Label of the board of a context: a level or tag, a tuple of them with None for open modes, None for all.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], [["en", "fr"], ["code", "math"]])
+        >>> battles.board_label("fr / *"), battles.board_label(None)
+        (('fr', None), None)
+        """
+        if context is None:
+            return None
+        labels = []
+        for mode, part in enumerate(self._parts_of(context)):
+            is_tag = self.mode_names[mode] == self.tag_mode and part in self.tags
+            labels.append(part if part is None or is_tag else self.levels[mode][self.codes_of(mode, part)[0]])
+        return labels[0] if len(labels) == 1 else tuple(labels) or None
 
     def context_title(self, context: object) -> str:
         """Name of a context, or of all contexts that share some levels, in titles and tables."""
-        codes = self._levels_of(context)
-        return context_name(tuple(None if k is None else names[k] for names, k in zip(self.levels, codes, strict=True)))
+        return context_name(self.board_label(context))
+
+    def board_contexts(self) -> dict[Any, Longs]:
+        """Labels of the boards beside the overall one, and the flat contexts of each.
+
+        There is one per context; with tags one per tag, and with further modes one per tag and level.
+        """
+        choices = [
+            [(tag, codes) for tag, codes in self.tag_sets.items()]
+            if name == self.tag_mode
+            else [(label, (k,)) for k, label in enumerate(labels)]
+            for name, labels in zip(self.mode_names, self.levels, strict=True)
+        ]
+        boards = {}
+        for chosen in product(*choices) if choices else ():
+            label, codes = zip(*chosen, strict=True)
+            flat = np.ravel_multi_index(np.ix_(*codes), self.shape[1:]).ravel()
+            boards[label[0] if len(label) == 1 else label] = flat
+        return boards
 
     def context_label(self, context: int) -> Any:
         """Label of a flat context: the level for one mode, a tuple for several, None for none."""

@@ -60,7 +60,7 @@ def context_weights(battles: Data, weights: Weights = None, context: Any = None)
     ----------
     battles : Battles or Observations
     weights : "equal", "traffic", mapping from context to weight, or array over all contexts
-        "traffic" weighs contexts by their battles. None is "equal".
+        "traffic" weighs contexts by their battles. None is "equal", and "traffic" where contexts are sets of tags.
     context : label, optional
         The average is over the contexts that share its levels, which keep their relative weights. By default all.
 
@@ -83,14 +83,14 @@ def context_weights(battles: Data, weights: Weights = None, context: Any = None)
 def _given_weights(battles: Data, weights: Weights) -> Floats:
     D = battles.n_contexts
     if weights is None:
-        return np.ones(D)
+        weights = "traffic" if battles.tags else "equal"
     if isinstance(weights, str):
         check_choice(weights, ("equal", "traffic"), "weights", WeightError)
         return np.ones(D) if weights == "equal" else battles.context_counts.astype(np.float64)
     if isinstance(weights, Mapping):
         values = np.zeros(D)
         for label, weight in weights.items():
-            values[battles.context_index(label)] = as_floats(weight, f"weight of {label!r}", WeightError)
+            values += as_floats(weight, f"weight of {label!r}", WeightError) * context_shares(battles, label)
     else:
         values = as_floats(weights, "weights", WeightError).reshape(-1)
         if values.size != D:
@@ -98,6 +98,13 @@ def _given_weights(battles: Data, weights: Weights) -> Floats:
     if not np.all(np.isfinite(values)) or values.min() < 0 or values.sum() <= 0:
         raise WeightError("weights must be finite, not negative, and not all zero.")
     return values
+
+
+def context_shares(battles: Data, label: Any) -> Floats:
+    """Return the weights (D,) that a context named in weights stands for: a tag is its sets, weighted by traffic."""
+    if label in battles.tags:
+        return context_weights(battles, "traffic", label)
+    return np.asarray(np.eye(battles.n_contexts)[battles.context_index(label)])
 
 
 def score(model: Any, context: Any = None, *, weights: Weights = None, among: Iterable[Any] | None = None) -> Target:
@@ -253,8 +260,10 @@ def _resolve_weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike
     i = battles.model_index(model)
     label = _label(battles, "weighted_score", [i], None)
     if isinstance(weights, Mapping):
-        contexts = np.array([battles.context_index(context) for context in weights])
-        values = np.array(list(weights.values()), dtype=float)
+        shares = [weight * context_shares(battles, label) for label, weight in weights.items()]
+        values = np.sum(shares, axis=0) if shares else np.zeros(battles.n_contexts)
+        contexts = np.flatnonzero(values)
+        values = values[contexts]
     else:
         values = np.asarray(weights, dtype=float).reshape(-1)
         contexts = np.arange(battles.n_contexts)

@@ -204,13 +204,11 @@ class Battles(Stored, Labelled):
             Columns that become the context modes, in this order.
         tags : str or sequence of str, optional
             Categories of which a vote may have several: a column of lists, or of text with "," ";" or "|" between them;
-            or a list of columns that hold 0 or 1. Every vote counts once. The distinct sets of tags, such as
-            ``{code, math}``, are the levels of a context mode "tags" before the others, and a tag names all sets that
-            contain it wherever a context is asked for.
+            or a list of columns of 0 and 1. Every vote counts once. The sets of tags that occur, such as
+            ``{code, math}``, are the levels of a first context mode; a tag stands for all sets that contain it.
         outcomes : mapping, optional
             Meaning of further outcome words: a number in [0, 1] for `model_a`, a known word, or None to drop such rows.
-            Known are, in any case: model_a, a, left, first, A>B and the like, tie, draw, equal, same, tie
-            (inconsistent), both_bad, tie (bothbad), neither.
+            Known are, in any case: model_a, a, left, A>B and the like, tie, draw, equal, both_bad, tie (bothbad), ...
         ties : {"half", "drop"}
             Whether outcomes of ½ count as half a win for both or are dropped.
         both_bad : {"tie", "drop", "outcome"}

@@ -24,7 +24,7 @@ _HOMES = [
     ("inference.targets", ["tail_score", "tie_parameter", "weighted_score", "win_probability", "win_rate"]),
     ("model.links", ["CustomLink", "Davidson", "Identity", "Link", "Logistic", "Probit", "RaoKupper"]),
     ("model.sampling", ["ProductSampling", "TableSampling", "UniformSampling"]),
-    ("model.simulate", ["simulate_battles", "simulate_observations", "simulate_scores"]),
+    ("model.simulate", ["demo_battles", "simulate_battles", "simulate_observations", "simulate_scores"]),
     ("show.plots", ["plot_heatmap", "plot_history", "plot_leaderboard", "plot_ranks", "plot_scree"]),
     ("show.plots", ["plot_win_matrix", "plot_z_histogram", "save_picture"]),
     ("show.report", ["report_html", "write_report"]),

@@ -28,7 +28,7 @@ from lrbtl.inference.targets import (
 )
 from lrbtl.model.links import CustomLink, Davidson, Identity, Link, Logistic, Probit, RaoKupper
 from lrbtl.model.sampling import ProductSampling, TableSampling, UniformSampling
-from lrbtl.model.simulate import simulate_battles, simulate_observations, simulate_scores
+from lrbtl.model.simulate import demo_battles, simulate_battles, simulate_observations, simulate_scores
 from lrbtl.show import plots as plots
 from lrbtl.show.plots import (
     plot_heatmap,
@@ -74,6 +74,7 @@ __all__ = [
     "analyse",
     "compare",
     "compare_ties",
+    "demo_battles",
     "diagnose",
     "efficiency_bound",
     "entry",

@@ -1,3 +1,4 @@
+import datetime as dt
 import re
 import sys
 from dataclasses import replace
@@ -15,7 +16,7 @@ from board_factory import CONTEXTS, LONG, NEWCOMER, SCRIPT, UNBEATEN, make_board
 from lrbtl.errors import MissingExtraError, PlotError
 from lrbtl.show import plots as plotting
 from lrbtl.show.pictures import relative_scores
-from lrbtl.show.style import THEMES, short_label
+from lrbtl.show.style import THEMES, axis_range, short_label
 
 SIZES = [10, 40, 200]
 
@@ -97,6 +98,53 @@ def test_forest_plot_shows_the_board(sized_boards):
     colors = {mpl.colors.to_hex(color) for color in ax.collections[3].get_facecolor()}
     assert colors == {THEMES["light"].main, THEMES["light"].muted}
     assert ax.lines[-1].get_ydata()[0] == 7.5 and "grey: no rank" in ax.texts[-1].get_text()
+
+
+def test_boards_tell_ranks_tiers_votes_and_date(sized_boards):
+    board = sized_boards[40].overall
+    votes = f"{int(board.battles.sum()) // 2:,} votes"
+    for draw in (plotting.plot_leaderboard, plotting.plot_ranks):
+        ax = draw(board, date=dt.date(2026, 5, 3), top=30)
+        *cells, title, _ = [text.get_text() for text in ax.texts]
+        assert title == f"Overall: top 30 of 40 · {votes} · 3 May 2026"
+        assert cells[:30] == [str(rank) for rank in board.rank[:30]]
+        assert cells[cells.index("tier") - 30 : cells.index("tier")] == [str(tier) for tier in board.tier[:30]]
+        assert draw(board, date="").texts[-2].get_text().endswith(f" · {votes}")
+    words = plotting.plot_heatmap(sized_boards[40], date="week 7").figure.axes[-1].get_xlabel()
+    assert words.endswith(f"{votes} · week 7")
+    matrix = plotting.plot_win_matrix(sized_boards[40])
+    assert f"{votes} · " in matrix.figure.axes[-1].get_xlabel()
+    assert str(dt.datetime.now(dt.UTC).year) in matrix.figure.axes[-1].get_xlabel()
+
+
+def test_thousands_are_written_alike(sized_boards):
+    ax = plotting.plot_leaderboard(sized_boards[40].overall)
+    ax.figure.draw_without_rendering()
+    ticks = [tick.get_text() for tick in ax.get_xticklabels()]
+    assert "1,000" in ticks and not [text for text in ticks if re.fullmatch(r"\d{4,}", text)]
+    written = [text.get_text() for text in ax.texts]
+    assert not [text for text in written if re.fullmatch(r"\d{4,}", text)]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_quarters_of_the_colour_scale_are_told_apart(theme):
+    colors = np.array(THEMES[theme].diverging()([0.25, 0.5, 0.75]))[:, :3]
+    low, middle, high = colors
+    for one, other in ((low, high), (low, middle), (middle, high)):
+        assert np.linalg.norm(one - other) > 0.3
+    assert low[0] > high[0] + 0.25 and high[2] > low[2] + 0.25  # orange against blue
+
+
+def test_axes_follow_the_bulk():
+    bulk = np.linspace(900, 1100, 100)
+    score = np.concatenate([[3400.0], bulk[::-1], [-400.0]])
+    low, high = axis_range(score, score - 10, score + 10)
+    assert 870 < low < 900 and 1100 < high < 1130
+    mild = np.append(score[1:-1], 880.0)
+    assert axis_range(mild, mild - 10, mild + 10)[0] < 880  # a score that is only a little farther out
+    assert axis_range(np.array([]), np.array([]), np.array([])) is None
+    unknown = np.array([np.nan, np.nan])
+    assert axis_range(unknown, np.array([1.0, -np.inf]), np.array([np.inf, 5.0])) == pytest.approx((0.84, 5.16))
 
 
 def test_forest_plot_of_the_top(sized_boards):

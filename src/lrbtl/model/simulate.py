@@ -224,6 +224,12 @@ def demo_battles() -> Battles:
     """Return the demo arena: 40 models, 8 categories, uneven traffic, ties, a newcomer and an unbeaten model.
 
     It is simulated from a fixed seed; names and results are invented.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.demo_battles().shape
+    (40, 8)
     """
     rng = np.random.default_rng(SEED)
     models = (*[f"{family}-{size}" for family in FAMILIES for size in SIZES][:-2], NEWCOMER)

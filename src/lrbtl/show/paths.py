@@ -9,7 +9,7 @@ import numpy as np
 
 from lrbtl.boards.history import History
 from lrbtl.errors import PlotError
-from lrbtl.show.style import ThemeName, find_theme, open_axes, short_label, write_title
+from lrbtl.show.style import ThemeName, find_theme, mark_thousands, open_axes, short_label, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,6 +62,7 @@ def plot_history(
     write_ends(ax, ends)
     step = -(-len(times) // TICKS)
     ax.set_xticks(times[::step], [short_label(story.periods[t], 14) for t in times[::step]], parse_math=False)
+    mark_thousands(ax.yaxis)
     ax.set_ylabel("Elo score", color=style.muted, fontsize=8.5)
     words = f"random walk of {story.step:.1f} Elo points per period, {story.level:.0%} bands"
     write_title(ax, style, "Ratings over time", words)

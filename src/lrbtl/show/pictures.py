@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date as Day
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,12 +18,15 @@ from lrbtl.show.style import (
     ThemeName,
     add_colorbar,
     find_theme,
+    join_words,
     label_columns,
     label_rows,
     label_width,
     mark_whole_numbers,
     open_axes,
+    places,
     row_size,
+    shown_date,
     write_title,
 )
 from lrbtl.typing import Bools, Floats
@@ -35,7 +39,9 @@ if TYPE_CHECKING:
     from lrbtl.fitting.fit import Fit
 
 
-def plot_heatmap(boards: Leaderboards, *, ax: Axes | None = None, theme: ThemeName = "light") -> Axes:
+def plot_heatmap(
+    boards: Leaderboards, *, date: Day | str | None = None, ax: Axes | None = None, theme: ThemeName = "light"
+) -> Axes:
     """Axes with each model's score in each context, relative to its overall score.
 
     Colour is the difference, a smaller box a wider interval, and a dot marks a context whose interval
@@ -44,6 +50,8 @@ def plot_heatmap(boards: Leaderboards, *, ax: Axes | None = None, theme: ThemeNa
     Parameters
     ----------
     boards : Leaderboards
+    date : date or str, optional
+        Written below the picture; by default today, "" for none.
     ax : Axes, optional
         Drawn into; by default a new figure whose size suits the boards.
     theme : {"light", "dark"}
@@ -76,14 +84,14 @@ def plot_heatmap(boards: Leaderboards, *, ax: Axes | None = None, theme: ThemeNa
     side = np.clip(1 / (1 + half_width / limit), 0.3, 0.92)
     squares = draw_squares(ax, style, difference, np.where(known, side, 0.0), (-limit, limit))
     where, column = np.nonzero(excluded)
-    pale = np.abs(difference[where, column]) < 0.6 * limit
+    pale = np.abs(difference[where, column]) < 0.66 * limit
     colors = [style.text if light else style.background for light in pale]
     ax.scatter(column, where, s=1.1 * fontsize, color=colors, linewidth=0, zorder=3)
-    label_rows(ax, style, names, fontsize)
+    label_rows(ax, style, names, fontsize, places(overall.rank))
     label_columns(ax, style, [shown_context(board.context) for board in contexts], 8.5, 22)
     unit = UNITS.get(overall.scale, overall.scale)
     words = f"smaller box: wider {overall.level:.0%} interval; dot: it excludes the overall score"
-    words = f"{unit} minus the model's overall score\n{words}"
+    words = f"{unit} minus the model's overall score\n{words}\n{votes_words(overall, date)}"
     add_colorbar(ax, style, squares, words, shrink=0.9, aspect=28, pad=0.4 / (2 + row * n), extend="both")
     return ax
 
@@ -94,6 +102,7 @@ def plot_win_matrix(
     *,
     lower: npt.ArrayLike | None = None,
     upper: npt.ArrayLike | None = None,
+    date: Day | str | None = None,
     ax: Axes | None = None,
     theme: ThemeName = "light",
 ) -> Axes:
@@ -110,6 +119,8 @@ def plot_win_matrix(
         Needed for an array; the others know their models and intervals.
     lower, upper : array_like, shape (n, n), optional
         Ends of the intervals, both or neither.
+    date : date or str, optional
+        Written below the picture; by default today, "" for none.
     ax : Axes, optional
         Drawn into; by default a new figure whose size suits the number of models.
     theme : {"light", "dark"}
@@ -120,6 +131,7 @@ def plot_win_matrix(
     >>> [tick.get_text() for tick in ax.get_yticklabels()]
     ['a', 'b']
     """
+    overall = matrix.overall if isinstance(matrix, Leaderboards) else None
     if labels is None:
         matrix, models, lower, upper = read_wins(matrix)
         labels = [str(model) for model in models]
@@ -142,7 +154,7 @@ def plot_win_matrix(
     squares = draw_squares(ax, style, chance, side, (0.0, 1.0))
     if n <= 20:
         for a, b in zip(*np.nonzero(side), strict=True):
-            color = style.background if abs(chance[a, b] - 0.5) > 0.27 else style.text
+            color = style.background if abs(chance[a, b] - 0.5) > 0.33 else style.text
             size = 7.5 if decided[a, b] else 6
             ax.text(b, a, f"{100 * chance[a, b]:.0f}", ha="center", va="center", color=color, fontsize=size, zorder=3)
     label_rows(ax, style, labels, fontsize)
@@ -150,8 +162,14 @@ def plot_win_matrix(
     words = "chance that the row model beats the column model"
     if lower is not None:
         words += "\nsmall square: the interval contains 50%"
+    words += f"\n{votes_words(overall, date)}".rstrip()
     add_colorbar(ax, style, squares, words, shrink=0.6, aspect=24, pad=0.02, format="{x:.0%}")
     return ax
+
+
+def votes_words(board: Leaderboard | None, date: Day | str | None) -> str:
+    """Return the votes behind a board, where it is known, and the date."""
+    return join_words("" if board is None else f"{int(board.battles.sum()) // 2:,} votes", shown_date(date))
 
 
 def relative_scores(overall: Leaderboard, contexts: Sequence[Leaderboard]) -> tuple[Floats, Floats, Bools]:

@@ -6,7 +6,8 @@ matplotlib is imported only when a picture is drawn (extra `plot`).
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date as Day
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,13 +26,17 @@ from lrbtl.show.style import (
     board_axis,
     find_theme,
     grid_rows,
+    join_words,
     label_rows,
     label_width,
+    mark_thousands,
     mark_whole_numbers,
     open_axes,
+    places,
     row_size,
     shade_runs,
     short_label,
+    shown_date,
     write_title,
 )
 from lrbtl.tables import write_whole
@@ -53,12 +58,17 @@ __all__ = [
 
 
 def plot_leaderboard(
-    board: Leaderboard | Leaderboards, *, top: int | None = None, ax: Axes | None = None, theme: ThemeName = "light"
+    board: Leaderboard | Leaderboards,
+    *,
+    top: int | None = None,
+    date: Day | str | None = None,
+    ax: Axes | None = None,
+    theme: ThemeName = "light",
 ) -> Axes:
-    """Axes with the forest plot of a board: scores, intervals, tiers and votes.
+    """Axes with the forest plot of a board: ranks, scores, intervals, tiers and votes.
 
-    An interval much wider than the board goes to the edge with an arrow; every second tier is shaded. Models without
-    a rank follow below a line, in grey.
+    The axis follows the bulk of the ranked models; what lies beyond it becomes an arrow at the edge. Every second tier
+    is shaded. Models without a rank follow below a line, in grey.
 
     Parameters
     ----------
@@ -66,6 +76,8 @@ def plot_leaderboard(
         Of several boards, the overall one.
     top : int, optional
         Draw only that many models from the top.
+    date : date or str, optional
+        Written below the title; by default today, "" for none.
     ax : Axes, optional
         Drawn into; by default a new figure whose height suits the number of models.
     theme : {"light", "dark"}
@@ -90,23 +102,31 @@ def plot_leaderboard(
     ax.scatter(score[shown], shown, s=2.6 * fontsize, color=colors[shown].tolist(), linewidth=0, zorder=3)
     if 0 < ranked.sum() < n:
         ax.axhline(ranked.sum() - 0.5, color=style.muted, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    edge = write_column(ax, style, 14, "score", [format_score(x, board.scale) for x in score], fontsize)
-    write_column(ax, style, edge + 12, "votes", [f"{count:,}" for count in board.battles[:n]], fontsize)
+    shown_scores = [format_score(x, board.scale) for x in score]
+    columns = {"score": shown_scores, "tier": places(board.tier[:n]), "votes": [f"{k:,}" for k in board.battles[:n]]}
+    write_columns(ax, style, columns, fontsize)
     ax.set_xlabel(UNITS.get(board.scale, board.scale), color=style.muted, fontsize=8.5)
     if board.scale == "probability":
         ax.xaxis.set_major_formatter("{x:.0%}")
-    write_title(ax, style, board_title(board, n), describe_rows(board, n, ends), max(lift, 6.0))
+    else:
+        mark_thousands(ax.xaxis)
+    write_title(ax, style, board_title(board, n, date), describe_rows(board, n, ends), max(lift, 6.0))
     return ax
 
 
 def plot_ranks(
-    board: Leaderboard | Leaderboards, *, top: int | None = None, ax: Axes | None = None, theme: ThemeName = "light"
+    board: Leaderboard | Leaderboards,
+    *,
+    top: int | None = None,
+    date: Day | str | None = None,
+    ax: Axes | None = None,
+    theme: ThemeName = "light",
 ) -> Axes:
     """Axes with rank spreads of the ranked models: thick from the pointwise intervals, thin simultaneous.
 
     Parameters
     ----------
-    board, top, ax, theme
+    board, top, date, ax, theme
         See `plot_leaderboard`.
 
     Examples
@@ -133,8 +153,10 @@ def plot_ranks(
     ax.set_xlim(0.2, last + 0.8)
     mark_whole_numbers(ax)
     ax.set_xlabel("rank", color=style.muted, fontsize=8.5)
-    words = f"rank with {board.level:.0%} spread: pointwise (thick), joint (thin)"
-    write_title(ax, style, board_title(board, n), words, lift)
+    spreads = [f"{low}–{high}" for low, high in zip(board.best[:n], board.worst[:n], strict=True)]
+    write_columns(ax, style, {"ranks": spreads, "tier": places(board.tier[:n])}, fontsize)
+    words = f"rank with {board.level:.0%} spread: each model by itself (thick), all jointly (thin); bands are tiers"
+    write_title(ax, style, board_title(board, n, date), words, max(lift, 6.0))
     return ax
 
 
@@ -147,7 +169,7 @@ def start_rows(
     row, fontsize = row_size(n)
     names = [str(model) for model in board.models[:n]]
     ax = open_axes(ax, style, width + label_width(names, fontsize), 1.4 + row * n)
-    label_rows(ax, style, names, fontsize)
+    label_rows(ax, style, names, fontsize, places(board.rank[:n]))
     shade_runs(ax, style, board.tier[:n].tolist())
     return board, style, n, fontsize, grid_rows(ax, style, n), ax
 
@@ -182,17 +204,18 @@ def count_rows(board: Leaderboard, top: int | None) -> int:
     return n if top is None else min(top, n)
 
 
-def board_title(board: Leaderboard, n: int) -> str:
-    """Title of a board of which n models are drawn."""
+def board_title(board: Leaderboard, n: int, date: Day | str | None = "") -> str:
+    """Title of a board of which n models are drawn, with all its votes and a date."""
     name = "Overall" if board.context is None else short_label(shown_context(board.context), 48)
-    return name if n == len(board.models) else f"{name}: top {n} of {len(board.models)}"
+    shown = name if n == len(board.models) else f"{name}: top {n:,} of {len(board.models):,}"
+    return join_words(shown, f"{int(board.battles.sum()) // 2:,} votes", shown_date(date))
 
 
 def format_score(score: float, scale: str) -> str:
     """Score with the digits that its scale deserves."""
     if not np.isfinite(score):
         return "–"
-    return f"{score:.0f}" if scale == "elo" else f"{score:.2f}" if scale == "logit" else f"{score:.1%}"
+    return f"{score:,.0f}" if scale == "elo" else f"{score:.2f}" if scale == "logit" else f"{score:.1%}"
 
 
 def draw_intervals(ax: Axes, colors: NDArray[np.str_], lower: Floats, upper: Floats, fontsize: float) -> None:
@@ -208,19 +231,20 @@ def draw_intervals(ax: Axes, colors: NDArray[np.str_], lower: Floats, upper: Flo
         )  # fmt: skip
 
 
-def write_column(ax: Axes, style: Theme, start: float, head: str, cells: Sequence[str], fontsize: float) -> float:
-    """Write a right-aligned column of text `start` points to the right of the axes and return its end."""
-    end = start + max(0.62 * fontsize * max(map(len, cells)), 5 * len(head))
-    for i, cell in enumerate(cells):
+def write_columns(ax: Axes, style: Theme, columns: Mapping[str, Sequence[str]], fontsize: float) -> None:
+    """Write right-aligned columns of text to the right of the axes, one cell per row, under their names."""
+    end = 2.0
+    for head, cells in columns.items():
+        end += 12 + max(0.62 * fontsize * max(map(len, cells)), 5 * len(head))
+        for i, cell in enumerate(cells):
+            ax.annotate(
+                cell, (1, i), (end, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+                ha="right", va="center_baseline", color=style.text, fontsize=fontsize,
+            )  # fmt: skip
         ax.annotate(
-            cell, (1, i), (end, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
-            ha="right", va="center_baseline", color=style.text, fontsize=fontsize,
+            head, (1, 1), (end, 4), xycoords="axes fraction", textcoords="offset points",
+            ha="right", va="bottom", color=style.muted, fontsize=8,
         )  # fmt: skip
-    ax.annotate(
-        head, (1, 1), (end, 4), xycoords="axes fraction", textcoords="offset points",
-        ha="right", va="bottom", color=style.muted, fontsize=8,
-    )  # fmt: skip
-    return end
 
 
 # ------------------------------------------------------------------------------

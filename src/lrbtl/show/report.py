@@ -9,7 +9,6 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from datetime import date as Day
 from importlib.metadata import version
 from importlib.resources import files
@@ -23,6 +22,7 @@ from lrbtl.data.frames import as_battles
 from lrbtl.errors import ReportError
 from lrbtl.inference.diagnose import diagnose
 from lrbtl.show.page_data import report_data
+from lrbtl.show.style import shown_date
 from lrbtl.tables import write_whole
 
 if TYPE_CHECKING:
@@ -150,16 +150,6 @@ def report_diagnostics(boards: Leaderboards, battles: Battles | None) -> list[tu
         good = found.verdict == "efficient is safe"
         return [("ok" if good else "warn", f"Verdict: {found.verdict}. {found.reason}"), *found.sentences]
     return [] if battles is None else [("warn", text) for text in battle_warnings(battles)]
-
-
-def shown_date(date: Day | str | None) -> str:
-    """Return a date in words that every reader understands alike.
-
-    >>> shown_date(Day(2026, 11, 3)), shown_date("week 7")
-    ('3 November 2026', 'week 7')
-    """
-    day = datetime.now(UTC) if date is None else date
-    return day if isinstance(day, str) else f"{day.day} {day:%B %Y}"
 
 
 def safe_json(data: object) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from datetime import date as Day
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from lrbtl.errors import MissingExtraError, PlotError
-from lrbtl.typing import Bools, Floats
+from lrbtl.typing import Bools, Floats, Longs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.collections import PatchCollection
     from matplotlib.colors import Colormap
 
@@ -34,25 +37,23 @@ class Theme:
     band: str
     main: str
     accent: str
-    low: str
-    middle: str
-    high: str
+    diverging_stops: tuple[str, str, str, str, str]
 
     def diverging(self) -> Colormap:
-        """Colour map from `low` over `middle` to `high`."""
+        """Colour map whose quarters are far from its middle and from each other, also for colour-blind readers."""
         from matplotlib.colors import LinearSegmentedColormap
 
-        return LinearSegmentedColormap.from_list("lrbtl", [self.low, self.middle, self.high])
+        return LinearSegmentedColormap.from_list("lrbtl", self.diverging_stops)
 
 
 THEMES = {
     "light": Theme(
         background="#ffffff", text="#1f2328", muted="#59636e", grid="#dfe3e8", band="#f1f4f8",
-        main="#0072b2", accent="#d55e00", low="#c24e00", middle="#ebebe8", high="#00639c",
+        main="#0072b2", accent="#d55e00", diverging_stops=("#8f3a00", "#f0a35a", "#f4f4f1", "#6fb2dc", "#00487a"),
     ),
     "dark": Theme(
         background="#0f141a", text="#e6edf3", muted="#9aa4af", grid="#2b333c", band="#181f27",
-        main="#56b4e9", accent="#e69f00", low="#f08a24", middle="#242b33", high="#4cb0ee",
+        main="#56b4e9", accent="#e69f00", diverging_stops=("#ffb566", "#a35c14", "#1d242c", "#1f6c9e", "#8fd0ff"),
     ),
 }  # fmt: skip
 
@@ -96,6 +97,26 @@ def open_axes(ax: Axes | None, theme: Theme, width: float, height: float) -> Axe
     return ax
 
 
+def mark_thousands(axis: Axis) -> None:
+    """Write the numbers of an axis with commas between thousands, as boards do."""
+    axis.set_major_formatter("{x:,g}")
+
+
+def shown_date(date: Day | str | None) -> str:
+    """Return a date in words that every reader understands alike; None is today.
+
+    >>> shown_date(Day(2026, 11, 3)), shown_date("week 7")
+    ('3 November 2026', 'week 7')
+    """
+    day = datetime.now(UTC) if date is None else date
+    return day if isinstance(day, str) else f"{day.day} {day:%B %Y}"
+
+
+def join_words(*words: str) -> str:
+    """Return the words that are not empty as one line."""
+    return " · ".join(filter(None, words))
+
+
 def mark_whole_numbers(ax: Axes) -> None:
     """Put the ticks of the horizontal axis at whole numbers."""
     from matplotlib.ticker import MaxNLocator
@@ -126,11 +147,24 @@ def write_title(ax: Axes, theme: Theme, title: str, subtitle: str, lift: float =
         )  # fmt: skip
 
 
-def label_rows(ax: Axes, theme: Theme, labels: Sequence[str], fontsize: float) -> None:
-    """Name rows 0, 1, ... from the top down."""
+def label_rows(
+    ax: Axes, theme: Theme, labels: Sequence[str], fontsize: float, ranks: Sequence[str] | None = None
+) -> None:
+    """Name rows 0, 1, ... from the top down, with ranks between the names and the axes where they are given."""
     ax.set_yticks(range(len(labels)), [short_label(label) for label in labels], parse_math=False)
-    ax.tick_params(axis="y", labelsize=fontsize, labelcolor=theme.text, pad=6)
+    space = 0.0 if ranks is None else 4 + 0.62 * fontsize * max(map(len, ranks))
+    ax.tick_params(axis="y", labelsize=fontsize, labelcolor=theme.text, pad=6 + space)
+    for i, rank in enumerate(ranks or ()):
+        ax.annotate(
+            rank, (0, i), (-6, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+            ha="right", va="center_baseline", color=theme.muted, fontsize=fontsize,
+        )  # fmt: skip
     ax.set_ylim(len(labels) - 0.5, -0.5)
+
+
+def places(numbers: Longs) -> list[str]:
+    """Ranks or tiers as text; a dash for a model without one."""
+    return [str(k) if k else "–" for k in numbers.tolist()]
 
 
 def label_columns(ax: Axes, theme: Theme, labels: Sequence[str], fontsize: float, length: int = MAX_LABEL) -> None:

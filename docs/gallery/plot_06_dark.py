@@ -1,0 +1,10 @@
+"""
+A dark picture
+==============
+
+Every picture has a dark theme, for slides and dark pages.
+"""
+
+import lrbtl
+
+lrbtl.plot_leaderboard(lrbtl.leaderboard(lrbtl.demo_battles()), top=15, theme="dark")

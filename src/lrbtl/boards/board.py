@@ -13,6 +13,7 @@ import numpy as np
 from lrbtl.data.labels import SEPARATOR, context_name, shown_context, suggest_labels
 from lrbtl.errors import UnknownContextError
 from lrbtl.fitting.fit import Fit
+from lrbtl.inference.estimate import Estimate
 from lrbtl.methods.base import Provenance
 from lrbtl.tables import (
     ELLIPSIS,
@@ -74,6 +75,8 @@ class Leaderboard:
     gain : float or None
         Median ratio of the errors of separate fits per context to those of this board, where the method tells it and
         separate fits exist.
+    effects : Estimate or None
+        Coefficients of covariates, where the battles have some.
     islands : tuple of Leaderboard
         Boards of the models that no chain of battles links with this board's models: scores of different islands cannot
         be compared, so they are never merged.
@@ -110,6 +113,7 @@ class Leaderboard:
     weighting: str = ""
     gain: float | None = None
     islands: tuple[Leaderboard, ...] = ()
+    effects: Estimate | None = None
 
     def __len__(self) -> int:
         return len(self.models)

@@ -3,7 +3,8 @@
 arena-rank 0.1.1: Bradley-Terry ratings 1000 + 400/ln(10) θ with a sandwich variance whose Hessian has a small ridge.
 FastChat: the same ratings without variances, shifted so that an anchor model has a given rating. All functions take
 cells: models a and b, outcome y of a and number of battles. Swapping the sides of a battle changes nothing, because
-every sum is linear in the counts of an unordered pair.
+every sum is linear in the counts of an unordered pair. Only covariates depend on the sides as they were written: both
+packages subtract their means.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from lrbtl.boards.components import battle_counts
 from lrbtl.boards.ranking import rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import component_members, strong_components
-from lrbtl.errors import ScaleError, SeparationError
+from lrbtl.data.covariates import POSITION
+from lrbtl.errors import MethodError, ScaleError, SeparationError
 from lrbtl.fitting.bradley_terry import Pairs, fit_batch, laplacian, sum_by
-from lrbtl.inference.estimate import ELO
+from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.methods.base import Provenance
 from lrbtl.model.links import logistic_terms
 from lrbtl.typing import AnyInts, Floats, Longs
@@ -99,15 +101,126 @@ def fastchat_ratings(
     return BASE_RATING + ELO * _fit(a, b, y, count.astype(np.float64), n_models)
 
 
+# ------------------------------------------------------------------------------
+# Style control: covariates beside the ratings.
+# ------------------------------------------------------------------------------
+
+ARENA_FEWEST = 50.0  # battles of a pair below which its weight stays
+ARENA_RIDGE = 1.0  # times half the squared coefficients, on the mean loss
+FASTCHAT_HALF_RIDGE = 0.25  # times the squared ratings (over 400) and coefficients, on the summed loss
+NEWTON_STEPS, NEWTON_TOL = 100, 1e-12
+
+
+@dataclass(frozen=True)
+class StyleFit:
+    """Ratings (d1,) and coefficients (k,) of covariates, with variances and covariance where the package has them."""
+
+    ratings: Floats
+    coefficients: Floats
+    variances: Floats | None = None
+    covariance: Floats | None = None
+
+
+def z_scores(slopes: Floats, side: Floats, count: Floats) -> Floats:
+    """Return covariates less their means over rows as they were written, over their standard deviations.
+
+    Both packages do this, arena-rank twice. `side` is 1 where the first model of a cell was written first, else -1.
+
+    >>> z_scores(np.array([[3.0], [-1.0]]), np.array([1.0, -1.0]), np.ones(2)).tolist()
+    [[1.0], [1.0]]
+    """
+    n = count.sum()
+    away = slopes - side[:, None] * (count * side @ slopes / n)
+    return np.asarray(away / np.sqrt(count @ away**2 / n))
+
+
+def fastchat_style(a: AnyInts, b: AnyInts, y: Floats, count: Floats, z: Floats, n_models: int) -> StyleFit:
+    """Return FastChat's ratings with style control, stopped where its optimiser stops.
+
+    It minimises the summed loss plus 0.25 (|ratings / 400|^2 + |coefficients|^2) by L-BFGS-B.
+    """
+    from scipy.optimize import minimize  # a slow import that other boards do not need
+
+    alpha = np.log(10.0)
+
+    def objective(at: Floats) -> tuple[float, Floats]:
+        rating, coefficient = at[:n_models], at[n_models:]
+        loss, score, _ = logistic_terms(alpha * (rating[a] - rating[b]) + z @ coefficient, y)
+        won = count * score
+        sums = np.bincount(a, won, n_models) - np.bincount(b, won, n_models)
+        gradient = 2 * FASTCHAT_HALF_RIDGE * at - np.concatenate([alpha * sums, won @ z])
+        return float(count @ loss) + FASTCHAT_HALF_RIDGE * float(at @ at), gradient
+
+    start = np.zeros(n_models + z.shape[1])
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 100, "gtol": 1e-6}).x
+    return StyleFit(BASE_RATING + 400.0 * found[:n_models], found[n_models:])
+
+
+def arena_style(a: AnyInts, b: AnyInts, y: Floats, count: Floats, z: Floats, n_models: int) -> StyleFit:
+    """Return arena-rank's ratings with covariates: pairs weighted by 1 / max(n, 50), 0.5 |coefficients|^2 on the mean.
+
+    With w the weights over their mean, H = mean of w p(1-p) x x^T + 1e-5 I, G = mean of w^2 (y-p)^2 x x^T less
+    g g^T / n for the coefficients g, and V = H^-1 G H^-1 / n.
+    """
+    n, size = float(count.sum()), n_models + z.shape[1]
+    pair = np.minimum(a, b) * n_models + np.maximum(a, b)
+    met = np.bincount(pair, count)[pair]
+    w = 1.0 / np.maximum(met, ARENA_FEWEST)
+    w *= n / float(count @ w)
+    design = np.zeros((len(a), size))
+    rows = np.arange(len(a))
+    design[rows, a], design[rows, b], design[:, n_models:] = 1.0, -1.0, z
+    ridge, gauge = np.zeros(size), np.zeros((size, size))
+    ridge[n_models:] = ARENA_RIDGE
+    gauge[:n_models, :n_models] = 1.0 / n_models**2  # ratings start at zero, so that their sum stays there
+    at = np.zeros(size)
+    for _ in range(NEWTON_STEPS):
+        _, score, fisher = logistic_terms(design @ at, y)
+        information = design.T @ ((count * w * fisher / n)[:, None] * design)
+        step = np.linalg.solve(information + np.diag(ridge) + gauge, design.T @ (count * w * score) / n - ridge * at)
+        at = at + step
+        if np.abs(step).max() < NEWTON_TOL:
+            break
+    _, score, fisher = logistic_terms(design @ at, y)
+    bread = np.linalg.inv(design.T @ ((count * w * fisher / n)[:, None] * design) + HESSIAN_RIDGE * np.eye(size))
+    meat = design.T @ ((count * (w * score) ** 2 / n)[:, None] * design)
+    meat[n_models:, n_models:] -= ARENA_RIDGE**2 / n * np.outer(at[n_models:], at[n_models:])
+    covariance = bread @ meat @ bread / n
+    variances = ELO**2 * np.diag(covariance)[:n_models]
+    return StyleFit(BASE_RATING + ELO * at[:n_models], at[n_models:], variances, covariance[n_models:, n_models:])
+
+
+def _style(battles: Battles, compat: Compat) -> StyleFit | None:
+    """Return the fit with the covariates of some battles; None where they have none."""
+    cells = battles.cells
+    style = [k for k, covariate in enumerate(battles.covariates) if covariate.rule != POSITION]
+    if not style or cells.slopes is None:
+        return None
+    if len(style) == len(battles.covariates):
+        raise MethodError(
+            f"{compat} subtracts the means of covariates over rows as they were written: read the battles with "
+            "position=True, which keeps the sides."
+        )
+    side = cells.slopes[:, next(k for k, covariate in enumerate(battles.covariates) if covariate.rule == POSITION)]
+    count = cells.count.astype(np.float64)
+    z = z_scores(cells.slopes[:, style], side, count)
+    a, b = cells.a.astype(np.intp), cells.b.astype(np.intp)
+    if compat == "fastchat":
+        return fastchat_style(a, b, cells.y, count, z, len(battles.models))
+    check_linked(a, b, cells.y, len(battles.models))
+    return arena_style(a, b, cells.y, count, z, len(battles.models))
+
+
+def _effects(battles: Battles, found: StyleFit, compat: Compat) -> Estimate:
+    names = [covariate.name for covariate in battles.covariates if covariate.rule != POSITION]
+    unknown = np.full(len(names), np.nan) if found.covariance is None else None
+    info = Provenance(method=compat, n_battles=battles.n_battles)
+    return Estimate(names, found.coefficients, found.covariance, se=unknown, links="identity", info=info)
+
+
 def _fit(a: AnyInts, b: AnyInts, y: Floats, weight: Floats, n_models: int) -> Floats:
     """Return the zero-sum maximum of the weighted likelihood."""
-    groups = strong_components(a, b, y, n_models)[0]
-    if np.ptp(groups):
-        outside = np.flatnonzero(groups != np.bincount(groups).argmax())
-        raise SeparationError(
-            f"the ratings do not exist: models with codes {outside[:10].tolist()} only won, only lost, or never met "
-            "the others; leave them out."
-        )
+    check_linked(a, b, y, n_models)
     swapped = a > b
     i, j = np.where(swapped, b, a), np.where(swapped, a, b)
     keys, inverse = np.unique(i * n_models + j, return_inverse=True)
@@ -115,6 +228,17 @@ def _fit(a: AnyInts, b: AnyInts, y: Floats, weight: Floats, n_models: int) -> Fl
     mean = sum_by(inverse, weight * np.where(swapped, 1.0 - y, y), keys.size) / total
     pairs = Pairs(np.zeros_like(keys), keys // n_models, keys % n_models, total, mean)
     return np.asarray(fit_batch(pairs, np.array([n_models])).scores[0])
+
+
+def check_linked(a: AnyInts, b: AnyInts, y: Floats, n_models: int) -> None:
+    """Raise where some models only won, only lost or never met the others."""
+    groups = strong_components(a, b, y, n_models)[0]
+    if np.ptp(groups):
+        outside = np.flatnonzero(groups != np.bincount(groups).argmax())
+        raise SeparationError(
+            f"the ratings do not exist: models with codes {outside[:10].tolist()} only won, only lost, or never met "
+            "the others; leave them out."
+        )
 
 
 # ------------------------------------------------------------------------------
@@ -164,15 +288,20 @@ def _board(
     columns = (cells.a, cells.b, cells.y, cells.count, d1)
     none = np.full(d1, np.nan)
     try:
-        if compat == "arena-rank":
-            found = arena_rank(*columns, level=level)
-            ratings, se, lower, upper = found.ratings, np.sqrt(found.variances), found.lower, found.upper
+        style = _style(battles, compat)
+        if style is not None:
+            ratings, se = style.ratings, none if style.variances is None else np.sqrt(style.variances)
+        elif compat == "arena-rank":
+            found = arena_rank(*columns)
+            ratings, se = found.ratings, np.sqrt(found.variances)
         else:
-            ratings, se, lower, upper = fastchat_ratings(*columns), none, none, none
+            ratings, se = fastchat_ratings(*columns), none
     except SeparationError as error:
         raise SeparationError(f"{compat} has no ratings here: {_why(battles)}") from error
     shift = _shift(battles.models, ratings, compat, anchor)
-    ratings, lower, upper = ratings + shift, lower + shift, upper + shift
+    ratings = ratings + shift
+    half = NormalDist().inv_cdf(0.5 + 0.5 * level) * se
+    lower, upper = ratings - half, ratings + half
     ranks = rank_models(ratings, lower[:, None] > upper[None, :], lower, upper)
     votes, won = battle_counts(battles, np.ones(1))
     order = np.argsort(-ratings, kind="stable")
@@ -191,6 +320,7 @@ def _board(
         level=level,
         scale="elo",
         method=compat,
+        effects=None if style is None else _effects(battles, style, compat),
         info=Provenance(
             method=compat, n_battles=battles.n_battles, level=level, notes=(*battles.notes, *_notes(compat))
         ),

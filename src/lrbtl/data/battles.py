@@ -218,9 +218,9 @@ class Battles(Stored, Labelled):
         covariates : str, sequence of str or mapping, optional
             What else may have moved votes: columns with a number for `model_a` against `model_b`, or
             ``{"length": ("tokens_a", "tokens_b", "relative")}`` for a pair of columns and the rule that makes one
-            number of them: "relative", (a - b) / (a + b) and 0 where both are 0 (the default); "difference"; "log",
-            log(1 + a) - log(1 + b). They are scaled to a root mean square of 1 but never centred: that would make
-            scores depend on the side on which a row is written.
+            number of them: "relative", (a - b) / (a + b) and 0 where both are 0 (the default); "relative+1",
+            (a - b) / (a + b + 1); "difference"; "log", log(1 + a) - log(1 + b). They are scaled to a root mean square
+            of 1 but never centred: that would make scores depend on the side on which a row is written.
         position : bool
             Whether `model_a` was shown first, and that may have moved votes.
         weight : str, optional

@@ -33,6 +33,7 @@ def _relative(a: Floats, b: Floats) -> Floats:
 
 RULES: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "relative": _relative,
+    "relative+1": lambda a, b: (a - b) / (a + b + 1.0),
     "difference": lambda a, b: a - b,
     "log": lambda a, b: np.log1p(a) - np.log1p(b),
 }
@@ -46,8 +47,9 @@ class Covariate:
     ----------
     name : str
     rule : str
-        How it came out of its columns: "relative", (a - b) / (a + b), 0 where both are 0; "difference"; "log",
-        log(1 + a) - log(1 + b); "as is"; or "position", 1 for the side shown first.
+        How it came out of its columns: "relative", (a - b) / (a + b), 0 where both are 0; "relative+1", FastChat's
+        (a - b) / (a + b + 1); "difference"; "log", log(1 + a) - log(1 + b); "as is"; or "position", 1 for the side
+        shown first.
     scale : float
         Its root mean square: the unit of its coefficient. Nothing is centred.
     what : str
@@ -73,7 +75,7 @@ class Covariate:
         if self.rule == POSITION:
             return "shown first", 1.0
         size = self.typical
-        if self.rule in ("relative", "log"):
+        if self.rule not in ("difference", AS_IS):
             change = RULES[self.rule](np.array([2 * size]), np.array([size]))[0]
             return f"{size:g} more {self.what} against {size:g}", float(change) / self.scale
         words = f"{size:g} more {self.what}" if self.rule == "difference" else f"{self.what} up by {size:g}"

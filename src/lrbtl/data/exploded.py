@@ -38,6 +38,8 @@ def warn_of_copies(
         Gives further columns with their names, read only where neighbours are no copies.
     """
     *contexts, first, second, outcome = columns
+    if len({len(column) for column in columns}) > 1:
+        return  # an error that comes later
     label = np.zeros(len(outcome), dtype=np.int64)
     for column in contexts:
         label = label * len(column.labels) + column.codes
@@ -52,7 +54,7 @@ def warn_of_copies(
     for name, column in others():
         try:
             key = encode(_take(column, at), name).codes.astype(np.int64)
-        except (LrbtlError, TypeError, ValueError):  # lists, missing values: no identifier
+        except (LrbtlError, TypeError, ValueError, IndexError):  # lists, missing values: no identifier
             continue
         if share := copied_share(key * (int(pair.max()) + 1) + pair, label, y, AGREE):
             _warn(share, f"rows with the same {name}, models and outcome", names)

@@ -21,6 +21,7 @@ class DenseView:
     """A view of a dense array."""
 
     link = LOGISTIC
+    effect_values = np.empty(0)
 
     def __init__(self, scores):
         self.scores = scores

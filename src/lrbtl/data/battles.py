@@ -26,6 +26,7 @@ from lrbtl.data.stored import Stored
 from lrbtl.data.tags import TAG_MODE, read_tags
 from lrbtl.errors import (
     ContextModeError,
+    CovariateError,
     EmptyDataError,
     InputTypeError,
     LabelError,
@@ -70,6 +71,8 @@ class Battles(Stored, Labelled):
         Labels of the codes in each of them.
     reweight : {"pairs"} or None
         Whether votes count inversely to how often their pair met.
+    effects_by : {"all", "context"}
+        Whether all battles share the effects of covariates, or those of a context.
     notes : tuple of str
         What a reader of any result should know of how they were read.
     tag_mode : str or None
@@ -96,6 +99,7 @@ class Battles(Stored, Labelled):
     cluster_names: tuple[str, ...] = ()
     cluster_labels: tuple[tuple[Any, ...], ...] = ()
     reweight: str | None = None
+    effects_by: str = "all"
     notes: tuple[str, ...] = ()
     tag_mode: str | None = None
 
@@ -326,6 +330,29 @@ class Battles(Stored, Labelled):
         cells, d1 = self.cells, len(self.models)
         won = np.bincount(cells.a, cells.count * cells.y, d1) + np.bincount(cells.b, cells.count * (1.0 - cells.y), d1)
         return np.asarray(np.divide(won, self.model_counts, out=np.full(d1, np.nan), where=self.model_counts > 0))
+
+    def controlling(self, names: Iterable[str] | None = None, effects: str = "shared") -> Battles:
+        """Return the same votes with the effects of some covariates, by default of all; of none with an empty list.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> frame = {"model_a": ["x", "y"], "model_b": ["y", "x"], "winner": [1, 1], "n_a": [5, 9], "n_b": [2, 4]}
+        >>> battles = lrbtl.Battles.from_frame(frame, covariates={"length": ("n_a", "n_b")}, position=True)
+        >>> [c.name for c in battles.controlling(["position"]).covariates], battles.controlling([]).n_cells
+        (['position'], 2)
+        """
+        check_choice(effects, ("shared", "by_context"), "effects", CovariateError)
+        index = {covariate.name: k for k, covariate in enumerate(self.covariates)}
+        listed = list(index) if names is None else [names] if isinstance(names, str) else list(names)
+        kept = sorted({find_label(index, name, "covariate", CovariateError) for name in listed})
+        found = self if effects == "shared" else replace(self, effects_by="context")
+        if len(kept) == len(index):
+            return found
+        slopes = None if not kept or self.cells.slopes is None else self.cells.slopes[:, kept]
+        votes = None if self.cells.votes is None else replace(self.cells.votes, slopes=slopes)
+        cells = _cells.merged(self.cells, votes, n_models=len(self.models))
+        return replace(found, cells=cells, covariates=tuple(self.covariates[k] for k in kept))
 
     def cluster_sizes(self, column: int = 0) -> Longs:
         """Votes of each cluster of a column that has some: int64 (number of clusters,)."""

@@ -58,8 +58,8 @@ class Cells:
     @property
     def votes(self) -> Votes | None:
         """What votes carry beside their outcome; None where they carry nothing."""
-        parts = self.slopes, self.weight, self.clusters
-        return None if all(part is None for part in parts) else Votes(*parts)
+        votes = Votes(self.slopes, self.weight, self.clusters)
+        return None if votes.empty else votes
 
     def carrying(self, votes: Votes | None) -> "Cells":
         """Return the same cells whose votes carry what is given, a row per cell."""
@@ -304,6 +304,13 @@ def merge_cells(left: Cells, right: Cells, *, n_models: int, n_contexts: int) ->
         n_contexts=n_contexts,
         votes=joined_votes(left.votes, right.votes, (left.n_cells, right.n_cells)),
     )
+
+
+def merged(cells: Cells, votes: Votes | None, *, n_models: int) -> Cells:
+    """Cells whose votes carry something else, a row per cell: those that agree now are put together."""
+    carried = None if votes is None or votes.empty else votes
+    rows = cells.context, cells.a, cells.b, cells.y, cells.count
+    return make_cells(*rows, n_models=n_models, n_contexts=cells.n_contexts, votes=carried)
 
 
 def recode_cells(cells: Cells, model_map: Longs, context_map: Longs, *, n_models: int, n_contexts: int) -> Cells:

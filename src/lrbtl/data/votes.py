@@ -31,6 +31,11 @@ class Votes:
     clusters: Ints | None = None
 
     @property
+    def empty(self) -> bool:
+        """Whether votes carry nothing."""
+        return self.slopes is None and self.weight is None and self.clusters is None
+
+    @property
     def columns(self) -> list[NDArray[np.generic]]:
         """The columns that there are, each (n,)."""
         tables = [part.T for part in (self.slopes, self.clusters) if part is not None]

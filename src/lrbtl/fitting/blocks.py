@@ -140,6 +140,13 @@ class BlockDesign(Design):
             out.append(links)
         return out
 
+    def pair_entries(self, matrices: Matrices) -> Floats:
+        """Return the entry of each context's matrix at the two sides of each cell, (n_cells,)."""
+        out = np.empty(len(self.atom_table.a))
+        for matrix, (atoms, place) in zip(matrices, self._places, strict=True):
+            out[atoms] = matrix.reshape(-1)[place]
+        return out[self.atom_table.number] if len(out) < len(self.a) else out
+
     def atom_weights(self, weight: Matrices) -> Matrices:  # type: ignore[override]
         """Return the matrices: nothing is to be put together."""
         return weight

@@ -4,16 +4,19 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from lrbtl._kernels import gram, tangent
+from lrbtl.data.battles import Battles
+from lrbtl.data.covariates import check_covariates
 from lrbtl.data.observations import Data, Observations
+from lrbtl.errors import TooLargeError
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
-from lrbtl.model.effects import Effects
+from lrbtl.model.effects import Border, Effects
 from lrbtl.model.links import LOGISTIC, CellTerms, Link
 from lrbtl.typing import Floats, Ints, Longs
 
@@ -21,7 +24,20 @@ if TYPE_CHECKING:
     from lrbtl.fitting.local import Local
 
 WORTHWHILE = 0.9  # share of the cells that atoms may have at most to take their place in a fit
+MOST_EFFECTS = 2000  # linear effects that a border holds
 FULL = 4  # slots per cell up to which arrays over all slots are cheaper than lists of those touched
+
+
+class Shared(Protocol):
+    """What a fit found of the parameters that cells share."""
+
+    @property
+    def link(self) -> Link:
+        """The law, with its own parameters."""
+
+    @property
+    def effect_values(self) -> Floats | None:
+        """Values of linear effects."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +74,10 @@ class Design:
     variance : array (n_cells,) or None
         Known variance of the noise.
     effects : Effects or None
-        Parameters that all cells share and that move eta; those of the law are in the link.
+        Parameters that cells share and that move eta; those of the law are in the link.
+    weight : array (n_cells,) or None
+        Weight of one vote, such that weights sum to the number of votes of equal weight that tell as much: terms of
+        votes are multiplied by it, so that squared scores have it squared.
     """
 
     shape: tuple[int, ...]
@@ -72,6 +91,7 @@ class Design:
     link: Link = LOGISTIC
     variance: Floats | None = None
     effects: Effects | None = None
+    weight: Floats | None = None
 
     @classmethod
     def of(cls, data: Data, n_threads: int = 1, link: Link | None = None) -> "Design":
@@ -80,7 +100,21 @@ class Design:
         entries = isinstance(data, Observations)
         chosen = link or LOGISTIC
         variance = data.variance if isinstance(data, Observations) else None
-        return cls(data.shape, cells.start, cells.a, cells.b, cells.y, count, not entries, n_threads, chosen, variance)
+        fields = () if isinstance(data, Observations) else (linear_effects(data), unit_weights(data))
+        sides = cells.start, cells.a, cells.b, cells.y, count
+        return cls(data.shape, *sides, not entries, n_threads, chosen, variance, *fields)
+
+    @property
+    def total(self) -> float:
+        """Sum of the weights of all votes: their number where all weigh the same."""
+        return float(self.count.sum() if self.weight is None else self.count @ self.weight)
+
+    def under(self, found: Shared) -> "Design":
+        """Return the same cells with the parameters that they share as found by a fit."""
+        other = self.with_link(found.link)
+        if self.effects is None or found.effect_values is None:
+            return other
+        return other._with("effects", replace(self.effects, values=found.effect_values))
 
     def with_link(self, link: Link) -> "Design":
         """Return the same cells under another link."""
@@ -126,10 +160,16 @@ class Design:
 
         return Local(self, point if isinstance(point, TangentSpace) else self.space(point))
 
+    def joined(self, law: CellTerms) -> CellTerms:
+        """Return the terms of a link with the weights of votes and the linear effects."""
+        terms = law if self.weight is None else law.weighted(self.weight)
+        return terms if self.effects is None else self.effects.join(terms)
+
     @cached_property
     def at_zero(self) -> CellTerms:
         """Terms at eta = 0, before any fit."""
-        return self.link.terms(np.zeros(len(self.a)), self.y, self.variance)
+        terms = self.link.terms(np.zeros(len(self.a)), self.y, self.variance)
+        return terms if self.weight is None else terms.weighted(self.weight)
 
     @property
     def information_at_zero(self) -> float:
@@ -145,9 +185,10 @@ class Design:
         """Return the design of some of the cells, given by their positions in order."""
         start = np.searchsorted(kept, self.start)
         variance = None if self.variance is None else self.variance[kept]
-        effects = None if self.effects is None else replace(self.effects, slopes=self.effects.slopes[kept])
+        effects = None if self.effects is None else self.effects.of_cells(kept, start)
+        weight = None if self.weight is None else self.weight[kept]
         cells = {name: getattr(self, name)[kept] for name in ("a", "b", "y", "count")}
-        return replace(self, start=start, **cells, variance=variance, effects=effects)
+        return replace(self, start=start, **cells, variance=variance, effects=effects, weight=weight)
 
     @property
     def d_eff(self) -> float:
@@ -254,6 +295,13 @@ class Design:
         sums = self.slot_matrix(value)
         return space.pull(sums.T @ space.V, sums @ space.U)
 
+    def effect_columns(self, border: Border) -> Floats:
+        """Return for each slot the sums of the weights of a border's effects, signed by side, (n_slots, K)."""
+        columns = [self.slot_sums(np.ascontiguousarray(column)) for column in border.weights.T]
+        slot_start = self.slot_table[2]
+        sums = np.stack(columns, axis=1) if columns else np.empty((slot_start[-1], 0))
+        return border.spread(sums, np.repeat(np.arange(self.n_contexts), np.diff(slot_start)))
+
     def gram_apply(self, space: TangentSpace, weight: Floats, coordinates: Floats) -> Floats:
         """Return J^T (sum of weight X X^T) J x without forming a matrix."""
         return self.pull_sums(space, self.gram_sums(weight, self.slot_changes(space, *space.push(coordinates))))
@@ -293,7 +341,8 @@ class Design:
         if not self.link.linear or self.effects is not None or len(self.atom_table.a) > WORTHWHILE * len(self.a):
             return self
         atoms = self.atom_table
-        count, total = self.atom_weights(self.count), self.atom_weights(self.count * self.y)
+        each = self.count if self.weight is None else self.count * self.weight
+        count, total = self.atom_weights(each), self.atom_weights(each * self.y)
         y = np.divide(total, count, out=total, where=count > 0)
         sides = atoms.start, atoms.a, atoms.b
         other = Design(self.shape, *sides, y, count, self.centred, self.n_threads, self.link)
@@ -334,6 +383,29 @@ class Design:
             return blocks.reshape(dl, d1, rl, r1).transpose(0, 2, 1, 3).reshape(dl * rl, d1 * r1)
         indptr = np.searchsorted(present, np.arange(dl + 1) * d1)
         return sparse.bsr_array((blocks, present % d1, indptr), shape=(dl * rl, d1 * r1))
+
+
+def linear_effects(battles: Battles) -> Effects | None:
+    """Return the effects of the battles' covariates, in units of their scales, at zero; None where there are none."""
+    slopes = battles.cells.slopes
+    if slopes is None or not battles.covariates:
+        return None
+    check_covariates(battles.cells, battles.covariates, len(battles.models))
+    scales = np.array([covariate.scale for covariate in battles.covariates])
+    start = battles.cells.start if battles.effects_by == "context" and battles.levels else None
+    n_blocks = 1 if start is None else len(start) - 1
+    if n_blocks * len(scales) > MOST_EFFECTS:
+        raise TooLargeError(
+            f"{len(scales)} covariates with an effect in each of {n_blocks} contexts are more than {MOST_EFFECTS} "
+            "effects; use effects='shared', or pool contexts."
+        )
+    return Effects(np.ascontiguousarray(slopes / scales), np.zeros(n_blocks * len(scales)), start)
+
+
+def unit_weights(battles: Battles) -> Floats | None:
+    """Return the weight of one vote of each cell, scaled so that weights and squared weights have the same sum."""
+    weight, count = battles.vote_weights, battles.cells.count
+    return None if weight is None else weight * (count @ weight) / (count @ weight**2)
 
 
 def every_entry(shape: tuple[int, ...], n_threads: int = 1) -> Design:

@@ -54,8 +54,16 @@ class Scores:
     @cached_property
     def terms(self) -> CellTerms:
         """Loss, score and information of one response in each cell."""
-        eta = self.design.differences(self.low_rank + self.E)
-        return self.design.link.terms(eta, self.design.y, self.design.variance)
+        return self.terms_of(self.design)
+
+    def eta_of(self, cells: BlockDesign) -> Floats:
+        """Return eta in each cell of a design with the same slots, which may have other cells."""
+        eta, effects = cells.differences(self.low_rank + self.E), self.design.effects
+        return eta if effects is None or cells.effects is None else eta + cells.effects.times(effects.values)
+
+    def terms_of(self, cells: BlockDesign) -> CellTerms:
+        """Return the terms of one response in each cell of a design with the same slots."""
+        return cells.joined(self.design.link.terms(self.eta_of(cells), cells.y, cells.variance))
 
     def loss(self) -> float:
         """Return the negative log-likelihood."""
@@ -186,12 +194,10 @@ class Expansion:
         """Of the shared effects: gradient (k,), cross information with the slots (n_slots, k), own information."""
         design, terms = self.scores.design, self.scores.terms.effects
         count = design.count / self.dispersion
-        k = terms.score.shape[1]
-        if not k:
+        if not design.n_effects:
             return np.empty(0), np.empty((len(self.g), 0)), np.empty((0, 0))
-        weight, corner = terms.information(count)
-        cross = np.stack([design.slot_sums(np.ascontiguousarray(column)) for column in weight.T], axis=1)
-        return terms.gradient(count), cross, corner
+        border = terms.information(count)
+        return terms.gradient(count), design.effect_columns(border), border.corner
 
     def _with_effects(self, matrix: Arrowhead) -> Arrowhead:
         """Return the matrix with the border of the effects: S c, and their own information less what E takes."""

@@ -57,6 +57,8 @@ class Fit:
         Whether the rank was chosen from the data (rank="auto").
     asks_for_more : bool
         Whether a larger rank, which the data do not determine, predicted better.
+    effect_values : array or None
+        Values of linear effects, in units of the covariates' scales.
     """
 
     battles: Data
@@ -70,6 +72,7 @@ class Fit:
     link: Link = LOGISTIC
     rank_chosen: bool = False
     asks_for_more: bool = False
+    effect_values: Floats | None = None
 
     @property
     def core(self) -> Floats:
@@ -115,13 +118,13 @@ class Fit:
     @cached_property
     def design(self) -> Design:
         """The cells of the battles under the link of the fit."""
-        return Design.of(self.battles, self.n_threads, self.link)
+        return Design.of(self.battles, self.n_threads).under(self)
 
     def log_likelihood(self, battles: Data) -> float:
         """Return the mean log-likelihood per battle, in nats, of battles with the labels of those fitted."""
         check_same_labels(battles, self.battles)
-        design = Design.of(battles, self.n_threads, self.link)
-        return -design.at(self.point).loss / battles.n_battles
+        design = Design.of(battles, self.n_threads).under(self)
+        return -design.at(self.point).loss / design.total
 
     def __repr__(self) -> str:
         """Return shape, rank and how the fit ended."""
@@ -245,8 +248,8 @@ def refit(
 
     `tol` is the decrement left, in nats per hundred parameters.
     """
-    point, link = (fit.point, fit.link) if start is None else (start.point, start.link)
-    design = fit.design.with_link(link).with_count(counts)
+    near: Fit | Newton = fit if start is None else start
+    point, design = near.point, fit.design.under(near).with_count(counts)
     close = tol * max(design.space(point).dimension / 100, 1.0)
     curvature = None if start is None else start.curvature
     return minimise(design, point, fit.ridge if ridge is None else ridge, tol=close, warm=True, curvature=curvature)
@@ -342,4 +345,4 @@ def _as_fit(battles: Data, newton: Newton, ridge: Floats, n_threads: int) -> Fit
         )
     point = newton.point.leading(kept) if min(kept) > 0 else newton.point
     ended = newton.converged, newton.n_iter, newton.reason, newton.objective
-    return Fit(battles, point, ridge, *ended, n_threads, newton.link)
+    return Fit(battles, point, ridge, *ended, n_threads, newton.link, effect_values=newton.effect_values)

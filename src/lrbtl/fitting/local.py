@@ -30,17 +30,17 @@ class Local:
     def eta(self) -> Floats:
         """<T, X> of every cell, with what linear effects add."""
         eta, effects = self.design.eta(self.space), self.design.effects
-        return eta if effects is None else eta + effects.slopes @ effects.values
+        return eta if effects is None else eta + effects.change
 
     @cached_property
-    def _law(self) -> CellTerms:
-        """The terms of the link alone."""
+    def law(self) -> CellTerms:
+        """The terms of the link alone, of a vote without a weight."""
         return self.design.link.terms(self.eta, self.design.y, self.design.variance)
 
     @cached_property
     def terms(self) -> CellTerms:
-        """Loss, score and information of one response in each cell."""
-        return self._law if self.design.effects is None else self.design.effects.join(self._law)
+        """Loss, score and information of one response in each cell, with its weight."""
+        return self.design.joined(self.law)
 
     @cached_property
     def loss(self) -> float:
@@ -77,7 +77,9 @@ class Local:
     @cached_property
     def dispersion(self) -> float:
         """How much responses vary, over what the model says of plain ones: below 1 with ties and soft votes."""
-        return self.design.link.dispersion(self.eta, self.design.y, self.design.count)
+        weight = self.design.weight
+        count = self.design.count if weight is None else self.design.count * weight
+        return self.design.link.dispersion(self.eta, self.design.y, count)
 
     def solver(self, name: SolverName = "auto") -> Solver:
         """Return a solver for the information on tangent vectors."""
@@ -86,30 +88,36 @@ class Local:
 
     def with_count(self, count: Floats) -> "Local":
         """Return the same cells and terms with other multiplicities."""
-        return self._with(self._law, self.design.with_count(count))
+        return self._with(self.law, self.design.with_count(count))
 
     def with_score(self, score: Floats) -> "Local":
         """Return the same cells with other scores of eta."""
-        return self._with(replace(self._law, score=score), self.design)
+        return self._with(replace(self.law, score=score), self.design)
 
     def spread(self, variances: Floats) -> "Local":
         """Return the same cells with scores that allow for eta being normal round its value, with a variance each."""
-        return self._with(self.design.link.spread(self._law, self.eta, self.design.y, variances), self.design)
+        return self._with(self.design.link.spread(self.law, self.eta, self.design.y, variances), self.design)
 
     def _with(self, law: CellTerms, design: Design) -> "Local":
         other = Local(design, self.space)
-        other.__dict__.update(eta=self.eta, _law=law)
+        other.__dict__.update(eta=self.eta, law=law)
         return other
 
     def eta_variances(self, ridge: Floats) -> Floats:
         """Return j^T (K + R)^-1 j of each cell, the variance of its eta; K is the information, R that of a penalty."""
         factor, _ = robust_factor(penalised(self.information, self.space, ridge))
         out = tangent_variances(self.design, self.space, factor.inverse())
-        slopes = np.empty((1, 0)) if self.design.effects is None else self.design.effects.slopes
-        linear = slice(self.space.extra.start, self.space.extra.start + slopes.shape[1])
-        for i, slope in enumerate(slopes.T):
-            column = factor.solve(np.bincount([linear.start + i], minlength=self.space.size).astype(float))
-            out += slope * (2 * self.design.eta_change(self.space, column) + slopes @ column[linear])
+        effects = self.design.effects
+        if effects is None:
+            return out
+        first, k = self.space.extra.start, effects.slopes.shape[1]
+        for cells, own in effects.parts:
+            for i in range(k):
+                unit = np.bincount([first + own.start + i], minlength=self.space.size).astype(float)
+                column, slope = factor.solve(unit), effects.slopes[cells, i]
+                change = self.design.eta_change(self.space, column)[cells]
+                linear = column[first + own.start : first + own.stop]
+                out[cells] += slope * (2 * change + effects.slopes[cells] @ linear)
         return out
 
     def leverages(self, ridge: Floats) -> Floats:
@@ -120,7 +128,7 @@ class Local:
         """Return the sum of the squared scores along a direction (size,), and the largest score of one response."""
         design, (slot_a, slot_b) = self.design, self.design.slots
         value = design.slot_changes(self.space, *self.space.push(direction))
-        shared = np.zeros(len(design.a)) + self.terms.effects.score @ direction[self.space.extra]
+        shared = np.zeros(len(design.a)) + self.terms.effects.along(direction[self.space.extra])
         squares, largest = np.zeros((2, design.n_contexts))
         cells = design.start, slot_a, slot_b, value, self.terms.score, shared, design.count
         variance.sum_influences(*cells, squares, largest, design.n_threads)

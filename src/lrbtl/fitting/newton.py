@@ -50,6 +50,7 @@ class Newton:
     link: Link  # with its own parameters at their estimates
     # the last Hessian, for fits of nearly the same data
     curvature: "Curvature | None" = field(default=None, repr=False)
+    effect_values: Floats | None = None  # of linear effects
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,8 @@ def minimise(
     def stop(n_iter: int, converged: bool, reason: str) -> Newton:
         point = _unpad(here.space, here.design)
         handed_on = latest if converged and latest is not None and latest.serves else None
-        return Newton(point, objective, left, n_iter, converged, reason, here.design.link, handed_on)
+        effects = None if here.design.effects is None else here.design.effects.values
+        return Newton(point, objective, left, n_iter, converged, reason, here.design.link, handed_on, effects)
 
     for n_iter in range(1, max_iter + 1):
         if kept is not None and _vanishes(here.space.point, sizes):
@@ -316,7 +318,7 @@ def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
         probes = np.random.default_rng(0).choice([-1.0, 1.0], size=(size, PROBES)) / np.sqrt(PROBES)
     solved = factor.solve(probes)
     parameters = float(np.sum(solved * (local.information @ probes)))
-    n = float(design.count.sum())
+    n = design.total
     shrink = 1.0 - min(parameters / n, 0.9)
     return Complexity(local.loss, parameters, float(np.sum(solved * (local.meat @ probes))) / shrink**2)
 
@@ -343,12 +345,12 @@ def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) ->
             near = min(fits, key=lambda j: abs(j - k), default=None)
             ridge = 2.0**k * base
             warm = pilot if near is None else fits[near]
-            point, link = (start, design.link) if warm is None else (warm.point, warm.link)
-            found = minimise(design.with_link(link), point, ridge, tol=SEARCH_TOL, curvature=curvature)
+            point, nearby = (start, design) if warm is None else (warm.point, design.under(warm))
+            found = minimise(nearby, point, ridge, tol=SEARCH_TOL, curvature=curvature)
             curvature = found.curvature
             fits[k] = replace(found, curvature=None)  # one at a time: they are large
             try:
-                values[k] = complexity(design.with_link(fits[k].link), fits[k].point, ridge).criterion
+                values[k] = complexity(design.under(fits[k]), fits[k].point, ridge).criterion
             except NotPositiveDefinite:
                 values[k] = np.inf
         return values[k]
@@ -362,7 +364,7 @@ def choose_ridge(design: Design, start: Tucker, around: Floats | None = None) ->
     shift = 0.5 * (low - high) / bend if np.isfinite(bend) and bend > 0 else 0.0
     ridge = 2.0 ** (best + float(np.clip(shift, -0.5, 0.5))) * base
     near = fits[best]
-    return ridge, minimise(design.with_link(near.link), near.point, ridge, damping=1e-4, curvature=curvature)
+    return ridge, minimise(design.under(near), near.point, ridge, damping=1e-4, curvature=curvature)
 
 
 def _pilot(design: Design, start: Tucker) -> tuple[Floats, Newton]:
@@ -371,7 +373,7 @@ def _pilot(design: Design, start: Tucker) -> tuple[Floats, Newton]:
     pilot = minimise(design, start, ridge, tol=SEARCH_TOL)
     singular = design.space(pilot.point).point.singular_values
     totals = np.array([max(float(values.sum()), 1e-6) for values in singular])
-    parameters = complexity(design.with_link(pilot.link), pilot.point, ridge).parameters
+    parameters = complexity(design.under(pilot), pilot.point, ridge).parameters
     return 1.5 * max(parameters, 1.0) / (len(totals) * totals), pilot
 
 

@@ -190,7 +190,7 @@ def _held_out(full_fit: Fit, folds: Floats) -> tuple[Floats, bool]:
     def loss_of(held_out: Floats) -> tuple[Floats, bool]:
         train = design.count - held_out
         fold = refit(serial_fit, train, start=start, tol=HELD_OUT_TOL)
-        here = design.with_link(fold.link).with_count(train).at(fold.point)
+        here = design.under(fold).with_count(train).at(fold.point)
         return here.terms.loss, here.solver().null is None
 
     losses, determined = zip(*ordered_map(loss_of, folds, full_fit.n_threads), strict=True)
@@ -318,7 +318,7 @@ def _three_way_loss(full_fit: Fit, held_out: Floats) -> Floats:
     design = full_fit.design
     train = design.count - held_out
     fold = refit(full_fit, train)
-    here = design.with_link(fold.link).at(fold.point)
+    here = design.under(fold).at(fold.point)
     if fold.link.n_extra:
         return here.terms.loss
     tied = design.y == 0.5

@@ -67,12 +67,11 @@ def fix_gauge(matrix: Arrowhead, space: TangentSpace) -> Arrowhead:
 
 def _add_effects(design: Design, space: TangentSpace, effects: Border, border: Floats, others: Floats) -> None:
     """Add what effects share with one another, with the border and with the eliminated rows."""
-    weights, corner = effects
-    for i, weight in enumerate(weights.T, start=space.extra.start):
-        column = design.gradient(space, np.ascontiguousarray(weight))
+    for i, sums in enumerate(design.effect_columns(effects).T, start=space.extra.start):
+        column = design.pull_sums(space, np.ascontiguousarray(sums))
         border[i] = border[:, i] = column[: space.q]
         others[:, :, i - space.U.size] = column[space.q :].reshape(others.shape[:2])
-    border[space.extra, space.extra] = corner
+    border[space.extra, space.extra] = effects.corner
 
 
 def _join(models: Floats | sparse.bsr_array, others: Floats) -> Floats | sparse.csr_array:
@@ -349,7 +348,7 @@ def information_solver(
 ) -> Solver:
     """Return a solver for K = J^T (sum of weight X X^T) J on tangent vectors; see `accumulate` for `effects`."""
     if needs_krylov(space, solver):
-        if effects is not None and effects[1].size:
+        if effects is not None and effects.corner.size:
             raise SolverError("parameters that all battles share, such as that of ties, need solver='direct'.")
         rows, core = diagonal_blocks(design, space, weight)
         return KrylovSolver(design, space, weight, invert_blocks(space, rows, core))

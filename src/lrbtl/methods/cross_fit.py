@@ -147,7 +147,8 @@ class OneStepRun(Run):
         values, cov, model, loose = np.zeros(M), np.zeros((M, M) if joint else M), np.zeros(M), VarianceNoise((M,))
 
         def at(bread: FoldStep | Information, link: Link) -> tuple[Floats, Coordinates]:
-            found = evaluated(bread.space, stack, self.data.shape, link, joint=joint)
+            values = bread.effect_values if isinstance(bread, FoldStep) else None
+            found = evaluated(ScoreView(bread.space, self.data.shape, link, values), stack, joint=joint)
             _check_touched(bread, found[1].touched(bread.solver), targets, self.data)
             return found
 

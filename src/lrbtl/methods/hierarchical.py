@@ -51,6 +51,12 @@ class Node:
         """Scores with the moves of exceptions, (d1, D)."""
         return self.mode.scores.dense() + self.exceptions.move
 
+    @property
+    def effect_values(self) -> Floats:
+        """Values of linear effects."""
+        effects = self.mode.scores.design.effects
+        return np.empty(0) if effects is None else effects.values
+
 
 class Hierarchical(Method):
     """T = L + E by its posterior, averaged over tau and over two ranks, with exceptions let out."""
@@ -106,8 +112,9 @@ class _Search:
         self.dispersion, self.gauge = 1.0, self._gauge(self.pilot)
         for _ in range(PILOTS if len(self.shape) > 1 else 1):
             self.pilot = self.climb(self.pilot, self._guess(self.pilot)).scores
-        eta = self.cells.differences(self.pilot.low_rank + self.pilot.E)
-        self.dispersion = self.pilot.design.link.dispersion(eta, self.cells.y, self.cells.count) or 1.0
+        count = self.cells.count if self.cells.weight is None else self.cells.count * self.cells.weight
+        eta = self.pilot.eta_of(self.cells)
+        self.dispersion = self.pilot.design.link.dispersion(eta, self.cells.y, count) or 1.0
         self.gauge = self._gauge(self.pilot) / self.dispersion
         self.spread = self._spread(self.pilot)
 
@@ -263,6 +270,7 @@ class _View:
     scores: Floats
     link: Link
     shape: tuple[int, ...]
+    effect_values: Floats
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         return np.asarray(self.scores[models, contexts])
@@ -283,6 +291,11 @@ class HierarchicalRun(Run):
     @cached_property
     def _mean(self) -> Floats:
         return np.asarray(np.mean([node.scores for node in self.nodes], axis=0))
+
+    @cached_property
+    def effect_values(self) -> Floats:
+        """Values of linear effects."""
+        return np.asarray(np.mean([node.effect_values for node in self.nodes], axis=0))
 
     def scores(self) -> Floats:
         """Return the estimates of all scores, (d1, D)."""
@@ -330,7 +343,7 @@ class HierarchicalRun(Run):
     @one_blas_thread
     def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
         """Return estimates of targets with their covariance, or only with their errors."""
-        values, gradients = evaluate(targets, _View(self._mean, self.link, self.data.shape))
+        values, gradients = evaluate(targets, _View(self._mean, self.link, self.data.shape, self.effect_values))
         D, d1 = self.data.n_contexts, self.data.shape[0]
         size = max(1, BATCH // (D * d1))
         none = np.zeros(len(targets))
@@ -346,12 +359,14 @@ class HierarchicalRun(Run):
         """Return the covariance of some targets, or its diagonal."""
         D, d1 = self.data.n_contexts, self.data.shape[0]
         dense = gradients.by_context(d1, D).tocsr()[part].toarray().reshape(-1, D, d1)
-        slopes = gradients.effects[:, part].T if self.link.n_extra else None
+        slopes = gradients.effects[:, part].T if len(gradients.effects) else None
         dense = dense - dense.mean(axis=2, keepdims=True)
         flat = dense.reshape(len(dense), -1)
         found = np.mean([node.posterior.covariance(dense, slopes, diagonal=diagonal) for node in self.nodes], axis=0)
         for node in self.nodes:
             away = flat @ (node.scores - self._mean).T.reshape(-1)
+            if len(self.effect_values) and slopes is not None:
+                away = away + slopes[:, : len(self.effect_values)] @ (node.effect_values - self.effect_values)
             found = found + (away**2 if diagonal else np.outer(away, away)) / len(self.nodes)
         added = flat * self._added.T.reshape(-1)
         return np.asarray(found + (np.einsum("mi,mi->m", added, flat) if diagonal else added @ flat.T))

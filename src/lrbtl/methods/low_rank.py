@@ -99,11 +99,11 @@ class CrossFitted(LowRank):
         ridge = self.ridge_share * full_fit.ridge
         start = refit(full_fit, design.count, ridge=ridge)
         space = design.space(start.point)
-        spread = _spread_of(design.with_link(start.link).at(space), ridge)
+        spread = _spread_of(design.under(start).at(space), ridge)
 
         def step(at: Newton, held_out: Floats, trained_on: float) -> FoldStep:
-            scaled = None if spread is None else spread * (data.n_battles / trained_on)
-            return fold_step(serial_fit.design.with_link(at.link), at.point, held_out, recipe, scaled)
+            scaled = None if spread is None else spread * (float(design.count.sum()) / trained_on)
+            return fold_step(serial_fit.design.under(at), at.point, held_out, recipe, scaled)
 
         def fold(counts: Longs) -> tuple[FoldStep, bool]:
             held_out = counts.astype(float)

@@ -25,5 +25,5 @@ class Mle(LowRank):
         ridge = self.ridge_share * full_fit.ridge
         newton = refit(full_fit, full_fit.design.count, ridge=ridge, tol=1e-6)
         warn_unconverged(int(not newton.converged), 1)
-        step = mle_step(full_fit.design.with_link(newton.link), newton.point, ridge, options.solver)
+        step = mle_step(full_fit.design.under(newton), newton.point, ridge, options.solver)
         return OneStepRun(full_fit, self.provenance(full_fit, options), [step])

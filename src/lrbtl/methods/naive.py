@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -39,7 +39,13 @@ class Naive(Method):
         assert isinstance(data, Battles)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SeparationWarning)  # estimates and boards tell of their own targets
-            return NaiveRun(fit_separate(data), Provenance(method=name, n_battles=data.n_battles))
+            separate = fit_separate(data)
+        provenance = Provenance(method=name, n_battles=data.n_battles)
+        if data.covariates or data.vote_weights is not None:
+            from lrbtl.methods.naive_votes import VotesRun  # which is a naive run
+
+            return VotesRun.of(separate, provenance)
+        return NaiveRun(separate, provenance)
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ class NaiveView:
 
     separate: SeparateFit
     link: Link = LOGISTIC
+    effect_values: Floats = field(default_factory=lambda: np.empty(0))
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return scores[models, contexts]."""
@@ -97,7 +104,7 @@ class NaiveRun(Run):
         cov, model, lost = np.zeros(M if errors_only else (M, M)), np.zeros(M), np.zeros(M, dtype=np.bool_)
         for u, rows, weights in by_context(gradients, d1, self.data.n_contexts):
             robust, plain = self._covariances(u)
-            lost[rows] |= _crosses(weights, self._components[:, u])
+            lost[rows] |= crosses_components(weights, self._components[:, u])
             product = weights @ robust
             if errors_only:
                 cov[rows] += np.einsum("ma,ma->m", product, weights)
@@ -166,7 +173,7 @@ def by_context(gradients: Gradients, d1: int, D: int) -> list[tuple[int, Longs, 
     return out
 
 
-def _crosses(weights: Floats, labels: AnyInts) -> Bools:
+def crosses_components(weights: Floats, labels: AnyInts) -> Bools:
     """Return which gradients (k, d1) do not sum to zero within each strong component of a separated context."""
     if np.all(labels == labels[0]):
         return np.zeros(len(weights), dtype=np.bool_)

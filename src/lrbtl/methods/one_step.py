@@ -44,6 +44,7 @@ class FoldStep:
     meat: Arrowhead  # B_k, the mean squared score of the fold
     solver: Solver  # solves with K_k
     link: Link = LOGISTIC  # with its parameters from the other folds
+    effect_values: Floats | None = None  # of linear effects, from the other folds
 
     @cached_property
     def delta(self) -> Floats:
@@ -53,11 +54,18 @@ class FoldStep:
 
 @dataclass(frozen=True)
 class ScoreView:
-    """Scores at a fold's fit."""
+    """Scores at a fold's fit, with the link and the linear effects there, which are zero where not given."""
 
     space: TangentSpace
     shape: tuple[int, ...]
     link: Link = LOGISTIC
+    values: Floats | None = None
+
+    @property
+    def effect_values(self) -> Floats:
+        """Values of linear effects."""
+        extra = self.space.extra
+        return np.zeros(extra.stop - extra.start - self.link.n_extra) if self.values is None else self.values
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return scores[models, contexts]."""
@@ -92,22 +100,27 @@ def fold_step(
     """
     space = design.space(point)
     inside = np.flatnonzero(held_out)  # gathers by position are faster than by mask
-    n = float(held_out.sum())
+    n = design.with_count(held_out).total
     part = design.restricted(inside).with_count(held_out[inside] / n).at(space)
     part = recipe.scored(part, inside, None if spread is None else spread[inside])
     known = recipe.known_variances and design.variance is not None
-    train = design.count - held_out if n < design.count.sum() else design.count
-    bread = recipe.bread(design.with_count(train / train.sum()).at(space))
-    return FoldStep(space, n, part.gradient, part.information if known else part.meat, bread, design.link)
+    train = design.with_count(design.count - held_out if n < design.total else design.count)
+    bread = recipe.bread(train.with_count(train.count / train.total).at(space))
+    return FoldStep(space, n, part.gradient, part.information if known else part.meat, bread, *_shared(design))
+
+
+def _shared(design: Design) -> tuple[Link, Floats | None]:
+    """Return the link and the values of linear effects."""
+    return design.link, None if design.effects is None else design.effects.values
 
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> FoldStep:
     """Return the step of the penalised estimate with HC3 errors: meat n s^2 / (1 - h)^2, bread without ridge."""
     here = design.at(point)
-    n = float(design.count.sum())
+    n = design.total
     mean = here.with_count(design.count / n)
-    meat = mean.with_score(here.terms.score / np.maximum(1.0 - here.leverages(ridge), HC3_FLOOR)).meat
-    return FoldStep(here.space, n, np.zeros(here.space.size), meat, mean.solver(solver), design.link)
+    meat = mean.with_score(here.law.score / np.maximum(1.0 - here.leverages(ridge), HC3_FLOOR)).meat
+    return FoldStep(here.space, n, np.zeros(here.space.size), meat, mean.solver(solver), *_shared(design))
 
 
 @dataclass(frozen=True)
@@ -249,12 +262,10 @@ class ManyGradients:
 Coordinates = FewGradients | ManyGradients
 
 
-def evaluated(
-    space: TangentSpace, targets: Stack, shape: tuple[int, ...], link: Link, *, joint: bool
-) -> tuple[Floats, Coordinates]:
+def evaluated(view: ScoreView, targets: Stack, *, joint: bool) -> tuple[Floats, Coordinates]:
     """Return the values of targets at a point (M,) and their gradients in its coordinates."""
-    values, gradients = targets.at(ScoreView(space, shape, link))
-    return values, FewGradients(pull_gradients(space, gradients)) if joint else _pulled(space, gradients)
+    values, gradients = targets.at(view)
+    return values, FewGradients(pull_gradients(view.space, gradients)) if joint else _pulled(view.space, gradients)
 
 
 def _pulled(space: TangentSpace, gradients: Gradients) -> ManyGradients:

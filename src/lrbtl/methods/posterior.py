@@ -104,15 +104,14 @@ class Posterior:
         return out
 
     @cached_property
-    def excess(self) -> Matrices:
-        """B - H of each context: how the votes vary, less what the model says.
+    def residuals(self) -> tuple[Floats, Floats]:
+        """Of one vote of each cell: its score over one minus its leverage, and the variance that the model gives it.
 
-        Of models with few votes the model is to be believed: residuals of one that only won are far too small.
+        Both are over the dispersion. Of models with few votes the model is to be believed: residuals of one that only
+        won are far too small, so both are multiplied by how far they are trusted.
         """
         at, cells = self.at, self.cells
-        scores = at.scores
-        eta = cells.differences(scores.low_rank + scores.E)
-        terms = scores.design.link.terms(eta, cells.y, cells.variance)
+        terms = at.scores.terms_of(cells)
         own, context = self.plain, cells.context
         spread = own[context, cells.a, cells.a] + own[context, cells.b, cells.b] - 2 * own[context, cells.a, cells.b]
         leverage = terms.fisher * spread / at.dispersion
@@ -120,7 +119,27 @@ class Posterior:
         votes = np.bincount(cells.a, cells.count, len(own[0])) + np.bincount(cells.b, cells.count, len(own[0]))
         fewest = np.minimum(votes[cells.a], votes[cells.b])
         trust = fewest / (fewest + FEW_VOTES)
-        return cells.laplacians(cells.count * trust * (residual**2 - terms.fisher / at.dispersion))
+        return np.sqrt(trust) * residual, trust * terms.fisher / at.dispersion
+
+    @cached_property
+    def _excess(self) -> Floats:
+        """Weight of each cell in B - H."""
+        residual, variance = self.residuals
+        return self.cells.count * (residual**2 - variance)
+
+    @cached_property
+    def excess(self) -> Matrices:
+        """B - H of each context: how the votes vary, less what the model says."""
+        return self.cells.laplacians(self._excess)
+
+    @cached_property
+    def effect_excess(self) -> tuple[Floats, Floats] | None:
+        """The same for linear effects: with the slots (n_slots, K), and among each other."""
+        effects = self.cells.effects
+        if effects is None:
+            return None
+        border = effects.border(self._excess)
+        return self.cells.effect_columns(border), border.corner
 
     @cached_property
     def by_context(self) -> Floats:
@@ -168,6 +187,11 @@ class Posterior:
         pushed = np.stack([design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in solved.T], axis=1)
         moved = design.times(at.S, pushed + at.tau**2 * (on_slots - c @ solved[space.extra]))
         varied = design.times(self.excess, moved)
+        if self.effect_excess is not None:
+            cross, corner = self.effect_excess
+            effects = solved[space.extra][: len(corner)]
+            varied = np.concatenate([varied + cross @ effects, cross.T @ moved + corner @ effects])
+            moved = np.concatenate([moved, effects])
         if diagonal:
             own = np.einsum("im,im->m", pulled, solved) + np.einsum("im,im->m", moved, varied)
             return np.asarray(own + at.tau**2 * np.einsum("mua,mua->m", flat, full))

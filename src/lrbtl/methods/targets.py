@@ -23,7 +23,10 @@ LARGEST_LOGIT = 700.0  # beyond it a probability is not a number
 
 @dataclass(frozen=True)
 class SparseGradient:
-    """A sparse gradient: weight at (model, context), one row of three arrays, and slopes in the link's parameters."""
+    """A sparse gradient: weight at (model, context), one row of three arrays, and slopes in shared parameters.
+
+    Of a linear target these are slopes in the linear effects, of a function slopes in the link's own parameters.
+    """
 
     models: Longs
     contexts: Longs
@@ -47,6 +50,10 @@ class View(Protocol):
     @property
     def link(self) -> Link:
         """Law of a response given its eta."""
+
+    @property
+    def effect_values(self) -> Floats:
+        """Values of linear effects, (K,)."""
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return scores[models, contexts]."""
@@ -96,6 +103,12 @@ def resolved_gap(a: int, b: int, weights: Floats, label: str = "") -> Resolved:
     return Resolved(label or f"gap({a}, {b})", "identity", terms)
 
 
+def resolved_effect(position: int, n_effects: int, label: str) -> Resolved:
+    """Return one of the linear effects, as a coefficient in units of its scale."""
+    nowhere = np.empty(0, dtype=np.int64)
+    return Resolved(label, "identity", SparseGradient(nowhere, nowhere, np.empty(0), np.eye(n_effects)[position]))
+
+
 def resolved_win(a: int, b: int, weights: Floats, label: str = "") -> Resolved:
     """Return the weighted mean over contexts (D,) of the probability that a beats b."""
     contexts = np.flatnonzero(weights)
@@ -124,7 +137,7 @@ class Gradients:
     models: Longs  # (n,)
     contexts: Longs  # (n,)
     weights: Floats  # (n,)
-    effects: Floats  # (k, M) slopes in the link's own parameters
+    effects: Floats  # (K + l, M) slopes in linear effects, then in the link's own parameters
 
     @property
     def size(self) -> int:
@@ -150,14 +163,17 @@ class Stack:
     linear: tuple[Longs, SparseGradient] | None  # (target numbers, columns)
     wins: tuple[Longs, Wins] | None  # (target numbers, columns)
     others: list[tuple[int, Evaluate]]  # (target number, function)
+    effects: list[tuple[int, Floats]]  # (target number, slopes in linear effects) of linear targets that have some
 
     @classmethod
     def of(cls, targets: Sequence[Resolved]) -> "Stack":
         """Return the stack of some targets."""
-        linear, wins, others = [], [], []
+        linear, wins, others, effects = [], [], [], []
         for i, target in enumerate(targets):
             kind = target.kind
             if isinstance(kind, SparseGradient):
+                if kind.effects.size:
+                    effects.append((i, kind.effects))
                 linear.append((i, (kind.models, kind.contexts, kind.weights)))
             elif isinstance(kind, Wins):
                 wins.append((i, (kind.a, kind.b, kind.contexts, kind.weights)))
@@ -168,11 +184,16 @@ class Stack:
             (_numbers(linear), SparseGradient(*_columns(linear))) if linear else None,
             (_numbers(wins), Wins(*_columns(wins))) if wins else None,
             others,
+            effects,
         )
 
     def at(self, view: View) -> tuple[Floats, Gradients]:
         """Return values (M,) and gradients at a point."""
-        values, effects = np.zeros(self.size), np.zeros((view.link.n_extra, self.size))
+        shared = view.effect_values
+        values, effects = np.zeros(self.size), np.zeros((len(shared) + view.link.n_extra, self.size))
+        for i, slopes in self.effects:
+            values[i] += slopes @ shared
+            effects[: len(slopes), i] = slopes
         parts: list[tuple[Longs, Longs, Longs, Floats]] = []
         if self.linear is not None:
             at, terms = self.linear
@@ -182,12 +203,12 @@ class Stack:
             at, wins = self.wins
             mean, slope, by_effects = _mean_wins(at, wins, self.size, view)
             values += mean
-            effects += by_effects
+            effects[len(shared) :] += by_effects
             parts += [(at, wins.a, wins.contexts, slope), (at, wins.b, wins.contexts, -slope)]
         for i, function in self.others:
             values[i], found = function(view)
             gradient = found if isinstance(found, SparseGradient) else sparse_gradient(found)
-            effects[: len(gradient.effects), i] = gradient.effects
+            effects[len(shared) : len(shared) + len(gradient.effects), i] = gradient.effects
             parts.append((np.full(len(gradient.models), i), gradient.models, gradient.contexts, gradient.weights))
         at, models, contexts, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
         return values, Gradients(at, models, contexts, weights, effects)
@@ -200,7 +221,7 @@ def evaluate(targets: Sequence[Resolved], view: View) -> tuple[Floats, Gradients
 
 def _numbers(rows: Sequence[tuple[int, tuple[Any, ...]]]) -> Longs:
     """Return the number of the target that each row of the columns belongs to."""
-    return np.repeat([i for i, _ in rows], [len(columns[0]) for _, columns in rows])
+    return np.repeat(np.array([i for i, _ in rows], dtype=np.int64), [len(columns[0]) for _, columns in rows])
 
 
 def _columns(rows: Sequence[tuple[int, tuple[Any, ...]]]) -> Iterator[Any]:

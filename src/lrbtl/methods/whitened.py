@@ -29,7 +29,7 @@ class WhitenedRecipe:
 
     def scored(self, part: Local, inside: Longs, spread: Floats | None) -> Local:
         """Return a fold's cells with the score w s / I."""
-        link, variance, terms = part.design.link, part.design.variance, part.terms
+        link, variance, terms = part.design.link, part.design.variance, part.law
         fisher = terms.fisher if spread is None else link.mean_fisher(part.eta, spread, variance)
         return part.with_score((terms.score if self.weights is None else self.weights[inside] * terms.score) / fisher)
 
@@ -47,10 +47,16 @@ class Whitened(CrossFitted):
         """Return the steps of the method; `sampling` is the battles' law, by default a product law estimated here."""
         if design.link.n_extra:
             raise MethodError(f"the whitened estimator has no tie parameter: use another method with {design.link}.")
+        if design.effects is not None:
+            names = ", ".join(repr(covariate.name) for covariate in data.covariates)  # type: ignore[union-attr]
+            raise MethodError(
+                f"the whitened estimator knows no effects of {names}: use another method, or control=[] to leave them "
+                "out."
+            )
         law = ProductSampling.estimate(data) if options.sampling is None else options.sampling
         return WhitenedRecipe(None if isinstance(law, UniformSampling) else inverse_weights(law, design))
 
     def reference(self, design: Design, space: TangentSpace, options: Options) -> Information:
         """Return the efficient information: it tells what is determined, and the bound."""
-        here = design.with_count(design.count / design.count.sum()).at(space)
+        here = design.with_count(design.count / design.total).at(space)
         return Information(space, here.solver(options.solver))

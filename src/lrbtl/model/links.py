@@ -14,7 +14,7 @@ from scipy.special import expit, log_expit, log_ndtr, logsumexp, ndtr
 
 from lrbtl._kernels import fisher as fisher_kernel
 from lrbtl.errors import LinkError
-from lrbtl.model.effects import NO_EFFECTS, Border, EffectTerms
+from lrbtl.model.effects import NO_EFFECTS, Border, EffectTerms, JoinedTerms
 from lrbtl.typing import Floats
 
 QUADRATURE = 9
@@ -31,7 +31,12 @@ class CellTerms:
     loss: Floats
     score: Floats
     fisher: Floats
-    effects: EffectTerms = NO_EFFECTS
+    effects: EffectTerms | JoinedTerms = NO_EFFECTS
+
+    def weighted(self, weight: Floats) -> "CellTerms":
+        """Return the terms of votes with a weight, before linear effects join them."""
+        assert isinstance(self.effects, EffectTerms)
+        return CellTerms(weight * self.loss, weight * self.score, weight * self.fisher, self.effects.weighted(weight))
 
     def information(self, count: Floats) -> tuple[Floats, Border]:
         """Return the weight of each cell in the information, and its border of effects."""

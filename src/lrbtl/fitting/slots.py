@@ -1,0 +1,178 @@
+"""Bradley-Terry models of all contexts at once, where votes have weights or share linear effects.
+
+The unknowns are a score per slot, the (context, model) pairs that met, and the effects. Each context has its own
+Laplacian H; effects tie contexts together through their cross information c, and are solved for by what the contexts
+leave of their own information. Only votes inside a strong component count, as without effects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from lrbtl.data.battles import Battles
+from lrbtl.errors import SeparationError
+from lrbtl.fitting.blocks import BlockDesign, Matrices, without_idle_slots
+from lrbtl.fitting.bradley_terry import HC3_FLOOR
+from lrbtl.fitting.design import Design
+from lrbtl.model.effects import Border
+from lrbtl.model.links import LOGISTIC, CellTerms
+from lrbtl.typing import Floats, Indices, Longs
+
+MAX_ITER = 60
+DECREMENT = 1e-10
+SMALLEST_STEP = 1e-6
+
+
+@dataclass(frozen=True)
+class SlotScores:
+    """Scores and effects, and all that votes say there.
+
+    Attributes
+    ----------
+    design : BlockDesign
+        Votes inside strong components; its effects hold their values.
+    kept : array (n_kept,)
+        Positions of these votes' cells among those of the battles.
+    labels : array (D, d1)
+        Strong components.
+    theta : array (n_slots,)
+        Scores that sum to zero in each component.
+    """
+
+    design: BlockDesign
+    kept: Longs
+    labels: Indices
+    theta: Floats
+
+    @cached_property
+    def terms(self) -> CellTerms:
+        """Loss, score and information of one vote in each cell."""
+        design, eta = self.design, self.design.differences(self.theta)
+        if design.effects is not None:
+            eta = eta + design.effects.change
+        return design.joined(LOGISTIC.terms(eta, design.y))
+
+    @cached_property
+    def loss(self) -> float:
+        """Negative log-likelihood."""
+        return float(self.design.count @ self.terms.loss)
+
+    @cached_property
+    def inverses(self) -> Matrices:
+        """Inverse information of each context's slots on vectors that sum to zero in each component."""
+        design = self.design
+        context, model = design.slot_places
+        component = design.gather(self.labels[context, model].astype(np.float64)[:, None] + 1.0)
+        out = []
+        information = design.laplacians(design.count * self.terms.fisher)
+        for H, part, group in zip(information, component, design.groups, strict=True):
+            names = part[:, :, 0]
+            alike = (names[:, :, None] == names[:, None, :]) & (names > 0)[:, :, None]
+            size = np.maximum(alike.sum(axis=2, keepdims=True), 1)
+            level = max(float(np.einsum("bmm->b", H).sum() / max(design.n_slots, 1)), 1e-300)
+            outside = (group.slots == design.n_slots)[:, :, None] * np.eye(H.shape[1])
+            inverse = np.linalg.inv(H + level * alike / size + outside)
+            out.append(inverse - alike / size / level - outside)
+        return out
+
+    @cached_property
+    def border(self) -> Border | None:
+        """Border of the effects in the information."""
+        return None if self.design.effects is None else self.terms.effects.information(self.design.count)
+
+    @cached_property
+    def reach(self) -> Floats:
+        """K^-1 c: how scores answer to effects, (n_slots, K)."""
+        if self.border is None:
+            return np.empty((self.design.n_slots, 0))
+        return self.design.times(self.inverses, self.design.effect_columns(self.border))
+
+    @cached_property
+    def effect_covariance(self) -> Floats:
+        """Inverse information of the effects, scores unknown, (K, K)."""
+        if self.border is None:
+            return np.empty((0, 0))
+        return np.asarray(np.linalg.inv(self.border.corner - self.design.effect_columns(self.border).T @ self.reach))
+
+    def directions(self, slots: Floats, effects: Floats) -> tuple[Floats, Floats]:
+        """Return the inverse information times gradients: (n_slots, M) of the scores and (K, M) of the effects."""
+        moved = self.effect_covariance @ (effects - self.reach.T @ slots)
+        return self.design.times(self.inverses, slots) - self.reach @ moved, moved
+
+    def along(self, slots: Floats, effects: Floats, cells: Longs | slice = slice(None)) -> Floats:
+        """Return by how much eta of some cells changes along directions, (n_cells, M)."""
+        slot_a, slot_b = (side[cells] for side in self.design.slots)
+        out = slots[slot_a] - slots[slot_b]
+        linear = self.design.effects
+        return out if linear is None else out + linear.rows_times(effects, cells)
+
+    @cached_property
+    def residuals(self) -> Floats:
+        """Score of one vote of each cell over one minus its leverage (HC3)."""
+        return np.asarray(self.terms.score / np.maximum(1.0 - self.terms.fisher * self._eta_variances, HC3_FLOOR))
+
+    @property
+    def _eta_variances(self) -> Floats:
+        design, (slot_a, slot_b) = self.design, self.design.slots
+        own = design.scatter([np.einsum("bmm->bm", matrix) for matrix in self.inverses])
+        out = own[slot_a] + own[slot_b] - 2.0 * design.pair_entries(self.inverses)
+        if design.effects is None:
+            return out
+        k = self.effect_covariance
+        for cells, part in design.effects.parts:
+            rest = -(self.reach[slot_a[cells]] - self.reach[slot_b[cells]])
+            rest[:, part] += design.effects.slopes[cells]
+            out[cells] += np.einsum("ik,kl,il->i", rest, k, rest, optimize=True)
+        return out
+
+    def covariances(self, slots: Floats, effects: Floats, *, diagonal: bool) -> tuple[Floats, Floats]:
+        """Return the sandwich covariance (M, M) along directions, or its diagonal, and model-based variances (M,)."""
+        squares, fisher = self.design.count * self.residuals**2, self.design.count * self.terms.fisher
+        robust = self._quadratic(squares, slots, effects, diagonal=diagonal)
+        return robust, self._quadratic(fisher, slots, effects, diagonal=True)
+
+    def _quadratic(self, weight: Floats, slots: Floats, effects: Floats, *, diagonal: bool) -> Floats:
+        design, linear = self.design, self.design.effects
+        moved, varied = slots, design.times(design.laplacians(weight), slots)
+        if linear is not None:
+            border = Border(
+                weight[:, None] * linear.slopes, linear.gram(weight), linear.n_blocks, linear.slopes.shape[1]
+            )
+            columns = design.effect_columns(border)
+            varied = np.concatenate([varied + columns @ effects, columns.T @ slots + border.corner @ effects])
+            moved = np.concatenate([slots, effects])
+        return np.asarray(np.einsum("im,im->m", moved, varied) if diagonal else moved.T @ varied)
+
+
+def fit_slots(battles: Battles, labels: Indices) -> SlotScores:
+    """Return the maximum-likelihood scores and effects of votes inside strong components (D, d1)."""
+    cells = battles.cells
+    kept = np.flatnonzero(labels[cells.context, cells.a] == labels[cells.context, cells.b])
+    design = BlockDesign.of_cells(without_idle_slots(Design.of(battles).restricted(kept)))
+    here = SlotScores(design, kept, labels, np.zeros(design.n_slots))
+    for _ in range(MAX_ITER):
+        count = here.design.count
+        slots = design.slot_sums(count * here.terms.score)
+        effects = here.terms.effects.gradient(count)
+        step, moved = (part[:, 0] for part in here.directions(slots[:, None], effects[:, None]))
+        decrement = float(slots @ step + effects @ moved)
+        scale, trial = 1.0, _moved(here, step, moved)
+        while trial.loss > here.loss - 1e-4 * scale * decrement and scale > SMALLEST_STEP and decrement > DECREMENT:
+            scale *= 0.5
+            trial = _moved(here, scale * step, scale * moved)
+        here = trial
+        if decrement < DECREMENT:
+            return here
+    raise SeparationError(
+        "the votes have no finite Bradley-Terry fit with these covariates: some combination of scores and covariates "
+        "predicts every vote of some models. Leave covariates out with control=[...], or use method='hierarchical'."
+    )
+
+
+def _moved(here: SlotScores, step: Floats, effects: Floats) -> SlotScores:
+    design = here.design.moved(effects) if here.design.effects is not None else here.design
+    assert isinstance(design, BlockDesign)
+    return replace(here, design=design, theta=here.theta + step)

@@ -20,7 +20,7 @@ _HOMES = [
     ("inference.bounds", ["efficiency_bound"]),
     ("inference.diagnose", ["Diagnosis", "diagnose"]),
     ("inference.estimate", ["Estimate"]),
-    ("inference.targets", ["all_gaps", "all_scores", "entry", "functional", "gap", "linear", "score"]),
+    ("inference.targets", ["all_gaps", "all_scores", "effect", "entry", "functional", "gap", "linear", "score"]),
     ("inference.targets", ["tail_score", "tie_parameter", "weighted_score", "win_probability", "win_rate"]),
     ("model.links", ["CustomLink", "Davidson", "Identity", "Link", "Logistic", "Probit", "RaoKupper"]),
     ("model.sampling", ["ProductSampling", "TableSampling", "UniformSampling"]),

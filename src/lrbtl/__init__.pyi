@@ -15,6 +15,7 @@ from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.targets import (
     all_gaps,
     all_scores,
+    effect,
     entry,
     functional,
     gap,
@@ -76,6 +77,7 @@ __all__ = [
     "compare_ties",
     "demo_battles",
     "diagnose",
+    "effect",
     "efficiency_bound",
     "entry",
     "fit",

@@ -12,27 +12,46 @@ from problems import SMALL_CASES, battle_matrix, differences, jacobian, moved_po
 
 cases = pytest.mark.parametrize(("shape", "rank"), SMALL_CASES)
 kinds = pytest.mark.parametrize("link", [LOGISTIC, Probit(), Davidson(-0.3)], ids=str)
-n_linear = pytest.mark.parametrize("k", [0, 2])
+n_linear = pytest.mark.parametrize("k", [0, 2, "by context"])
 
 
 def problem(shape, rank, link, k, n=60):
-    """A design with k linear effects at a point, and the Jacobian of its etas in all coordinates."""
+    """A design with k linear effects at a point, votes with weights, and the Jacobian of its etas in all coordinates.
+
+    With "by context" each context has two effects of its own.
+    """
     design = replace(random_design(shape, n, seed=1), link=link)
     rng = np.random.default_rng(5)
-    slopes = rng.normal(size=(n, k))
+    slopes, start = rng.normal(size=(n, 2)), design.start if k == "by context" else None
     if k:
-        design = replace(design, effects=Effects(slopes, rng.normal(size=k)))
+        blocks = 1 if start is None else len(start) - 1
+        effects = Effects(slopes, 0.3 * rng.normal(size=2 * blocks), start)
+        design = replace(design, effects=effects, weight=rng.uniform(0.5, 2.0, n))
     here = design.at(random_point(shape, rank))
     rows = battle_matrix(design) @ jacobian(here.space)
-    rows[:, here.space.extra.start : here.space.extra.start + k] = slopes
+    if k:
+        block = np.zeros(n, dtype=int) if start is None else design.context
+        for j in range(2):
+            rows[np.arange(n), here.space.extra.start + 2 * block + j] = slopes[:, j]
     return here, rows
 
 
-def full_scores(here, rows, k):
+def linear(here):
+    """Number of linear effects."""
+    return 0 if here.design.effects is None else here.design.effects.values.size
+
+
+def law_terms(here):
+    """Terms of one weighted response in the law's own parameters: scores, and information with eta and of its own."""
+    effects, weight = here.law.effects, here.design.weight
+    weight = np.ones(1) if weight is None else weight
+    return weight[:, None] * effects.score, weight[:, None] * effects.cross, weight[:, None, None] * effects.own
+
+
+def full_scores(here, rows):
     """The score of one response of each cell in all coordinates."""
     out = rows * here.terms.score[:, None]
-    law = slice(here.space.extra.start + k, here.space.extra.stop)
-    out[:, law] = here.terms.effects.score[:, k:]
+    out[:, here.space.extra.start + linear(here) : here.space.extra.stop] = law_terms(here)[0]
     return out
 
 
@@ -54,14 +73,14 @@ def test_gradient_is_the_slope_of_the_loss(shape, rank, link, k):
 def test_information_and_meat_are_the_dense_ones(shape, rank, link, k):
     here, rows = problem(shape, rank, link, k)
     n, terms = here.design.count, here.terms
-    scores = full_scores(here, rows, k)
+    scores = full_scores(here, rows)
     np.testing.assert_allclose(here.gradient, n @ scores, atol=1e-9)
     np.testing.assert_allclose(here.meat.dense(), (scores.T * n) @ scores, atol=1e-9)
     expected = (rows.T * (n * terms.fisher)) @ rows
-    for i in range(k, here.space.extra.stop - here.space.extra.start):  # parameters of the law
-        at = here.space.extra.start + i
-        expected[at] = expected[:, at] = rows.T @ (n * terms.effects.cross[:, i])
-        expected[at, at] = n @ terms.effects.own[:, i, i]
+    for i in range(link.n_extra):
+        at = here.space.extra.start + linear(here) + i
+        expected[at] = expected[:, at] = rows.T @ (n * law_terms(here)[1][:, i])
+        expected[at, at] = n @ law_terms(here)[2][:, i, i]
     np.testing.assert_allclose(here.information.dense(), expected, atol=1e-9)
 
 
@@ -81,7 +100,7 @@ def test_leverages_are_those_of_the_full_jacobian(shape, rank, k):
 def test_influences_are_scores_along_a_direction(shape, rank, link, k):
     here, rows = problem(shape, rank, link, k)
     direction = np.random.default_rng(3).normal(size=here.space.size)
-    along = full_scores(here, rows, k) @ direction
+    along = full_scores(here, rows) @ direction
     assert here.influence(direction) == pytest.approx((here.design.count @ along**2, np.abs(along).max()), rel=1e-9)
 
 
@@ -92,9 +111,11 @@ def test_other_counts_and_scores_at_the_same_point(link, k):
     twice = here.with_count(2 * here.design.count)
     assert twice.loss == pytest.approx(2 * here.loss) and twice.eta is here.eta
     np.testing.assert_allclose(twice.information.dense(), 2 * here.information.dense())
-    half = here.with_score(0.5 * here.terms.score)
-    np.testing.assert_allclose(half.terms.effects.score[:, :k], 0.5 * here.terms.effects.score[:, :k])
-    np.testing.assert_array_equal(half.terms.effects.score[:, k:], here.terms.effects.score[:, k:])
+    half, first = here.with_score(0.5 * here.law.score), here.space.extra.start + linear(here)
+    np.testing.assert_allclose(half.gradient[: here.space.extra.start], 0.5 * here.gradient[: here.space.extra.start])
+    np.testing.assert_allclose(
+        half.gradient[first : here.space.extra.stop], here.gradient[first : here.space.extra.stop]
+    )
     still = here.spread(np.zeros(len(here.eta)))
     np.testing.assert_allclose(still.gradient, here.gradient, atol=1e-9)
 
@@ -105,5 +126,7 @@ def test_a_part_of_the_cells_keeps_their_effects(k):
     kept = np.flatnonzero(np.arange(60) % 3 == 0)
     part = here.design.restricted(kept).at(here.space)
     np.testing.assert_allclose(part.eta, here.eta[kept])
-    np.testing.assert_array_equal(part.terms.effects.own, here.terms.effects.own[kept])
+    ones = np.eye(here.space.extra.stop - here.space.extra.start)
+    np.testing.assert_allclose(part.terms.effects.along(ones), here.terms.effects.along(ones)[kept])
+    np.testing.assert_allclose(part.terms.score, here.terms.score[kept])
     assert here.design.averaged() is here.design

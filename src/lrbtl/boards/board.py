@@ -13,6 +13,7 @@ import numpy as np
 from lrbtl.data.labels import SEPARATOR, context_name, shown_context, suggest_labels
 from lrbtl.errors import UnknownContextError
 from lrbtl.fitting.fit import Fit
+from lrbtl.inference.effects import EffectEstimate
 from lrbtl.inference.estimate import Estimate
 from lrbtl.methods.base import Provenance
 from lrbtl.tables import (
@@ -35,6 +36,7 @@ SCALE_WORDS = {"elo": "Elo points", "logit": "log odds", "probability": "probabi
 METHOD_WORDS = {"bradley-terry": "Bradley-Terry fit", "naive": "separate Bradley-Terry fits"}
 NOTHING = "–"
 ROWS_SHOWN = 60
+MOST_NAMED = 8  # effects that a heading spells out
 SMALLEST_GAIN = 1.02  # below it, sharing between contexts gains nothing worth telling
 
 
@@ -75,8 +77,9 @@ class Leaderboard:
     gain : float or None
         Median ratio of the errors of separate fits per context to those of this board, where the method tells it and
         separate fits exist.
-    effects : Estimate or None
-        Coefficients of covariates, where the battles have some.
+    effects : EffectEstimate, Estimate or None
+        What covariates do to votes, where some are held fixed: scores are those of answers alike in them. Boards made
+        as other packages do have their coefficients alone.
     islands : tuple of Leaderboard
         Boards of the models that no chain of battles links with this board's models: scores of different islands cannot
         be compared, so they are never merged.
@@ -156,6 +159,10 @@ class Leaderboard:
         lines = [f"{first}; {self.weighting}" if self.weighting else first, "; ".join(words)]
         if self.gain is not None and self.gain >= SMALLEST_GAIN:
             lines.append(gain_sentence(self.gain))
+        if isinstance(self.effects, EffectEstimate):
+            shown = self.effects.sentences(self.level)
+            more = [f"and {len(shown) - MOST_NAMED} more effects"] if len(shown) > MOST_NAMED else []
+            lines += [f"held fixed: {words}" for words in [*shown[:MOST_NAMED], *more]]
         return [*lines, *self.info.notes]
 
     def summary(self, top: int | None = None) -> str:

@@ -337,6 +337,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         info=replace(info, level=view.level, notes=notes),
         weighting=part.weighting if np.count_nonzero(standing.weights) > 1 else "",
         gain=_gain(part, standing, found),
+        effects=part.analysis.held_fixed,
     )
 
 
@@ -427,6 +428,9 @@ def _vote_notes(part: Component, weights: Floats) -> list[str]:
     count = np.where(weights[cells.context] > 0, cells.count, 0)
     ties = int(count[cells.y == 0.5].sum())
     notes = []
+    if part.battles.vote_weights is not None:
+        worth = f"{part.battles.n_effective:,.0f} of equal weight"
+        notes.append(f"votes are weighted: all {part.battles.n_battles:,} tell as much as {worth}")
     if ties:
         meaning = "are an outcome of their own" if link in TIE_LINKS else "count as half a win for both"
         notes.append(f"{ties:,} ties ({ties / count.sum():.1%}) {meaning}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
@@ -11,8 +12,9 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import as_data
 from lrbtl.data.observations import Data
-from lrbtl.errors import MethodError, SeparationWarning, check_choice, warn_user
+from lrbtl.errors import CovariateError, MethodError, SeparationWarning, check_choice, warn_user
 from lrbtl.fitting.fit import Fit
+from lrbtl.inference.effects import EffectEstimate, estimate_effects
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.targets import Family, Target, resolve_targets
 from lrbtl.methods.base import Method, Moments, Options, Provenance, Run, RunOptions
@@ -114,6 +116,20 @@ class Analysis:
         """Return the estimates of all scores, (d1, D); NaN where there is none."""
         return self.run.scores()
 
+    def effects(self) -> EffectEstimate:
+        """Return what covariates do to votes: coefficients with their joint covariance, and words.
+
+        Raises `CovariateError` where the battles have none, or none is held fixed.
+        """
+        if self.held_fixed is None:
+            raise CovariateError("no covariate is held fixed: name some with covariates=, and in control= if given.")
+        return self.held_fixed
+
+    @cached_property
+    def held_fixed(self) -> EffectEstimate | None:
+        """The same; None where no covariate is held fixed."""
+        return estimate_effects(self)
+
     def placed(self, weights: Floats) -> Bools:
         """Return which models have a score on the board with these weights (D,) of contexts."""
         return self.run.placed(weights)
@@ -196,6 +212,11 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     rng : int, Generator or None
     progress : True or callable, optional
         A bar on a terminal or in a notebook (tqdm where installed), or a function that gets lines of text.
+    control : list of str, optional
+        The battles' covariates that are held fixed: scores are those of answers alike in them. All by default; [] is
+        none, as if the battles had no covariates.
+    effects : "shared" or "by_context"
+        Whether a covariate has one effect, or one in each context.
 
     Examples
     --------
@@ -206,6 +227,11 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     20000
     """
     battles = as_data(battles)
+    control, effects = options.get("control"), options.get("effects", "shared")
+    if isinstance(battles, Battles):
+        battles = battles.controlling(control, effects)
+    elif control is not None or effects != "shared":
+        raise CovariateError("control and effects are for battles with covariates, not for observed entries.")
     chosen, found = Options(**options), find_method(options.get("method"), battles)
     chosen.check(battles.shape)
     return Analysis(battles, found.name, found.run(battles, chosen))
@@ -238,7 +264,8 @@ def infer(
         See `analyse`.
     targets : Target, list of Target, `all_scores()` or `all_gaps()`
     **options
-        method, rank, sampling, n_folds, se, ridge, link, solver, n_threads, rng, progress: see `analyse`.
+        method, rank, sampling, n_folds, se, ridge, link, solver, n_threads, rng, progress, control, effects: see
+        `analyse`.
 
     Returns
     -------

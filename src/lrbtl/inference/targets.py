@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
-from lrbtl.data.labels import context_name
+from lrbtl.data.labels import context_name, find_label
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import GradientError, TargetError, WeightError, as_floats, check_choice
 from lrbtl.methods.targets import (
     Resolved,
     SparseGradient,
     View,
+    resolved_effect,
     resolved_gap,
     resolved_score,
     resolved_win,
@@ -141,6 +142,43 @@ def _resolve_score(model: Any, context: Any, weights: Weights, among: list[Any] 
         if not inside.any():
             raise TargetError(f"{label} is asked for among no models: name at least one, or leave `among` out.")
     return resolved_score(i, context_weights(battles, weights, context), inside, label)
+
+
+def effect(name: str, context: Any = None) -> Target:
+    """Return the effect of a covariate on votes, in log odds per unit of its scale.
+
+    Parameters
+    ----------
+    name : str
+        A covariate of the battles, or "position".
+    context : label, optional
+        Needed where each context has its own effects (effects="by_context").
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.effect("length")
+    Target(effect(length))
+    """
+    return Target(partial(_resolve_effect, name, context), target_name("effect", name, context=context))
+
+
+def _resolve_effect(name: str, context: Any, battles: Data) -> Resolved:
+    covariates = () if isinstance(battles, Observations) else battles.covariates
+    index = {covariate.name: k for k, covariate in enumerate(covariates)}
+    if not index:
+        raise TargetError(f"effect({name}) is asked for, but no covariate is held fixed: name some with covariates=.")
+    k = find_label(index, name, "covariate", TargetError)
+    by_context = not isinstance(battles, Observations) and battles.effects_by == "context" and bool(battles.levels)
+    if by_context == (context is None):
+        raise TargetError(
+            f"effect({name}): each context has its own effects, name one."
+            if by_context
+            else f"effect({name}): all contexts share it; leave the context out, or use effects='by_context'."
+        )
+    u = battles.context_index(context) if by_context else 0
+    label = target_name("effect", name, context=context)
+    return resolved_effect(u * len(index) + k, (battles.n_contexts if by_context else 1) * len(index), label)
 
 
 def gap(a: Any, b: Any, context: Any = None, *, weights: Weights = None) -> Target:

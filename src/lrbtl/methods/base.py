@@ -38,6 +38,8 @@ class RunOptions(TypedDict, total=False):
     n_threads: int
     rng: Seed
     progress: Progress | bool | None
+    control: Sequence[str] | None
+    effects: Literal["shared", "by_context"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Options:
     n_threads: int = 1
     rng: Seed = 0
     progress: Progress | bool | None = None
+    control: Sequence[str] | None = None
+    effects: str = "shared"
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise where an option is no such option, whether or not the method will use it."""

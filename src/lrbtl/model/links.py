@@ -377,7 +377,9 @@ class TieLink(Link):
         """Return the terms with scores less sum_j E[p_j(eta)] d log p_j."""
         _, by_eta, by_tie = self.outcomes(eta)
         p = mean_over_spread(self.probabilities, eta, variance)
-        effects = replace(terms.effects, score=terms.effects.score - np.sum(p * by_tie, axis=0)[:, None])
+        own = terms.effects
+        assert isinstance(own, EffectTerms)
+        effects = replace(own, score=own.score - np.sum(p * by_tie, axis=0)[:, None])
         return replace(terms, score=terms.score - np.sum(p * by_eta, axis=0), effects=effects)
 
     def check(self, y: Floats, pairs: bool) -> None:

@@ -18,6 +18,7 @@ from lrbtl.inference.effects import EffectEstimate, estimate_effects
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.targets import Family, Target, resolve_targets
 from lrbtl.methods.base import Method, Moments, Options, Provenance, Run, RunOptions
+from lrbtl.methods.clusters import check_clusters
 from lrbtl.methods.efficient import Efficient
 from lrbtl.methods.hierarchical import Hierarchical
 from lrbtl.methods.low_rank import LowRank
@@ -230,6 +231,7 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     control, effects = options.get("control"), options.get("effects", "shared")
     if isinstance(battles, Battles):
         battles = battles.controlling(control, effects)
+        check_clusters(battles)
     elif control is not None or effects != "shared":
         raise CovariateError("control and effects are for battles with covariates, not for observed entries.")
     chosen, found = Options(**options), find_method(options.get("method"), battles)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import ClassVar, Literal, TypedDict
 
@@ -14,6 +14,8 @@ from lrbtl.data.observations import Data
 from lrbtl.errors import check_choice, check_whole, make_rng
 from lrbtl.fitting.fit import Fit, check_rank_kind, check_ridge
 from lrbtl.fitting.solvers import SolverName
+from lrbtl.methods.clusters import SMALLEST, Rows, cluster_moments, semidefinite
+from lrbtl.methods.standard_errors import widening
 from lrbtl.methods.targets import Resolved, resolved_gap, resolved_score
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import Sampling
@@ -21,6 +23,7 @@ from lrbtl.progress import as_progress
 from lrbtl.typing import Bools, Floats, Progress, Rank, Ridge, Seed
 
 NO_FACTS = ("level", "notes", "unit")
+CLUSTER_BATCH = 512  # targets whose errors are summed by cluster at a time, where covariances are not asked for
 FamilyKind = Literal["scores", "gaps"]
 
 
@@ -137,6 +140,11 @@ class Moments:
         bound = None if self.bound is None else np.where(lost, np.nan, self.bound)
         return Moments(values, cov, se, self.variance_noise, bound)
 
+    def part(self, cut: slice) -> "Moments":
+        """Return the moments of some targets, without covariances."""
+        bound = None if self.bound is None else self.bound[cut]
+        return Moments(self.values[cut], None, self.se[cut], self.variance_noise[cut], bound)
+
     def spread_to(self, kept: Bools) -> "Moments":
         """Return the moments of more targets, of which those `kept` are these and the others have none."""
         at, size = np.flatnonzero(kept), len(kept)
@@ -175,8 +183,47 @@ class Run(ABC):
     fit: Fit | None = None  # the low-rank fit behind it, where there is one
 
     @abstractmethod
+    def vote_moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
+        """Return estimates of targets with their covariance, or only with their errors, for independent votes."""
+
+    @abstractmethod
+    def influence_rows(self, targets: Sequence[Resolved]) -> Rows:
+        """Return a function from positions of cells to the influence of one vote of each on the targets, (n, M)."""
+
+    def influences(self, targets: Sequence[Resolved]) -> Floats:
+        """Return by how much one vote of each cell moves each target on its working scale, (n_cells, M).
+
+        It is the score of the vote times the target's direction; residuals are those that errors are made of. Under
+        cross-fitting a vote's influence is that in its own fold. Votes of a cell may lie in several folds, then it is
+        their mean; with clusters they do not, as a cluster stays in one fold.
+        """
+        return self.influence_rows(targets)(np.arange(self.data.n_cells))
+
+    @property
+    def clustered(self) -> bool:
+        """Whether errors allow for clusters of votes."""
+        return self.data.cells.clusters is not None
+
     def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
         """Return estimates of targets with their covariance, or only with their errors."""
+        found = self.vote_moments(targets, errors_only=errors_only)
+        return self._with_clusters(found, targets) if self.clustered else found
+
+    def _with_clusters(self, found: Moments, targets: Sequence[Resolved]) -> Moments:
+        """Return moments with errors that allow for clusters."""
+        assert isinstance(self.data, Battles)
+        if found.cov is None and len(targets) > CLUSTER_BATCH:
+            cuts = [slice(k, k + CLUSTER_BATCH) for k in range(0, len(targets), CLUSTER_BATCH)]
+            return joined([self._with_clusters(found.part(cut), targets[cut]) for cut in cuts])
+        rows = self.influence_rows(targets)
+        extra = cluster_moments(rows, self.data, len(targets), diagonal=found.cov is None)
+        wider = widening(2.0 * extra.noise)
+        noise = found.variance_noise + extra.noise
+        if found.cov is None:
+            variance = np.maximum(found.se**2 + extra.added, SMALLEST * found.se**2)
+            return replace(found, se=wider * np.sqrt(variance), variance_noise=noise)
+        cov = semidefinite(found.cov + extra.added, SMALLEST * np.diag(found.cov)) * np.outer(wider, wider)
+        return replace(found, cov=cov, se=np.sqrt(np.maximum(np.diag(cov), 0.0)), variance_noise=noise)
 
     @abstractmethod
     def scores(self) -> Floats:
@@ -188,6 +235,17 @@ class Run(ABC):
         Scores of a row sum to zero over the models of its row of `among` (B, d1), by default over all. Models that
         have no score there are NaN, and so are all where one of `among` has none.
         """
+        found = self.vote_score_moments(weights, among)
+        if not self.clustered:
+            return found
+        out = []
+        for i, (row, moments) in enumerate(zip(weights, found, strict=True)):
+            inside = None if among is None else among[i]
+            out.append(self._with_clusters(moments, [resolved_score(a, row, inside) for a in range(len(moments.se))]))
+        return out
+
+    def vote_score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
+        """Return the same for independent votes."""
         out = []
         for i, row in enumerate(weights):
             inside = None if among is None else among[i]
@@ -195,11 +253,29 @@ class Run(ABC):
             if not np.all(kept if inside is None else kept[inside]):
                 kept = np.zeros_like(kept) if inside is not None else kept
             targets = [resolved_score(int(a), row, inside) for a in np.flatnonzero(kept)]
-            out.append(self.moments(targets).spread_to(kept) if targets else _no_moments(len(kept)))
+            out.append(self.vote_moments(targets).spread_to(kept) if targets else _no_moments(len(kept)))
         return out
 
     def family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
         """Return estimates and errors of all scores (d1, D), or of all gaps a - b, a < b, (pairs, D)."""
+        return self._clustered_family(kind) if self.clustered else self.vote_family(kind)
+
+    def _clustered_family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
+        """Return the same, context by context, with errors that allow for clusters."""
+        d1, D = self.data.shape[0], self.data.n_contexts
+        a, b = np.triu_indices(d1, 1)
+        values, errors = [], []
+        for unit in np.eye(D):
+            (found,) = self.score_moments(unit[None])
+            assert found.cov is not None
+            own = np.diag(found.cov)
+            gaps = own[a] + own[b] - 2.0 * found.cov[a, b]
+            values.append(found.values if kind == "scores" else found.values[a] - found.values[b])
+            errors.append(found.se if kind == "scores" else np.sqrt(np.maximum(gaps, 0.0)))
+        return np.stack(values, axis=1), np.stack(errors, axis=1)
+
+    def vote_family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
+        """Return the same for independent votes."""
         d1, D = self.data.shape[0], self.data.n_contexts
         units = np.eye(D)
         if kind == "scores":
@@ -207,7 +283,7 @@ class Run(ABC):
         else:
             pairs = zip(*np.triu_indices(d1, 1), strict=True)
             targets = [resolved_gap(int(a), int(b), unit) for a, b in pairs for unit in units]
-        found = self.moments(targets, errors_only=True)
+        found = self.vote_moments(targets, errors_only=True)
         return found.values.reshape(-1, D), found.se.reshape(-1, D)
 
     def placed(self, weights: Floats) -> Bools:

@@ -15,9 +15,11 @@ from lrbtl.fitting.solvers import KrylovSolver, Solver, needs_krylov
 from lrbtl.lowrank.arrowhead import Blocks, inverse_blocks
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.methods.base import FamilyKind, Moments, Provenance, Run, joined
+from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import separate_errors
 from lrbtl.methods.one_step import (
     Coordinates,
+    FewGradients,
     FoldStep,
     ScoreView,
     evaluate_targets,
@@ -38,7 +40,7 @@ from lrbtl.methods.standard_errors import (
 from lrbtl.methods.targets import Resolved, Stack, evaluate
 from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.threads import one_blas_thread, ordered_map
-from lrbtl.typing import Bools, Floats
+from lrbtl.typing import Bools, Floats, Longs
 
 LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score from infinity
 MOVED = 1e-6  # share of a direction without information below which it leaves a score alone
@@ -120,7 +122,7 @@ class OneStepRun(Run):
     # Listed targets.
     # --------------------------------------------------------------------------
 
-    def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
+    def vote_moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
         """Return estimates with the covariance to report, or errors; NaN for targets that run to infinity."""
         if not errors_only:
             return self._finite(self.sandwich(targets), targets)
@@ -167,6 +169,34 @@ class OneStepRun(Run):
             model = at(self.reference, self.link)[1].variances(self.reference.solver)
         return Sandwich(values, cov / self.n, np.sqrt(model / self.n), self.dispersion, loose.value())
 
+    @one_blas_thread
+    def influence_rows(self, targets: Sequence[Resolved]) -> Rows:
+        """Return the influences of votes in some cells, each in its own fold."""
+        stack, moves, places = Stack.of(targets), [], []
+        steps = self.steps if self.full is None else [self.full]
+        count = self.data.cells.count
+        for step in steps:
+            view = ScoreView(step.space, self.data.shape, step.link, step.effect_values)
+            _, gradients = evaluated(view, stack, joint=True)
+            assert isinstance(gradients, FewGradients) and step.inside is not None and step.votes is not None
+            directions = step.solver.solve(gradients.columns) / self.n
+            moves.append((step.changes(directions), directions[step.space.extra]))
+            place = np.full(self.data.n_cells, -1)
+            place[step.inside] = np.arange(len(step.inside))
+            places.append(place)
+
+        def rows(cells: Longs) -> Floats:
+            out = np.zeros((len(cells), len(targets)))
+            for step, move, place in zip(steps, moves, places, strict=True):
+                here = np.flatnonzero(place[cells] >= 0)
+                at = place[cells[here]]
+                assert step.votes is not None
+                share = step.votes.design.count[at] * step.n / count[cells[here]]
+                out[here] += share[:, None] * step.influence_rows(*move, at)
+            return out
+
+        return rows
+
     def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
         """Return the model-based errors of separate fits at these scores; None for observed entries."""
         if not isinstance(self.data, Battles):
@@ -211,11 +241,11 @@ class OneStepRun(Run):
             kept = _determined_together(bread, weights, kept)
         return kept
 
-    def score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
+    def vote_score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
         """Return the moments of all models' mean scores for each row of weights (B, D); see `Run.score_moments`."""
         space = self.steps[0].space
         if len(weights) < space.U.shape[1] or not self.determined or needs_krylov(space, "auto"):
-            return super().score_moments(weights, among)
+            return super().vote_score_moments(weights, among)
         found: list[Sandwich] = []
         for first in range(0, len(weights), TOGETHER):
             part = slice(first, first + TOGETHER)
@@ -253,7 +283,7 @@ class OneStepRun(Run):
         rows = range(len(weights))
         return [Sandwich(values[i], cov[i] / self.n, bound[i], self.dispersion, noise[i]) for i in rows]
 
-    def family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
+    def vote_family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
         """Return estimates and errors of all scores or gaps; NaN where they run to infinity."""
         self._check_determined(kind)
         if kind == "scores":

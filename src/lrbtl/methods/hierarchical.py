@@ -16,6 +16,7 @@ from lrbtl.fitting.deviations import Mode, Scores, find_mode, start_scores
 from lrbtl.fitting.fit import make_design, spectral_start
 from lrbtl.lowrank.tucker import check_rank, rank_caps, truncate
 from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run
+from lrbtl.methods.clusters import Rows
 from lrbtl.methods.posterior import Exceptions, Posterior
 from lrbtl.methods.targets import Gradients, Resolved, evaluate
 from lrbtl.model.links import LOGISTIC, Link
@@ -341,7 +342,7 @@ class HierarchicalRun(Run):
         return np.asarray(np.mean([node.exceptions.variance for node in self.nodes], axis=0))
 
     @one_blas_thread
-    def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
+    def vote_moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
         """Return estimates of targets with their covariance, or only with their errors."""
         values, gradients = evaluate(targets, _View(self._mean, self.link, self.data.shape, self.effect_values))
         D, d1 = self.data.n_contexts, self.data.shape[0]
@@ -357,10 +358,7 @@ class HierarchicalRun(Run):
 
     def _covariance(self, gradients: Gradients, part: slice, *, diagonal: bool) -> Floats:
         """Return the covariance of some targets, or its diagonal."""
-        D, d1 = self.data.n_contexts, self.data.shape[0]
-        dense = gradients.by_context(d1, D).tocsr()[part].toarray().reshape(-1, D, d1)
-        slopes = gradients.effects[:, part].T if len(gradients.effects) else None
-        dense = dense - dense.mean(axis=2, keepdims=True)
+        dense, slopes = self._dense(gradients, part)
         flat = dense.reshape(len(dense), -1)
         found = np.mean([node.posterior.covariance(dense, slopes, diagonal=diagonal) for node in self.nodes], axis=0)
         for node in self.nodes:
@@ -371,14 +369,29 @@ class HierarchicalRun(Run):
         added = flat * self._added.T.reshape(-1)
         return np.asarray(found + (np.einsum("mi,mi->m", added, flat) if diagonal else added @ flat.T))
 
-    def score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
+    @one_blas_thread
+    def influence_rows(self, targets: Sequence[Resolved]) -> Rows:
+        """Return the influences of votes in some cells, the mean over nodes."""
+        _, gradients = evaluate(targets, _View(self._mean, self.link, self.data.shape, self.effect_values))
+        dense, slopes = self._dense(gradients, slice(None))
+        each = [node.posterior.influence_rows(dense, slopes) for node in self.nodes]
+        return lambda cells: np.asarray(sum(rows(cells) for rows in each) / len(each))
+
+    def _dense(self, gradients: Gradients, part: slice) -> tuple[Floats, Floats | None]:
+        """Return gradients of some targets in the scores, (M, D, d1), centred, and in the effects."""
+        D, d1 = self.data.n_contexts, self.data.shape[0]
+        dense = gradients.by_context(d1, D).tocsr()[part].toarray().reshape(-1, D, d1)
+        slopes = gradients.effects[:, part].T if len(gradients.effects) else None
+        return dense - dense.mean(axis=2, keepdims=True), slopes
+
+    def vote_score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
         """Return, for each row of weights (B, D) of contexts, the moments of all models' mean scores."""
         out = []
         for i, row in enumerate(weights):
             used = np.flatnonzero(row)
             inside = np.ones(self.data.shape[0], dtype=np.bool_) if among is None else among[i]
             if used.size != 1:
-                out += super().score_moments(row[None], inside[None])
+                out += super().vote_score_moments(row[None], inside[None])
                 continue
             values, cov = row[used[0]] * self._mean[:, used[0]], row[used[0]] ** 2 * self._by_context[used[0]]
             mean = cov[:, inside].mean(axis=1)
@@ -387,7 +400,7 @@ class HierarchicalRun(Run):
             out.append(Moments(values, cov, np.sqrt(np.maximum(np.diag(cov), 0.0)), np.zeros(len(values))))
         return out
 
-    def family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
+    def vote_family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
         """Return estimates and errors of all scores, or of all gaps."""
         cov = self._by_context
         own = np.einsum("uaa->au", cov)

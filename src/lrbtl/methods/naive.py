@@ -14,6 +14,7 @@ from lrbtl.errors import MethodError, SeparationWarning
 from lrbtl.fitting.bradley_terry import centred_inverse, laplacian
 from lrbtl.fitting.separate import SeparateFit, fit_separate
 from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, joined
+from lrbtl.methods.clusters import Rows
 from lrbtl.methods.standard_errors import believed_covariance, believed_variances
 from lrbtl.methods.targets import Gradients, Resolved, View, evaluate
 from lrbtl.model.links import LOGISTIC, Link, as_link
@@ -41,7 +42,7 @@ class Naive(Method):
             warnings.simplefilter("ignore", SeparationWarning)  # estimates and boards tell of their own targets
             separate = fit_separate(data)
         provenance = Provenance(method=name, n_battles=data.n_battles)
-        if data.covariates or data.vote_weights is not None:
+        if data.covariates or data.vote_weights is not None or data.cells.clusters is not None:
             from lrbtl.methods.naive_votes import VotesRun  # which is a naive run
 
             return VotesRun.of(separate, provenance)
@@ -94,11 +95,11 @@ class NaiveRun(Run):
         robust, model = (np.nan_to_num(self.separate.covariance(context, kind=kind)) for kind in ("hc3", "model"))
         return robust, self.dispersion * model
 
-    def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
+    def vote_moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
         """Return estimates with their covariance or errors; NaN for targets that separation leaves without."""
         if errors_only and len(targets) > BATCH:
             batches = (targets[k : k + BATCH] for k in range(0, len(targets), BATCH))
-            return joined([self.moments(batch, errors_only=True) for batch in batches])
+            return joined([self.vote_moments(batch, errors_only=True) for batch in batches])
         values, gradients = evaluate(targets, NaiveView(self.separate))
         M, d1 = len(targets), self.data.shape[0]
         cov, model, lost = np.zeros(M if errors_only else (M, M)), np.zeros(M), np.zeros(M, dtype=np.bool_)
@@ -121,7 +122,7 @@ class NaiveRun(Run):
         cov = believed_covariance(cov, np.sqrt(model))
         return Moments(values, cov, np.sqrt(np.diag(cov)), noise, bound)
 
-    def family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
+    def vote_family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
         """Return estimates and errors of all scores or gaps."""
         d1, D = self.data.shape[0], self.data.n_contexts
         scores, groups = self.separate.within_scores.T, self._components
@@ -152,6 +153,12 @@ class NaiveRun(Run):
             best = largest_component(self._components[:, u], votes[u])
             out[best, u] = best.size > 1 or d1 == 1
         return out
+
+    def influence_rows(self, targets: Sequence[Resolved]) -> Rows:
+        """Return the influences of votes in some cells."""
+        from lrbtl.methods.naive_votes import VotesRun  # which is a naive run
+
+        return VotesRun.of(self.separate, self.provenance).influence_rows(targets)
 
     def scores(self) -> Floats:
         """Return all scores (d1, D), zero-sum in each context's largest strong component; NaN outside it."""

@@ -8,10 +8,11 @@ import numpy as np
 from lrbtl.fitting.separate import SeparateFit
 from lrbtl.fitting.slots import SlotScores, fit_slots
 from lrbtl.methods.base import FamilyKind, Moments, Provenance, Run
+from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import NaiveRun, NaiveView, crosses_components
 from lrbtl.methods.targets import Resolved, evaluate
 from lrbtl.model.links import LOGISTIC
-from lrbtl.typing import Bools, Floats
+from lrbtl.typing import Bools, Floats, Longs
 
 
 class VotesRun(NaiveRun):
@@ -61,12 +62,28 @@ class VotesRun(NaiveRun):
         found = self.slots.directions(np.ascontiguousarray(dense[:, context, model].T), gradients.effects)
         return values, *found, lost
 
-    def moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
+    def vote_moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
         """Return estimates with their covariance or errors; NaN for targets that separation leaves without."""
         values, slots, effects, lost = self.directions(targets)
         robust, model = self.slots.covariances(slots, effects, diagonal=errors_only)
         return self._reported(values, robust, self.dispersion * model).without(lost)
 
-    def family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
+    def influence_rows(self, targets: Sequence[Resolved]) -> Rows:
+        """Return the influences of votes in some cells; votes outside strong components have none."""
+        _, slots, effects, lost = self.directions(targets)
+        place = np.full(self.data.n_cells, -1)
+        place[self.slots.kept] = np.arange(len(self.slots.kept))
+        residual, known = self.slots.residuals, ~lost
+
+        def rows(cells: Longs) -> Floats:
+            out = np.zeros((len(cells), len(targets)))
+            inside = np.flatnonzero(place[cells] >= 0)
+            at = place[cells[inside]]
+            out[inside] = residual[at, None] * self.slots.along(slots, effects, at) * known
+            return out
+
+        return rows
+
+    def vote_family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
         """Return estimates and errors of all scores or gaps."""
-        return Run.family(self, kind)
+        return Run.vote_family(self, kind)

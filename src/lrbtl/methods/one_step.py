@@ -45,6 +45,25 @@ class FoldStep:
     solver: Solver  # solves with K_k
     link: Link = LOGISTIC  # with its parameters from the other folds
     effect_values: Floats | None = None  # of linear effects, from the other folds
+    inside: Longs | None = None  # (n_inside,) cells of the fold
+    votes: Local | None = None  # their scores, with multiplicities that sum to one
+
+    def changes(self, directions: Floats) -> Floats:
+        """Return what directions (size, M) do to the scores at the slots of the fold's votes, (n_slots, M)."""
+        assert self.votes is not None
+        design, space = self.votes.design, self.space
+        pushed = (space.push(np.ascontiguousarray(direction)) for direction in directions.T)
+        return np.stack([design.slot_changes(space, *change) for change in pushed], axis=1)
+
+    def influence_rows(self, changes: Floats, effects: Floats, cells: Longs) -> Floats:
+        """Return score times direction of one vote in some of the fold's cells, (n, M).
+
+        Directions are given by their `changes` and their parts in the effects, (k, M).
+        """
+        assert self.votes is not None
+        slot_a, slot_b = (side[cells] for side in self.votes.design.slots)
+        terms = self.votes.terms
+        return terms.score[cells, None] * (changes[slot_a] - changes[slot_b]) + terms.effects.along(effects, cells)
 
     @cached_property
     def delta(self) -> Floats:
@@ -106,7 +125,9 @@ def fold_step(
     known = recipe.known_variances and design.variance is not None
     train = design.with_count(design.count - held_out if n < design.total else design.count)
     bread = recipe.bread(train.with_count(train.count / train.total).at(space))
-    return FoldStep(space, n, part.gradient, part.information if known else part.meat, bread, *_shared(design))
+    return FoldStep(
+        space, n, part.gradient, part.information if known else part.meat, bread, *_shared(design), inside, part
+    )
 
 
 def _shared(design: Design) -> tuple[Link, Floats | None]:
@@ -119,8 +140,9 @@ def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -
     here = design.at(point)
     n = design.total
     mean = here.with_count(design.count / n)
-    meat = mean.with_score(here.law.score / np.maximum(1.0 - here.leverages(ridge), HC3_FLOOR)).meat
-    return FoldStep(here.space, n, np.zeros(here.space.size), meat, mean.solver(solver), *_shared(design))
+    votes = mean.with_score(here.law.score / np.maximum(1.0 - here.leverages(ridge), HC3_FLOOR))
+    none, every = np.zeros(here.space.size), np.arange(len(design.a))
+    return FoldStep(here.space, n, none, votes.meat, mean.solver(solver), *_shared(design), every, votes)
 
 
 @dataclass(frozen=True)

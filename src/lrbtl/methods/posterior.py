@@ -19,8 +19,9 @@ from lrbtl.fitting.deviations import Expansion
 from lrbtl.fitting.solvers import accumulate
 from lrbtl.lowrank.arrowhead import Blocks, inverse_blocks
 from lrbtl.lowrank.tangent import context_blocks
+from lrbtl.methods.clusters import Rows
 from lrbtl.methods.standard_errors import context_covariance, sandwich_blocks
-from lrbtl.typing import Bools, Floats
+from lrbtl.typing import Bools, Floats, Longs
 
 LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
 FIRST_SHARE, LEAST_SHARE, MOST_SHARE = 0.02, 1e-4, 0.3  # of entries that are exceptions: first guess and limits
@@ -45,6 +46,17 @@ class Exceptions:
     probability: Floats
     move: Floats
     variance: Floats
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """Linear functions of the scores, M of them, on their way through the posterior."""
+
+    flat: Floats  # (M, D, d1) centred
+    full: Floats  # (M, D, d1) what battles leave open of them
+    pulled: Floats  # (size, M) in coordinates
+    solved: Floats  # (size, M) times the inverse precision
+    moved: Floats  # (n_slots, M) their answer to the scores of votes
 
 
 @dataclass(frozen=True)
@@ -105,10 +117,10 @@ class Posterior:
 
     @cached_property
     def residuals(self) -> tuple[Floats, Floats]:
-        """Of one vote of each cell: its score over one minus its leverage, and the variance that the model gives it.
+        """Of one vote of each cell: its score over one minus its leverage, and by how much its square is in excess.
 
         Both are over the dispersion. Of models with few votes the model is to be believed: residuals of one that only
-        won are far too small, so both are multiplied by how far they are trusted.
+        won are far too small, so the excess is multiplied by how far they are trusted.
         """
         at, cells = self.at, self.cells
         terms = at.scores.terms_of(cells)
@@ -119,13 +131,12 @@ class Posterior:
         votes = np.bincount(cells.a, cells.count, len(own[0])) + np.bincount(cells.b, cells.count, len(own[0]))
         fewest = np.minimum(votes[cells.a], votes[cells.b])
         trust = fewest / (fewest + FEW_VOTES)
-        return np.sqrt(trust) * residual, trust * terms.fisher / at.dispersion
+        return residual, trust * (residual**2 - terms.fisher / at.dispersion)
 
     @cached_property
     def _excess(self) -> Floats:
         """Weight of each cell in B - H."""
-        residual, variance = self.residuals
-        return self.cells.count * (residual**2 - variance)
+        return self.cells.count * self.residuals[1]
 
     @cached_property
     def excess(self) -> Matrices:
@@ -168,11 +179,8 @@ class Posterior:
             out[u] = self.covariance(gradients)
         return out
 
-    def covariance(self, gradients: Floats, slopes: Floats | None = None, *, diagonal: bool = False) -> Floats:
-        """Return the covariance (M, M) of linear functions of the scores, given as (M, D, d1), or its diagonal.
-
-        `slopes` (M, k) are those in the shared effects.
-        """
+    def _solved(self, gradients: Floats, slopes: Floats | None) -> _Solved:
+        """Return what the covariance of linear functions is made of; see `covariance`."""
         at, space, design = self.at, self.at.scores.space, self.design
         flat = gradients - gradients.mean(axis=2, keepdims=True)
         on_slots = self._to_slots(flat)
@@ -186,6 +194,30 @@ class Posterior:
         solved = at.factor.solve(pulled)
         pushed = np.stack([design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in solved.T], axis=1)
         moved = design.times(at.S, pushed + at.tau**2 * (on_slots - c @ solved[space.extra]))
+        return _Solved(flat, full, pulled, solved, moved)
+
+    def influence_rows(self, gradients: Floats, slopes: Floats | None = None) -> Rows:
+        """Return a function from cells to the influence of one vote on linear functions of the scores, (n, M)."""
+        found, effects = self._solved(gradients, slopes), self.cells.effects
+        moved, slots = found.moved, self.cells.slots
+        linear = found.solved[self.at.scores.space.extra][: 0 if effects is None else effects.values.size]
+        residual = self.residuals[0]
+
+        def rows(cells: Longs) -> Floats:
+            slot_a, slot_b = (side[cells] for side in slots)
+            along = moved[slot_a] - moved[slot_b]
+            return residual[cells, None] * (along if effects is None else along + effects.rows_times(linear, cells))
+
+        return rows
+
+    def covariance(self, gradients: Floats, slopes: Floats | None = None, *, diagonal: bool = False) -> Floats:
+        """Return the covariance (M, M) of linear functions of the scores, given as (M, D, d1), or its diagonal.
+
+        `slopes` (M, k) are those in the shared effects.
+        """
+        at, space, design = self.at, self.at.scores.space, self.design
+        found = self._solved(gradients, slopes)
+        flat, full, pulled, solved, moved = found.flat, found.full, found.pulled, found.solved, found.moved
         varied = design.times(self.excess, moved)
         if self.effect_excess is not None:
             cross, corner = self.effect_excess

@@ -74,9 +74,12 @@ class EffectTerms:
         weighted = count[:, None] * self.score
         return Border(score[:, None] * weighted, weighted.T @ np.broadcast_to(self.score, weighted.shape))
 
-    def along(self, directions: Floats) -> Floats:
-        """Return the score of one vote along directions (l, ...) of the effects, (n_cells, ...) or (1, ...)."""
-        return self.score @ directions
+    def along(self, directions: Floats, rows: Longs | None = None) -> Floats:
+        """Return the score of one vote along directions (l, ...) of the effects, (n_cells, ...) or (1, ...).
+
+        `rows` are the cells that are asked for, by default all.
+        """
+        return (self.score if rows is None or not self.score.shape[1] else self.score[rows]) @ directions
 
     def weighted(self, weight: Floats) -> "EffectTerms":
         """Return the terms of votes with a weight."""
@@ -197,9 +200,11 @@ class JoinedTerms:
         corner = np.block([[linear.corner, cross], [cross.T, law.corner]])
         return replace(linear, weights=np.hstack([linear.weights, law.weights]), corner=corner)
 
-    def along(self, directions: Floats) -> Floats:
-        """Return the score of one vote along directions (K, ...) of the effects, (n_cells, ...)."""
+    def along(self, directions: Floats, rows: Longs | None = None) -> Floats:
+        """Return the score of one vote along directions (K, ...) of the effects, (n_cells, ...), or of some `rows`."""
         n = self.linear.values.size
-        moved = self.linear.times(directions[:n])
-        score = self.score_of_eta.reshape(-1, *([1] * (moved.ndim - 1)))
-        return score * moved + self.law.along(directions[n:])
+        if rows is None:
+            moved, score = self.linear.times(directions[:n]), self.score_of_eta
+        else:
+            moved, score = self.linear.rows_times(directions[:n], rows), self.score_of_eta[rows]
+        return score.reshape(-1, *([1] * (moved.ndim - 1))) * moved + self.law.along(directions[n:], rows)

@@ -1,0 +1,166 @@
+"""Errors that allow for votes of one voter, session or prompt to be alike.
+
+With v the influence of one vote on the targets, votes that are independent give the covariance sum of v v^T. Votes of a
+cluster are not: their influences are summed first, Z_g = sum of v over cluster g, and the covariance is the sum of
+Z_g Z_g^T, times G / (G - 1) for G clusters. Several columns of clusters are combined by inclusion and exclusion over
+their intersections [Cameron, Gelbach and Miller 2011]. A few large clusters leave the estimated variance itself noisy:
+the variance of its log is about sum z^4 / (sum z^2)^2 - 1 / G for each target, and errors allow for it as Student's
+quantiles do.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from lrbtl.data.battles import Battles
+from lrbtl.data.labels import context_name
+from lrbtl.errors import ClusterError, ClusterWarning, warn_user
+from lrbtl.typing import Floats, Ints, Longs
+
+BUDGET = 1 << 22  # numbers that the influences of one batch of cells may fill
+FEW_CLUSTERS = 30
+SMALLEST = 0.1  # of the variance of independent votes: clusters of several columns never make it less
+
+Rows = Callable[[Longs], Floats]  # from positions of cells to the influence of one vote of each, (n, M)
+
+
+@dataclass(frozen=True)
+class ClusterMoments:
+    """What clusters add to the covariance of M targets, (M, M) or (M,), and how noisy their variances are, (M,)."""
+
+    added: Floats
+    noise: Floats
+
+
+def cluster_moments(rows: Rows, battles: Battles, n_targets: int, *, diagonal: bool) -> ClusterMoments:
+    """Return what clusters add to the covariance of targets, given the influences of votes."""
+    clusters = battles.cells.clusters
+    assert clusters is not None
+    shape = (n_targets,) if diagonal else (n_targets, n_targets)
+    added, noise = np.zeros(shape), np.zeros(n_targets)
+    for size in range(1, clusters.shape[1] + 1):
+        for columns in combinations(range(clusters.shape[1]), size):
+            order, first = _sorted(clusters[:, columns])
+            found = _sums(rows, battles.cells.count, order, first, n_targets, diagonal=diagonal)
+            n_clusters = len(first)
+            sign = 1.0 if size % 2 else -1.0
+            added += sign * n_clusters / max(n_clusters - 1, 1) * found.squares
+            if size == 1:
+                noise = np.maximum(noise, found.noise(n_clusters))
+                plain = found.plain
+    return ClusterMoments(added - plain, noise)
+
+
+def _sorted(codes: Ints) -> tuple[Longs, Longs]:
+    """Return cells in the order of their clusters, and where each cluster begins."""
+    order = np.lexsort(codes.T)
+    ordered = codes[order]
+    new = np.ones(len(order), dtype=np.bool_)
+    new[1:] = np.any(ordered[1:] != ordered[:-1], axis=1)
+    return order, np.flatnonzero(new)
+
+
+@dataclass
+class _Sums:
+    """Sums over clusters: of Z Z^T, of z^4, and over votes of v v^T."""
+
+    squares: Floats
+    fourth: Floats
+    own: Floats
+    plain: Floats
+
+    def noise(self, n_clusters: int) -> Floats:
+        """Return the variance of the log of each variance."""
+        share = self.fourth / np.maximum(self.own, 1e-300) ** 2
+        return np.asarray(np.clip(share - 1.0 / n_clusters, 0.0, 1.0))
+
+
+def _sums(rows: Rows, count: Longs, order: Longs, first: Longs, n_targets: int, *, diagonal: bool) -> _Sums:
+    """Return the sums, batch by batch; a batch holds whole clusters, or part of one whose sum goes on."""
+    shape = (n_targets,) if diagonal else (n_targets, n_targets)
+    out = _Sums(np.zeros(shape), np.zeros(n_targets), np.zeros(n_targets), np.zeros(shape))
+    step = max(1, BUDGET // n_targets)
+    carry = np.zeros(n_targets)
+    starts = np.zeros(len(order), dtype=np.bool_)
+    starts[first] = True
+    for low in range(0, len(order), step):
+        cells, here = order[low : low + step], starts[low : low + step].copy()
+        number = count[cells].astype(np.float64)[:, None]
+        v = rows(cells)
+        if diagonal:
+            out.plain += np.sum(number * v**2, axis=0)
+        else:
+            out.plain += (number * v).T @ v
+        goes_on = not here[0]
+        here[0] = True
+        Z = np.add.reduceat(number * v, np.flatnonzero(here), axis=0)
+        if goes_on:
+            Z[0] += carry
+        else:
+            _finish(out, carry[None], diagonal)
+        carry = Z[-1]
+        _finish(out, Z[:-1], diagonal)
+    _finish(out, carry[None], diagonal)
+    return out
+
+
+def _finish(out: _Sums, Z: Floats, diagonal: bool) -> None:
+    out.squares += np.sum(Z**2, axis=0) if diagonal else Z.T @ Z
+    out.own += np.sum(Z**2, axis=0)
+    out.fourth += np.sum(Z**4, axis=0)
+
+
+def semidefinite(matrix: Floats, least: Floats) -> Floats:
+    """Return the nearest positive semidefinite matrix, with at least these variances."""
+    if np.isnan(matrix).any():
+        known = ~np.isnan(np.diag(matrix))
+        out = matrix.copy()
+        if known.any():
+            out[np.ix_(known, known)] = semidefinite(matrix[np.ix_(known, known)], least[known])
+        return out
+    values, vectors = np.linalg.eigh(matrix)
+    fixed = matrix if values[0] >= 0 else (vectors * np.maximum(values, 0.0)) @ vectors.T
+    lacking = np.maximum(least - np.diag(fixed), 0.0)
+    return np.asarray(fixed + np.diag(lacking))
+
+
+def check_clusters(battles: Battles) -> None:
+    """Raise where a column has one cluster left; warn where it has few, or where a context's votes are of one."""
+    clusters = battles.cells.clusters
+    for k, name in enumerate(battles.cluster_names):
+        assert clusters is not None
+        n = battles.cluster_sizes(k).size
+        if n < 2:
+            raise ClusterError(f"all votes that are left have the same {name}; select more of them, or read without.")
+        if n < FEW_CLUSTERS:
+            warn_user(
+                f"there are {n} clusters by {name}: errors that allow for them are rough below {FEW_CLUSTERS}, and "
+                "rather too small.",
+                ClusterWarning,
+            )
+        if len(battles.levels):
+            width = int(clusters[:, k].max()) + 1
+            pairs = np.unique(battles.cells.context.astype(np.int64) * width + clusters[:, k])
+            lone = np.flatnonzero(np.bincount(pairs // width, minlength=battles.n_contexts) == 1)
+            if lone.size and battles.n_contexts > 1:
+                shown = ", ".join(context_name(battles.context_label(int(u))) for u in lone[:5])
+                warn_user(
+                    f"all votes in {shown} have the same {name}: what they say there cannot be told from that one's "
+                    "taste. Pool such contexts, or leave them out.",
+                    ClusterWarning,
+                )
+
+
+def design_effects(rows: Rows, battles: Battles, n_targets: int) -> list[tuple[str, float]]:
+    """Return by how much each cluster column alone multiplies the variance of targets, the median over them."""
+    clusters = battles.cells.clusters
+    out = []
+    for k, name in enumerate(battles.cluster_names):
+        assert clusters is not None
+        order, first = _sorted(clusters[:, [k]])
+        found = _sums(rows, battles.cells.count, order, first, n_targets, diagonal=True)
+        ratio = found.squares / np.maximum(found.plain, 1e-300) * len(first) / max(len(first) - 1, 1)
+        out.append((name, float(np.median(ratio))))
+    return out

@@ -122,3 +122,27 @@ def test_blocks_of_models_and_rows_of_slots(name):
     wide = by_context @ space.U
     np.testing.assert_allclose(rows, wide[place % D, place // D], atol=1e-12)
     np.testing.assert_allclose(gram, space.U.T @ wide, atol=1e-12)
+
+
+@each
+def test_sums_and_traces_over_contexts(name):
+    design, weight = blocks_of(name)
+    d1, D = design.shape[0], design.n_contexts
+    matrices = design.laplacians(weight)
+    X = battle_matrix(design).reshape(len(weight), d1, D)
+    other = np.random.default_rng(1).normal(size=(d1, d1))
+    dense = np.einsum("nau,n,nbu->uab", X, weight, X)
+    np.testing.assert_allclose(design.summed(matrices), dense.sum(axis=0), atol=1e-12)
+    np.testing.assert_allclose(design.traces(matrices, other), np.einsum("uab,ab->u", dense, other), atol=1e-10)
+
+
+def test_the_ladder_is_who_meets_whom():
+    """Models that meet their neighbours only stand in order, whatever their labels and outcomes."""
+    order = np.random.default_rng(0).permutation(12)
+    a, b = order[:-1].astype(np.int32), order[1:].astype(np.int32)
+    rows = np.argsort(np.minimum(a, b), kind="stable")
+    low, high = np.minimum(a, b)[rows], np.maximum(a, b)[rows]
+    design = Design((12,), np.array([0, 11]), low, high, np.ones(11), np.full(11, 5.0))
+    ladder = BlockDesign.of_cells(design).ladder[order]
+    assert (np.diff(ladder) > 0).all() or (np.diff(ladder) < 0).all()
+    assert abs(ladder.mean()) < 1e-12 and np.mean(ladder**2) == pytest.approx(1.0)

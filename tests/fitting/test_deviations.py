@@ -1,5 +1,7 @@
 """Modes of T = L + E against dense formulas, and their limits: low-rank fits and separate fits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,7 @@ modes = pytest.mark.parametrize("case", MODES, ids=lambda case: f"order{len(case
 def exactly(monkeypatch):
     """Newton steps to the end, not only as far as intervals need."""
     monkeypatch.setattr(deviations, "DECREMENT", 1e-11)
+    monkeypatch.setattr(deviations, "ENOUGH", 1e-11)
     monkeypatch.setattr(deviations, "MAX_ITER", 60)
 
 
@@ -84,6 +87,7 @@ def test_usual_steps_end_within_a_small_part_of_an_error(case, monkeypatch):
     battles = tied_battles(shape, rank)
     usual = mode_of(battles, rank, tau, link=link)
     monkeypatch.setattr(deviations, "DECREMENT", 1e-11)
+    monkeypatch.setattr(deviations, "ENOUGH", 1e-11)
     monkeypatch.setattr(deviations, "MAX_ITER", 60)
     exact = mode_of(battles, rank, tau, link=link)
     error = np.sqrt(np.diag(Twin.of(exact.at).C)).reshape(usual.scores.dense().shape)
@@ -128,7 +132,8 @@ def test_one_step_solves_the_joint_normal_equations(case):
     if link == "davidson":
         right[here.scores.space.extra] = here.scores.design.count @ scores[:, 1]
     right[size + place] = twin.g[place] - here.scores.E / tau**2
-    found = here.step(here.factor, here.gradient())
+    step = here.factor.solve(here.gradient())
+    found = step, here.deviation_step(step)
     exact = np.linalg.solve(twin.precision, right)
     np.testing.assert_allclose(found[0], exact[:size], rtol=1e-6, atol=1e-7 * np.abs(exact).max())
     np.testing.assert_allclose(found[1], exact[size + place], rtol=1e-6, atol=1e-7 * np.abs(exact).max())
@@ -153,6 +158,41 @@ def test_the_evidence_is_laplaces(case):
     assert at.log_evidence() == pytest.approx(height - determinant / 2, abs=1e-5 * abs(determinant))
     dense = at._closed(at.information).dense()
     assert at.factor.log_determinant() == pytest.approx(np.linalg.slogdet(dense)[1], rel=1e-9)
+
+
+@modes
+def test_the_evidence_of_other_taus_is_that_of_the_quadratic(case):
+    """With E and the coordinates integrated out of the expansion, wherever its own mode is."""
+    shape, rank, tau, link = case
+    at = mode_of(tied_battles(shape, rank), rank, tau, link=link).at
+    place, size = entries(at.scores.design), at.scores.space.size
+
+    def direct(other):
+        twin = Twin.of(at.at_tau(other))
+        right = np.zeros(len(twin.precision))
+        right[size + place] = twin.g[place] - at.scores.E / other**2
+        space = at.scores.space
+        away = at.prior.precision * (factor_entries(space) - at.prior.mean)
+        right[:size] = twin.J.T @ twin.g - within_gauge(space, away)
+        right[space.extra] = at.effects[0]
+        n = at.scores.design.shape[0] * at.scores.design.n_contexts
+        height = right @ np.linalg.solve(twin.precision, right) - at.scores.E @ at.scores.E / other**2
+        return 0.5 * (height - np.linalg.slogdet(twin.precision)[1]) - n * np.log(other)
+
+    found = [at.at_tau(f * tau).log_evidence() for f in (0.5, 1.0, 2.0)]
+    expected = [direct(f * tau) for f in (0.5, 1.0, 2.0)]
+    np.testing.assert_allclose(np.diff(found), np.diff(expected), atol=1e-4)
+
+
+def test_an_offset_is_part_of_the_scores():
+    """Known deviations: those that are left are as if the votes had been cast without them."""
+    at = mode_of(tied_battles((8, 4), 1, 4000), 1, 0.1).at
+    scores = at.scores
+    moved = replace(scores, E=scores.E - 0.3, offset=np.full(len(scores.E), 0.3))
+    np.testing.assert_allclose(moved.dense(), scores.dense(), atol=1e-12)
+    assert moved.loss() == pytest.approx(scores.loss())
+    step = np.zeros(scores.space.size)
+    assert np.all(moved.moved(step, np.zeros(len(scores.E))).offset == 0.3)
 
 
 def test_without_deviations_it_is_the_low_rank_fit(exactly):
@@ -202,6 +242,6 @@ def test_gradients_within_the_gauge():
 def test_inverses_of_many_matrices(size):
     rows = np.random.default_rng(0).normal(size=(4, size, 2 * size))
     matrices = rows @ rows.transpose(0, 2, 1) + np.eye(size)
-    np.testing.assert_allclose(
-        spd_inverses(matrices.copy()) @ matrices, np.broadcast_to(np.eye(size), matrices.shape), atol=1e-9
-    )
+    inverses, determinant = spd_inverses(matrices.copy())
+    np.testing.assert_allclose(inverses @ matrices, np.broadcast_to(np.eye(size), matrices.shape), atol=1e-9)
+    assert determinant == pytest.approx(-np.linalg.slogdet(matrices)[1].sum())

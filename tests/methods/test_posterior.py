@@ -7,6 +7,7 @@ from scipy.special import expit
 import lrbtl
 from hierarchy_twin import Twin, absent_somewhere, at_context, entries, mode_of
 from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.fitting.deviations import factor_entries, within_gauge
 from lrbtl.fitting.fit import make_design
 from lrbtl.methods.posterior import FEW_VOTES, LEVERAGE_FLOOR, Posterior, centred, exception_probabilities
 from problems import rebuilt, simulated
@@ -74,7 +75,9 @@ def excess(posterior, twin):
 
 
 def sandwich(posterior, twin):
-    return twin.C + twin.C @ excess(posterior, twin) @ twin.C
+    """With what the reach of the ladder adds."""
+    along = posterior.stretch[1].reshape(-1)
+    return twin.C + twin.C @ excess(posterior, twin) @ twin.C + np.outer(along, along)
 
 
 @each
@@ -119,7 +122,36 @@ def test_targets_that_touch_the_tie_parameter():
     to_scores = loading @ inverse @ score_rows.T
     assert loading.shape[1] == size + d1 * D
     expected = loading @ inverse @ loading.T + to_scores @ excess(posterior, twin) @ to_scores.T
-    close(posterior.covariance(gradients, slopes), expected)
+    along = flat @ posterior.stretch[1].reshape(-1)
+    close(posterior.covariance(gradients, slopes), expected + np.outer(along, along))
+
+
+@each
+def test_the_reach_of_the_ladder_is_one_parameter_more(name):
+    """With p = tau times the places as a further column, of precision 1, the dense posterior moves and widens so."""
+    posterior, twin = made(name)
+    at, design = posterior.at, posterior.design
+    d1, D, size = design.shape[0], design.n_contexts, at.scores.space.size
+    p = np.repeat(at.tau * design.ladder, D)
+    rows = np.hstack([twin.J, np.eye(d1 * D)])
+    cross = rows.T @ twin.H @ p
+    if at.scores.space.extra.stop > at.scores.space.extra.start:
+        place = entries(design)
+        cross[at.scores.space.extra] = at.effects[1].T @ p[place]
+    precision = np.block([[twin.precision, cross[:, None]], [cross[None], np.array([[p @ twin.H @ p + 1.0]])]])
+    Q = np.kron(np.eye(d1) - 1.0 / d1, np.eye(D))
+    both = Q @ np.hstack([rows, p[:, None]])
+    along = posterior.stretch[1].reshape(-1)
+    close(both @ np.linalg.inv(precision) @ both.T, twin.C + np.outer(along, along))
+    deviation = np.zeros(d1 * D)
+    deviation[entries(design)] = at.scores.E
+    right = np.r_[np.zeros(size), twin.g - deviation / at.tau**2, twin.g @ p]
+    right[:size] = twin.J.T @ twin.g - within_gauge(
+        at.scores.space, at.prior.precision * (factor_entries(at.scores.space) - at.prior.mean)
+    )
+    right[at.scores.space.extra] = at.effects[0]
+    moved = both @ np.linalg.solve(precision, right) - both[:, :-1] @ np.linalg.solve(twin.precision, right[:-1])
+    close(posterior.stretch[0].reshape(-1), moved, np.sqrt(np.diag(twin.C)))
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "davidson" not in name])
@@ -138,7 +170,7 @@ def test_exceptions_are_those_of_the_formula(name):
     share = 0.02
     for _ in range(30):
         probability = np.where(played, share * density[1] / (share * density[1] + (1 - share) * density[0]), 0.0)
-        share = np.clip(probability.sum() / played.sum(), 1e-4, 0.3)
+        share = min((probability.sum() + 0.02 * 200) / (played.sum() + 200), 0.3)
     move = np.where(played, twin.g / P * k / (1 + k) * (1 - own), 0.0)
     variance = probability * ((1 - own) ** 2 * k / (1 + k) / P + (1 - probability) * move**2)
     close(found.probability.reshape(-1), probability, 1.0)

@@ -147,6 +147,40 @@ class BlockDesign(Design):
             out[atoms] = matrix.reshape(-1)[place]
         return out[self.atom_table.number] if len(out) < len(self.a) else out
 
+    def summed(self, matrices: Matrices) -> Floats:
+        """Return the sum over contexts of their matrices, (d1, d1)."""
+        d1, out = self.shape[0], np.zeros(self.shape[0] ** 2)
+        for group, stack in zip(self.groups, matrices, strict=True):
+            if self.full:
+                out += stack.sum(axis=0).reshape(-1)
+            else:
+                pair = group.models[:, :, None] * d1 + group.models[:, None, :]
+                out += np.bincount(pair.reshape(-1), stack.reshape(-1), d1**2)
+        return out.reshape(d1, d1)
+
+    @cached_property
+    def ladder(self) -> Floats:
+        """Places of the models (d1,) by whom they meet, mean square 1: neighbours meet often, the two ends seldom.
+
+        It is the smoothest direction of the graph of pairings, whatever came out of them.
+        """
+        votes = self.summed(self.laplacians(self.count))
+        root = 1.0 / np.sqrt(np.maximum(np.diag(votes), 1.0))
+        place = root * np.linalg.eigh(votes * root * root[:, None])[1][:, min(1, len(root) - 1)]
+        place = place - place.mean()
+        return np.asarray(place / max(float(np.sqrt(np.mean(place**2))), 1e-300))
+
+    def traces(self, matrices: Matrices, other: Floats) -> Floats:
+        """Return the trace of each context's matrix times another (d1, d1), (D,)."""
+        out = np.zeros(self.n_contexts)
+        for group, stack in zip(self.groups, matrices, strict=True):
+            if self.full:
+                out[group.contexts] = stack.reshape(len(stack), -1) @ other.reshape(-1)
+            else:
+                here = other[group.models[:, :, None], group.models[:, None, :]]
+                out[group.contexts] = np.einsum("bij,bij->b", stack, here)
+        return out
+
     def atom_weights(self, weight: Matrices) -> Matrices:  # type: ignore[override]
         """Return the matrices: nothing is to be put together."""
         return weight

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import linalg
 
 from lrbtl.fitting.blocks import BlockDesign, Matrices
-from lrbtl.fitting.newton import moved_point
+from lrbtl.fitting.newton import SLOW, Curvature, moved_point
 from lrbtl.fitting.solvers import accumulate, robust_factor
 from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite, mirrored
 from lrbtl.lowrank.tangent import TangentSpace
@@ -36,20 +36,30 @@ SMALLEST_STEP = 1e-3
 LEAST_START = 1e-3  # of the noise of an entry: the size of a start where battles favour nobody
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
 DECREMENT = 5e-3  # nats: far below what moves an interval
+ENOUGH = 0.05  # nats that the last step with the exact Hessian may gain
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores L + E: a low-rank point, deviations on the slots of a design, and the design with its link there."""
+    """Scores L + E + offset: a low-rank point, deviations on the slots of a design, and the design with its link there.
+
+    The offset, on the slots too, is what exceptions are known to add.
+    """
 
     design: BlockDesign
     space: TangentSpace
     E: Floats
+    offset: Floats | float = 0.0
 
     @cached_property
     def low_rank(self) -> Floats:
         """L on the slots."""
         return self.design.slot_values(self.space.U, self.space.V)
+
+    @property
+    def on_slots(self) -> Floats:
+        """All of the scores on the slots."""
+        return self.low_rank + self.E + self.offset
 
     @cached_property
     def terms(self) -> CellTerms:
@@ -58,7 +68,7 @@ class Scores:
 
     def eta_of(self, cells: BlockDesign) -> Floats:
         """Return eta in each cell of a design with the same slots, which may have other cells."""
-        eta, effects = cells.differences(self.low_rank + self.E), self.design.effects
+        eta, effects = cells.differences(self.on_slots), self.design.effects
         return eta if effects is None or cells.effects is None else eta + cells.effects.times(effects.values)
 
     def terms_of(self, cells: BlockDesign) -> CellTerms:
@@ -74,14 +84,14 @@ class Scores:
         d1 = self.design.shape[0]
         out = self.space.U @ self.space.V.T
         context, model = self.design.slot_places
-        np.add.at(out, (model, context), self.E)
+        np.add.at(out, (model, context), self.E + self.offset)
         return np.asarray(out - out.sum(axis=0) / d1)
 
     def moved(self, step: Floats, dE: Floats) -> "Scores":
         """Return the scores after a step in coordinates and one of the deviations."""
         design = self.design.moved(step[self.space.extra])
         assert isinstance(design, BlockDesign)
-        return Scores(design, design.space(moved_point(self.space, step)), self.E + dE)
+        return Scores(design, design.space(moved_point(self.space, step)), self.E + dE, self.offset)
 
 
 @dataclass(frozen=True)
@@ -172,9 +182,17 @@ class Expansion:
         return design.laplacians(design.count * self.scores.terms.fisher / self.dispersion)
 
     @cached_property
+    def _inverses(self) -> tuple[Matrices, float]:
+        """S of each context, and the sum of their log determinants."""
+        if self.tau == 0.0:
+            return [np.broadcast_to(np.eye(H.shape[1]), H.shape) for H in self.H], 0.0
+        found = [spd_inverses(np.eye(H.shape[1]) + self.tau**2 * H) for H in self.H]
+        return [inverse for inverse, _ in found], sum(determinant for _, determinant in found)
+
+    @property
     def S(self) -> Matrices:
         """(I + tau^2 H)^-1 of each context: how much of a deviation its battles leave open."""
-        return [spd_inverses(np.eye(H.shape[1]) + self.tau**2 * H) for H in self.H]
+        return self._inverses[0]
 
     @cached_property
     def W(self) -> Matrices:
@@ -255,14 +273,18 @@ class Expansion:
         out[space.extra] = g_effects - c.T @ design.times(self.S, self.tau**2 * self.g - scores.E)
         return out - within_gauge(space, self.prior.precision * (factor_entries(space) - self.prior.mean))
 
-    def step(self, factor: Factor, gradient: Floats) -> tuple[Floats, Floats]:
-        """Return the step in coordinates and that of the deviations."""
+    def deviation_step(self, step: Floats) -> Floats:
+        """Return the step of the deviations that goes with one in coordinates."""
         design, space = self.scores.design, self.scores.space
-        step = factor.solve(gradient)
         change = design.slot_changes(space, *space.push(step))
         _, c, _ = self.effects
         moved = design.times(self.H, change) + c @ step[space.extra]
-        return step, design.times(self.S, self.tau**2 * (self.g - moved) - self.scores.E)
+        return design.times(self.S, self.tau**2 * (self.g - moved) - self.scores.E)
+
+    def decrement(self, gradient: Floats, step: Floats, dE: Floats) -> float:
+        """Return how much a step promises, in nats."""
+        deviation = self.g - (self.scores.E / self.tau**2 if self.tau > 0 else 0.0)
+        return 0.5 * (abs(float(gradient @ step)) + abs(float(deviation @ dE)))
 
     def cost(self, scores: Scores, step: Floats | float = 0.0) -> float:
         """Return the negative log posterior at the scores that a step in coordinates leads to."""
@@ -271,21 +293,51 @@ class Expansion:
         return scores.loss() / self.dispersion + deviations + prior
 
     def log_evidence(self) -> float:
-        """Return the log marginal likelihood of tau at this rank, by Laplace's method and up to a constant."""
-        open_parts = sum(float(np.linalg.slogdet(S)[1].sum()) for S in self.S) if self.tau > 0 else 0.0
-        return -self.cost(self.scores) - 0.5 * self.factor.log_determinant() + 0.5 * open_parts
+        """Return the log marginal likelihood of tau at this rank, by Laplace's method and up to a constant.
+
+        The quadratic expansion is that round the scores, wherever its own mode is: with E integrated out, what is left
+        of the votes' information about L is (y - L)^T W (y - L) / 2 for y = L + E + H^-1 g.
+        """
+        design, scores, gradient = self.scores.design, self.scores, self.gradient()
+        square = scores.E @ design.times(self.W, scores.E)
+        square += (2 * scores.E - self.tau**2 * self.g) @ design.times(self.S, self.g)
+        higher = float(gradient @ self.factor.solve(gradient)) - float(square)
+        height = scores.loss() / self.dispersion + self.prior.cost(factor_entries(scores.space))
+        return 0.5 * (higher - self.factor.log_determinant() + self._inverses[1]) - height
+
+    def at_tau(self, tau: float) -> "Expansion":
+        """Return the expansion round the same scores with deviations of another size."""
+        return self._sharing(replace(self, tau=tau), "g", "H", "effects", "prior")
+
+    def at_scores(self, scores: Scores) -> "Expansion":
+        """Return the gradient at scores nearby, with this information in the place of theirs."""
+        found = self._sharing(replace(self, scores=scores), "H", "_inverses", "W")
+        found.__dict__["prior"] = replace(
+            population_prior(scores.space, self.information.diagonal()), precision=self.prior.precision
+        )
+        return found
+
+    def _sharing(self, other: "Expansion", *names: str) -> "Expansion":
+        """Return another expansion with some of what is known here."""
+        other.__dict__.update({name: getattr(self, name) for name in names})
+        return other
 
 
-def spd_inverses(matrices: Floats) -> Floats:
-    """Return the inverses of symmetric positive definite matrices (B, m, m); large ones by Cholesky, one at a time."""
+def spd_inverses(matrices: Floats) -> tuple[Floats, float]:
+    """Return the inverses of symmetric positive definite matrices (B, m, m), and the sum of their log determinants.
+
+    Large ones go by Cholesky, one at a time.
+    """
     if matrices.shape[1] < CHOLESKY_SIZE:
-        return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
-    out = np.empty_like(matrices)
+        found = np.asarray(np.linalg.inv(matrices), dtype=np.float64)
+        return found, float(np.linalg.slogdet(found)[1].sum())
+    out, determinant = np.empty_like(matrices), 0.0
     for i, matrix in enumerate(matrices):
-        chol, _ = linalg.lapack.dpotrf(matrix, lower=True, clean=False)
-        lower, _ = linalg.lapack.dpotri(chol, lower=True)
+        chol, _ = linalg.lapack.dpotrf(matrix.T, lower=True, clean=False)
+        determinant -= 2.0 * float(np.log(np.diag(chol)).sum())
+        lower, _ = linalg.lapack.dpotri(chol, lower=True, overwrite_c=True)
         out[i] = mirrored(lower)
-    return out
+    return out, determinant
 
 
 @dataclass(frozen=True)
@@ -295,44 +347,76 @@ class Mode:
     Attributes
     ----------
     scores : Scores
-    at : Expansion
-        One step before, which serves as well for covariances: the last step is a small part of a standard error.
+    last : Expansion
+        Of the last Newton step.
     n_iter : int
     converged : bool
-    log_evidence : float
     """
 
     scores: Scores
-    at: Expansion
+    last: Expansion
     n_iter: int
     converged: bool
-    log_evidence: float
+
+    @property
+    def tau(self) -> float:
+        """Size of the deviations."""
+        return self.last.tau
+
+    @cached_property
+    def at(self) -> Expansion:
+        """The posterior round the mode."""
+        return replace(self.last, scores=self.scores, before=self.last.prior.precision, settled=True)
+
+    @cached_property
+    def log_evidence(self) -> float:
+        """Log marginal likelihood of tau."""
+        return self.at.log_evidence()
 
 
 def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float) -> Mode:
     """Return the mode reached from some scores by Newton steps, halved until the posterior grows."""
     if tau == 0.0:
         scores = replace(scores, E=np.zeros_like(scores.E))
-    last, before = np.inf, None
+    expected, before = np.inf, None
     for n_iter in range(1, MAX_ITER + 1):
         at = Expansion(scores, tau, dispersion, gauge, before, n_iter > SETTLING)
         before = at.prior.precision
         gradient = at.gradient()
-        here = at.cost(scores)
-        near = last < CLOSE
-        step, dE = at.step(at.newton_factor() if near else at.factor, gradient)
-        deviation = at.g - (scores.E / tau**2 if tau > 0 else 0.0)
-        last = abs(float(gradient @ step)) + abs(float(deviation @ dE))
-        scale, trial = 1.0, scores.moved(step, dE)
+        near = expected < CLOSE
+        factor = at.newton_factor() if near else at.factor
+        step = factor.solve(gradient)
+        dE = at.deviation_step(step)
+        expected = at.decrement(gradient, step, dE)
+        here, scale, trial = at.cost(scores), 1.0, scores.moved(step, dE)
         while (fall := here - at.cost(trial, scale * step)) < -DECREMENT and scale > SMALLEST_STEP:
             scale *= 0.5
             trial = scores.moved(scale * step, scale * dE)
         if fall >= -DECREMENT:
             scores = trial
-        if abs(fall) < DECREMENT:
-            return Mode(scores, at, n_iter, scale == 1.0, at.log_evidence())
-    at = Expansion(scores, tau, dispersion, gauge, before, True)
-    return Mode(scores, at, n_iter, False, at.log_evidence())
+        if abs(fall) < DECREMENT or (near and expected < ENOUGH):
+            return Mode(scores, at, n_iter, scale == 1.0)
+        if near and scale == 1.0:
+            scores, done = _small_steps(at, factor, scores, expected)
+            if done:
+                return Mode(scores, at, n_iter, True)
+    return Mode(scores, at, n_iter, False)
+
+
+def _small_steps(at: Expansion, factor: Factor, scores: Scores, expected: float) -> tuple[Scores, bool]:
+    """Return the scores after steps with a Hessian from nearby, as long as they converge fast, and if they have."""
+    curvature = Curvature(at.scores.space, factor, 0.0)
+    while True:
+        near = at.at_scores(scores)
+        gradient = near.gradient()
+        step = -curvature.step(scores.space, gradient)[0]
+        dE = near.deviation_step(step)
+        last, expected = expected, near.decrement(gradient, step, dE)
+        if expected > SLOW * last:
+            return scores, False
+        scores = scores.moved(step, dE)
+        if expected < DECREMENT:
+            return scores, True
 
 
 def start_scores(design: BlockDesign, point: Tucker) -> Scores:

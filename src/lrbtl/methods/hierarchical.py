@@ -1,10 +1,11 @@
 """Scores that are low rank plus deviations, T = L + E: honest also where low rank is only nearly true."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 from scipy.interpolate import PchipInterpolator
 
 from lrbtl.data.battles import Battles
@@ -21,16 +22,21 @@ from lrbtl.methods.posterior import Exceptions, Posterior
 from lrbtl.methods.targets import Gradients, Resolved, evaluate
 from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.threads import one_blas_thread
-from lrbtl.typing import Bools, Floats, Longs
+from lrbtl.typing import Bools, Floats, Ints, Longs
 
-SHARES = (0.03, 0.08, 0.15, 0.25, 0.4, 0.65, 1.0)  # tau over the spread of the scores, where its evidence is taken
-NEGLIGIBLE = 8.0  # nats below the best beyond which a tau need not be looked at
+FIRST_TAU, LEAST_TAU = 0.25, 0.02  # of the spread of the scores: first guess of tau, and the least that is looked at
+APART = 1.5  # ratio of values of tau whose evidence gives its curvature
+TAU_STEPS, FAR, WORTHWHILE = 4, 5.0, 0.2  # most steps in tau, in powers of that ratio, and nats that one must gain
+SURE_TAU = 0.05  # relative error of tau below which one value stands for all
+AT_ZERO = 0.5  # prior probability of no deviations at all
 NODES = (1 / 6, 1 / 2, 5 / 6)  # quantiles of tau that stand for its distribution
-DRAWS = 19  # simulated residuals that tell what noise looks like
+LITTLE_KNOWN = 2e-3  # of the largest information: directions below it show no component
+BITS = np.uint64(1) << np.arange(8, 37, dtype=np.uint64)  # one for each simulated residual: what noise looks like
 CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
-MORE = 0.84  # standard deviations above noise at which one more component is tried: it leans upward
-LITTLE, SURELY = 0.3, 4.0  # a component that lowers a doubtful excess by less than this found nothing
+NOISE, SURELY = -0.7, 1.7  # standard deviations above noise at which a component is believed not at all, and wholly
+FORGOTTEN = 0.08  # weight below which a rank is left out
 LARGEST_RANK = 8
+LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand out
 LIKELY = 0.5  # probability from which an entry is called an exception
 BATCH = 1 << 22  # numbers that the gradients of one batch of targets may fill
 PILOTS = 3  # fits of rank 1 with large deviations: what truncated starts are made of
@@ -39,18 +45,25 @@ STIFF = 1e4  # gauge constraints over the information of a model: the prior hard
 
 @dataclass(frozen=True)
 class Node:
-    """One rank and one tau out of those that are averaged over, with equal weights."""
+    """One rank and one tau out of those that are averaged over, with its weight."""
 
+    weight: float
     rank: tuple[int, ...]
     tau: float
     mode: Mode
     posterior: Posterior
     exceptions: Exceptions
 
+    @property
+    def low_rank(self) -> Floats:
+        """L, (d1, D)."""
+        space = self.mode.scores.space
+        return np.asarray(space.U @ space.V.T)
+
     @cached_property
     def scores(self) -> Floats:
-        """Scores with the moves of exceptions, (d1, D)."""
-        return self.mode.scores.dense() + self.exceptions.move
+        """Scores with the moves of exceptions and of the overall scale, (d1, D)."""
+        return self.mode.scores.dense() + self.exceptions.move + self.posterior.stretch[0]
 
     @property
     def effect_values(self) -> Floats:
@@ -73,14 +86,13 @@ class Hierarchical(Method):
             raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
         search = _Search(make_design(data, options.link, options.n_threads))
         if len(data.shape) == 1:
-            nodes = [search.node(search.climb(search.first((1,)), 0.0))]
-        elif options.rank == "auto":
-            smaller, *_ = profiles = search.ranks(options)
-            nodes = [node for profile in profiles for node in search.nodes(profile, smaller)]
+            nodes = [search.node(search.climb(search.first((1,)), 0.0), 1.0)]
         else:
-            rank = check_rank(options.rank, data.shape)
-            profile = search.profile(search.first(rank))
-            nodes = search.nodes(profile, profile)
+            modes = (
+                search.ranks(options) if options.rank == "auto" else search.given(check_rank(options.rank, data.shape))
+            )
+            taus = search.taus(modes[0][1])
+            nodes = [node for weight, mode in modes for node in search.nodes(mode, taus, weight)]
         link = nodes[0].mode.scores.design.link
         provenance = Provenance(
             method=self.name,
@@ -94,8 +106,8 @@ class Hierarchical(Method):
 
 def deviation_sentence(nodes: Sequence[Node]) -> str:
     """Return in words how much of the scores single entries have for themselves."""
-    tau = float(np.mean([node.tau for node in nodes]))
-    shared = float(np.mean([np.mean((node.mode.scores.space.U @ node.mode.scores.space.V.T) ** 2) for node in nodes]))
+    tau = sum(node.weight * node.tau for node in nodes)
+    shared = sum(node.weight * float(np.mean(node.low_rank**2)) for node in nodes)
     share = tau**2 / max(tau**2 + shared, 1e-300)
     size = f"{share:.0%}" if share >= 0.01 else "less than 1%"
     return f"{size} of what differs between models in a category is not shared with the other categories"
@@ -136,131 +148,170 @@ class _Search:
     def _rank(self, r: int) -> tuple[int, ...]:
         return check_rank(r, self.shape)
 
-    def first(self, rank: tuple[int, ...]) -> Scores:
+    def first(self, rank: tuple[int, ...], offset: Floats | float = 0.0) -> Scores:
         """Return a start for a rank: the pilot's scores, truncated, and what is left as deviations."""
-        return self.start(self.pilot, rank)
-
-    def start(self, near: Scores, rank: tuple[int, ...]) -> Scores:
-        """Return scores of a rank near some others, with what the rank leaves out as deviations."""
         if len(self.shape) == 1:
-            return near
-        full = near.dense()
-        point = truncate(full.reshape(self.shape), rank)
-        plain = start_scores(near.design, point)
-        context, model = near.design.slot_places
-        return Scores(near.design, plain.space, full[model, context] - plain.low_rank)
+            return self.pilot
+        design, full = self.pilot.design, self.pilot.dense()
+        context, model = design.slot_places
+        known = np.broadcast_to(offset, len(model))
+        low = full.copy()
+        np.subtract.at(low, (model, context), known)
+        plain = start_scores(design, truncate(low.reshape(self.shape), rank))
+        return Scores(design, plain.space, full[model, context] - known - plain.low_rank, offset)
 
     def climb(self, scores: Scores, tau: float) -> Mode:
         """Return the mode at a tau."""
         return find_mode(scores, tau, self.dispersion, self.gauge)
 
-    def profile(self, *starts: Scores) -> list[Mode]:
-        """Return the modes at a grid of taus at one rank, as far as their evidence matters, in order of tau.
+    def settle(self, scores: Scores, tau: float) -> Mode:
+        """Return the mode at the tau that has the most evidence, about."""
+        mode = self.climb(scores, tau)
+        for _ in range(TAU_STEPS):
+            better, gain = self.better_tau(mode)
+            if gain < WORTHWHILE:
+                break
+            mode = self.climb(mode.scores, better)
+        return mode
 
-        The best of several starts counts.
+    def better_tau(self, mode: Mode) -> tuple[float, float]:
+        """Return where a parabola through the evidence of three values of log tau is largest, and what it gains."""
+        low, here, high = (mode.at.at_tau(mode.tau * f).log_evidence() for f in (1 / APART, 1.0, APART))
+        slope, bend = 0.5 * (high - low), low - 2 * here + high
+        shift = -slope / bend if bend < 0 else FAR * np.sign(slope)
+        shift = float(np.clip(shift, -FAR, FAR))
+        tau = float(np.clip(mode.tau * APART**shift, LEAST_TAU * self.spread, self.spread))
+        moved = np.log(tau / mode.tau) / np.log(APART)
+        return tau, slope * moved + 0.5 * bend * moved**2 if bend < 0 else abs(slope * moved)
+
+    def given(self, rank: tuple[int, ...]) -> list[tuple[float, Mode]]:
+        """Return the mode at a rank, with weight one."""
+        return [(1.0, self.let_out(self.settle(self.first(rank), FIRST_TAU * self.spread)))]
+
+    def ranks(self, options: Options) -> list[tuple[float, Mode]]:
+        """Return modes of one or more ranks with their weights.
+
+        A rank passes on all of its weight where the residuals surely show one more component, none where they surely
+        do not, and a part of it in doubt.
         """
-        taus = self.spread * np.array(SHARES)
-        middle = len(taus) // 2
-        found = {middle: best([self.climb(scores, taus[middle]) for scores in starts])}
-        for direction in (-1, 1):
-            at = middle
-            while 0 <= at + direction < len(taus):
-                found[at + direction] = self.climb(found[at].scores, taus[at + direction])
-                at += direction
-                if found[at].log_evidence < max(mode.log_evidence for mode in found.values()) - NEGLIGIBLE:
-                    break
-        return [found[k] for k in sorted(found)]
-
-    def ranks(self, options: Options) -> list[list[Mode]]:
-        """Return the profiles of the rank that leaves nothing but noise in the residuals, and of the next one."""
         largest = min(LARGEST_RANK, max(rank_caps(self.shape)))
-        profiles, last = [self.profile(self.first(self._rank(1)))], np.inf
+        found: list[tuple[float, Mode]] = []
+        left, mode = 1.0, self.settle(self.first(self._rank(1)), FIRST_TAU * self.spread)
         for r in range(1, largest):
-            near = best(profiles[-1])
-            excess = excess_component(near)
+            excess = excess_component(mode)
             options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
-            if excess > last - LITTLE and excess < SURELY:  # the last component took nothing out of the residuals
+            more = float(np.clip((excess - NOISE) / (SURELY - NOISE), 0.0, 1.0))
+            if more < 1.0:
+                mode = self.let_out(mode)
+                found.append((left * (1.0 - more), mode))
+            left *= more
+            if left < FORGOTTEN:
                 break
-            rank = self._rank(r + 1)
-            profiles.append(self.profile(self.first(rank), self.start(near.scores, rank)))
-            if excess < MORE:
+            mode = self.settle(self.first(self._rank(r + 1), mode.scores.offset), mode.tau)
+        else:
+            found.append((left, self.let_out(mode)))
+        kept = [each for each in found if each[0] >= FORGOTTEN]
+        total = sum(weight for weight, _ in kept)
+        return [(weight / total, each) for weight, each in kept]
+
+    def let_out(self, mode: Mode) -> Mode:
+        """Return the mode without the pull of entries that are likely exceptions."""
+        context, model = mode.scores.design.slot_places
+        for _ in range(LETTING_OUT):
+            found = Posterior(mode.at, self.cells).exceptions()
+            likely = (found.probability > LIKELY)[model, context]
+            if not np.any(likely & (np.broadcast_to(mode.scores.offset, len(likely)) == 0.0)):
                 break
-            last = excess
-        return profiles[-2:]
+            offset = np.where(likely, found.shift[model, context], 0.0)
+            E = np.where(likely, 0.0, mode.scores.E)
+            mode = self.settle(replace(mode.scores, E=E, offset=offset), mode.tau)
+        return mode
 
-    def nodes(self, profile: list[Mode], judge: list[Mode]) -> list[Node]:
-        """Return nodes of one rank that stand for the distribution of tau according to the profile `judge`.
+    def taus(self, mode: Mode) -> Floats:
+        """Return values of tau that stand for its distribution round a mode."""
+        at = {mode.tau: mode.log_evidence}
+        for factor in (1 / APART, APART):
+            at[factor * mode.tau] = mode.at.at_tau(factor * mode.tau).log_evidence()
+        low, here, high = (at[mode.tau * f] for f in (1 / APART, 1.0, APART))
+        error = np.log(APART) / np.sqrt(max(2 * here - low - high, 1e-9))
+        if error < SURE_TAU:
+            return np.array([mode.tau])
+        for away in (-2.0, -1.0, 1.0, 2.0):
+            tau = float(np.clip(mode.tau * np.exp(away * min(error, 1.0)), LEAST_TAU * self.spread, self.spread))
+            at.setdefault(tau, mode.at.at_tau(tau).log_evidence())
+        at[0.0] = mode.at.at_tau(0.0).log_evidence()
+        taus = np.array(sorted(at))
+        return tau_quantiles(taus, np.array([at[tau] for tau in taus]))
 
-        That is the one of the smaller rank: a component too many fits part of the deviations and hides their size.
-        """
-        taus = tau_quantiles(np.array([mode.at.tau for mode in judge]), np.array([mode.log_evidence for mode in judge]))
-        out = []
-        for tau in taus:
-            near = min(profile, key=lambda mode: abs(mode.at.tau - tau))
-            out.append(self.node(self.climb(near.scores, float(tau))))
-        return out
+    def nodes(self, mode: Mode, taus: Floats, weight: float) -> list[Node]:
+        """Return nodes at the rank of a mode."""
+        modes = [mode if tau == mode.tau else self.climb(mode.scores, float(tau)) for tau in taus]
+        return [self.node(each, weight / len(taus)) for each in modes]
 
-    def node(self, mode: Mode) -> Node:
+    def node(self, mode: Mode, weight: float) -> Node:
         """Return a mode with its covariances and exceptions."""
         posterior = Posterior(mode.at, self.cells)
-        return Node(
-            mode.scores.space.point.rank[: len(self.shape)], mode.at.tau, mode, posterior, posterior.exceptions()
-        )
-
-
-def best(profile: list[Mode]) -> Mode:
-    """Return the mode with the most evidence."""
-    return max(profile, key=lambda mode: mode.log_evidence)
+        rank = mode.scores.space.point.rank[: len(self.shape)]
+        return Node(weight, rank, mode.tau, mode, posterior, posterior.exceptions())
 
 
 def tau_quantiles(taus: Floats, log_evidence: Floats) -> Floats:
-    """Return quantiles of tau under a flat prior on (0, largest tau], from its log evidence at some values.
+    """Return quantiles of tau under a flat prior on (0, largest tau] and one on zero, from its log evidence.
 
     Examples
     --------
-    >>> tau_quantiles(np.array([0.1, 0.2, 0.3]), np.array([-50.0, 0.0, -50.0])).round(1)
+    >>> tau_quantiles(np.array([0.0, 0.1, 0.2, 0.3]), np.array([-50.0, -50.0, 0.0, -50.0])).round(1)
     array([0.2, 0.2, 0.2])
     """
-    if len(taus) < 2:
-        return np.full(len(NODES), taus[0])
-    known = np.concatenate([[0.0], taus])
-    heights = np.concatenate([log_evidence[:1], log_evidence])  # flat below the smallest tau
     grid = np.linspace(0.0, taus[-1], 2001)
-    density = np.exp(PchipInterpolator(known, heights)(grid) - heights.max())
-    below = np.cumsum(density)
+    density = np.exp(PchipInterpolator(taus, log_evidence)(grid) - log_evidence.max())
+    below = np.cumsum(density) / len(grid)
+    below += AT_ZERO / (1 - AT_ZERO) * density[0]
     return np.asarray(np.interp(np.array(NODES) * below[-1], below, grid))
 
 
-def excess_component(mode: Mode, seed: int = 0) -> float:
+def random_bits(context: Longs, a: Longs | Ints, b: Longs | Ints) -> npt.NDArray[np.uint64]:
+    """Return 64 random bits for each (context, a, b), the same in every log (splitmix64 of a key)."""
+    key = np.bitwise_xor(np.left_shift(context, 42), np.left_shift(a.astype(np.int64), 21)) ^ b
+    bits = key.astype(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits += np.uint64(0x9E3779B97F4A7C15)
+        bits ^= np.right_shift(bits, np.uint64(shift))
+        bits *= np.uint64(factor)
+    return np.bitwise_xor(bits, np.right_shift(bits, np.uint64(31)))
+
+
+def excess_component(mode: Mode) -> float:
     """Return how far the largest singular value of the residuals is above noise, in standard deviations of noise.
 
-    Residuals of L are S g + W E on the slots, scaled to equal noise of rows and columns and clipped. Noise is drawn
-    from the model: votes and deviations, less what the fit takes of them.
+    Residuals of L are S g + W E on the slots, clipped, and white in models and contexts after division by the root of
+    the information: few close matches tell much less of the levels than of neighbours. Noise is drawn from the model:
+    votes and deviations of random signs, less what the fit takes of them. Signs belong to pairs and entries, so that
+    one vote more changes only its own.
     """
-    at = replace(mode.at, scores=mode.scores, before=mode.at.prior.precision, settled=True)
-    design, space = mode.scores.design, mode.scores.space
+    at, design, space = mode.at, mode.scores.design, mode.scores.space
     own = design.scatter([np.einsum("bmm->bm", W) for W in at.W])
-    touched = design.slot_matrix(own)
-    rows, columns = (np.asarray(touched.sum(axis=axis), dtype=float).reshape(-1) for axis in (1, 0))
-    context, model = design.slot_places
-    scale = np.sqrt(own.sum() / np.maximum(rows[context] * columns[model], 1e-300))
     limit = CLIP * np.sqrt(np.maximum(own, 0.0))
+    values, vectors = np.linalg.eigh(design.summed(at.W))
+    known = values > LITTLE_KNOWN * values[-1]
+    white = vectors[:, known] / np.sqrt(values[known])
+    weight = np.maximum(design.traces(at.W, white @ white.T), 1e-300)
 
     def largest(residual: Floats) -> float:
-        matrix = design.slot_matrix(scale * np.clip(residual, -limit, limit))
-        gram = matrix.T @ matrix if design.n_contexts >= design.shape[0] else matrix @ matrix.T
-        dense = gram if isinstance(gram, np.ndarray) else gram.toarray()
-        return float(np.sqrt(max(np.linalg.eigvalsh(dense)[-1], 0.0)))
+        matrix = np.asarray(design.slot_matrix(np.clip(residual, -limit, limit)) @ white) / np.sqrt(weight)[:, None]
+        gram = matrix.T @ matrix if len(matrix) >= matrix.shape[1] else matrix @ matrix.T
+        return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0)))
 
-    rng = np.random.default_rng(seed)
     root = np.sqrt(design.count * at.scores.terms.fisher / at.dispersion)
-    noise = []
-    for _ in range(DRAWS):
-        votes = design.slot_sums(root * rng.standard_normal(len(root)))
-        deviations = at.tau * rng.standard_normal(len(votes))
-        drawn = design.times(at.S, votes + design.times(at.H, deviations))
-        fitted = space.push(at.factor.solve(design.pull_sums(space, drawn)))
-        noise.append(largest(drawn - design.times(at.W, design.slot_changes(space, *fitted))))
+    context, model = design.slot_places
+    of_cells, of_slots = random_bits(design.context, design.a, design.b), random_bits(context, model, model)
+    votes = np.stack([design.slot_sums(np.where(of_cells & bit, root, -root)) for bit in BITS], axis=1)
+    deviations = np.where(of_slots[:, None] & BITS, at.tau, -at.tau)
+    drawn = design.times(at.S, votes) + design.times(at.W, deviations)
+    solved = at.factor.solve(np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in drawn.T], axis=1))
+    fitted = [design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in solved.T]
+    left = drawn - design.times(at.W, np.stack(fitted, axis=1))
+    noise = [largest(np.ascontiguousarray(x)) for x in left.T]
     return (largest(at.residual) - float(np.mean(noise))) / max(float(np.std(noise, ddof=1)), 1e-300)
 
 
@@ -289,14 +340,21 @@ class HierarchicalRun(Run):
         self.data, self.nodes, self.provenance = data, nodes, provenance
         self.link = nodes[len(nodes) // 2].mode.scores.design.link
 
+    def _average(self, values: Iterable[Floats]) -> Floats:
+        """Return the weighted mean of arrays, one per node."""
+        total: Floats = np.zeros(())
+        for node, value in zip(self.nodes, values, strict=True):
+            total = total + node.weight * value
+        return np.asarray(total)
+
     @cached_property
     def _mean(self) -> Floats:
-        return np.asarray(np.mean([node.scores for node in self.nodes], axis=0))
+        return self._average(node.scores for node in self.nodes)
 
     @cached_property
     def effect_values(self) -> Floats:
         """Values of linear effects."""
-        return np.asarray(np.mean([node.effect_values for node in self.nodes], axis=0))
+        return self._average(node.effect_values for node in self.nodes)
 
     def scores(self) -> Floats:
         """Return the estimates of all scores, (d1, D)."""
@@ -305,18 +363,17 @@ class HierarchicalRun(Run):
     @cached_property
     def tau(self) -> float:
         """Mean size of the deviations of single entries from low rank."""
-        return float(np.mean([node.tau for node in self.nodes]))
+        return sum(node.weight * node.tau for node in self.nodes)
 
     @cached_property
     def exception_probability(self) -> Floats:
         """Probability that each entry is an exception, (d1, D)."""
-        return np.asarray(np.mean([node.exceptions.probability for node in self.nodes], axis=0))
+        return self._average(node.exceptions.probability for node in self.nodes)
 
     @cached_property
     def _deviations(self) -> Floats:
         """Scores less their low-rank part, (d1, D)."""
-        spaces = [node.mode.scores.space for node in self.nodes]
-        return np.asarray(self._mean - np.mean([space.U @ space.V.T for space in spaces], axis=0))
+        return self._mean - self._average(node.low_rank for node in self.nodes)
 
     def exception(self, model: int, weights: Floats) -> float:
         """Return how far a score is from what the model's other scores say, where votes single it out; else 0."""
@@ -328,10 +385,10 @@ class HierarchicalRun(Run):
     @cached_property
     def _by_context(self) -> Floats:
         """Covariance of the scores of each context, (D, d1, d1)."""
-        out = np.mean([node.posterior.by_context for node in self.nodes], axis=0)
+        out = self._average(node.posterior.by_context for node in self.nodes)
         for node in self.nodes:
             away = (node.scores - self._mean).T
-            out += away[:, :, None] * away[:, None, :] / len(self.nodes)
+            out += node.weight * away[:, :, None] * away[:, None, :]
         each = np.arange(out.shape[1])
         out[:, each, each] += self._added.T
         return np.asarray(out)
@@ -339,7 +396,7 @@ class HierarchicalRun(Run):
     @cached_property
     def _added(self) -> Floats:
         """Variance that exceptions add to each entry, (d1, D)."""
-        return np.asarray(np.mean([node.exceptions.variance for node in self.nodes], axis=0))
+        return self._average(node.exceptions.variance for node in self.nodes)
 
     @one_blas_thread
     def vote_moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
@@ -360,12 +417,12 @@ class HierarchicalRun(Run):
         """Return the covariance of some targets, or its diagonal."""
         dense, slopes = self._dense(gradients, part)
         flat = dense.reshape(len(dense), -1)
-        found = np.mean([node.posterior.covariance(dense, slopes, diagonal=diagonal) for node in self.nodes], axis=0)
+        found = self._average(node.posterior.covariance(dense, slopes, diagonal=diagonal) for node in self.nodes)
         for node in self.nodes:
             away = flat @ (node.scores - self._mean).T.reshape(-1)
             if len(self.effect_values) and slopes is not None:
                 away = away + slopes[:, : len(self.effect_values)] @ (node.effect_values - self.effect_values)
-            found = found + (away**2 if diagonal else np.outer(away, away)) / len(self.nodes)
+            found = found + node.weight * (away**2 if diagonal else np.outer(away, away))
         added = flat * self._added.T.reshape(-1)
         return np.asarray(found + (np.einsum("mi,mi->m", added, flat) if diagonal else added @ flat.T))
 
@@ -375,7 +432,7 @@ class HierarchicalRun(Run):
         _, gradients = evaluate(targets, _View(self._mean, self.link, self.data.shape, self.effect_values))
         dense, slopes = self._dense(gradients, slice(None))
         each = [node.posterior.influence_rows(dense, slopes) for node in self.nodes]
-        return lambda cells: np.asarray(sum(rows(cells) for rows in each) / len(each))
+        return lambda cells: self._average(rows(cells) for rows in each)
 
     def _dense(self, gradients: Gradients, part: slice) -> tuple[Floats, Floats | None]:
         """Return gradients of some targets in the scores, (M, D, d1), centred, and in the effects."""

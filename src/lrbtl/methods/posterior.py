@@ -24,7 +24,8 @@ from lrbtl.methods.standard_errors import context_covariance, sandwich_blocks
 from lrbtl.typing import Bools, Floats, Longs
 
 LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
-FIRST_SHARE, LEAST_SHARE, MOST_SHARE = 0.02, 1e-4, 0.3  # of entries that are exceptions: first guess and limits
+FIRST_SHARE, MOST_SHARE = 0.02, 0.3  # of entries that are exceptions: first guess and limit
+PRIOR_ENTRIES = 200  # entries that the first guess counts for
 SHARE_STEPS = 30
 FEW_VOTES = 200  # votes of a model at which its residuals count as much as the model of votes
 
@@ -37,13 +38,16 @@ class Exceptions:
     ----------
     probability : array (d1, D)
         That an entry is an exception.
+    shift : array (d1, D)
+        What an exception adds to the entry before L and E give way.
     move : array (d1, D)
-        What it adds to the score.
+        What the score changes by, on average over both cases.
     variance : array (d1, D)
         What it adds to its variance.
     """
 
     probability: Floats
+    shift: Floats
     move: Floats
     variance: Floats
 
@@ -166,8 +170,34 @@ class Posterior:
         out = self.plain.copy()
         for (u, S), (_, M) in zip(self._embedded(at.S, 1.0), self._embedded(open_meat, 0.0), strict=True):
             mixed = at.tau**2 * M @ coordinates[u] @ S
-            out[u] += centred(S @ extra[u] @ S + mixed + mixed.T + at.tau**4 * M)
+            along = self.stretch[1][:, u]
+            out[u] += centred(S @ extra[u] @ S + mixed + mixed.T + at.tau**4 * M) + np.outer(along, along)
         return out
+
+    @cached_property
+    def stretch(self) -> tuple[Floats, Floats]:
+        """How scores move when votes alone tell how far the ladder reaches, and the root of its covariance, (d1, D).
+
+        Where similar models meet, who meets whom tells of the levels, deviations included, and their prior would pull
+        the ends of the ladder to its middle. So a multiple c ~ N(0, 1) of tau times the places, p, is theirs. With E
+        integrated out and q = p - J A^-1 J^T W p, scores move by c S q.
+        """
+        at, space, design = self.at, self.at.scores.space, self.design
+        levels = design.ladder * at.tau
+        on_slots = levels[design.slot_places[1]]
+        told = design.times(at.W, on_slots)
+        _, c, _ = at.effects
+        pulled = design.pull_sums(space, told)
+        pulled[space.extra] = c.T @ design.times(at.S, on_slots)
+        solved = at.factor.solve(pulled)
+        information = 1.0 + max(float(on_slots @ told - pulled @ solved), 0.0)
+        size = float(on_slots @ at.residual - solved @ at.gradient()) / information
+        full = levels - space.dense(solved).T
+        open_part = self._to_slots(full[None])[:, 0]
+        closed = design.times(at.S, open_part + at.tau**2 * c @ solved[space.extra]) - open_part
+        moved = (full + self._from_slots(closed[:, None])[0]).T
+        moved = moved - moved.mean(axis=0)
+        return size * moved, moved / np.sqrt(information)
 
     def _by_context_directly(self) -> Floats:
         """Return the same with shared effects, whose coordinates the blocks leave out."""
@@ -224,11 +254,13 @@ class Posterior:
             effects = solved[space.extra][: len(corner)]
             varied = np.concatenate([varied + cross @ effects, cross.T @ moved + corner @ effects])
             moved = np.concatenate([moved, effects])
+
+        along = flat.reshape(len(flat), -1) @ self.stretch[1].T.reshape(-1)
         if diagonal:
-            own = np.einsum("im,im->m", pulled, solved) + np.einsum("im,im->m", moved, varied)
+            own = np.einsum("im,im->m", pulled, solved) + np.einsum("im,im->m", moved, varied) + along**2
             return np.asarray(own + at.tau**2 * np.einsum("mua,mua->m", flat, full))
         prior = at.tau**2 * flat.reshape(len(flat), -1) @ full.reshape(len(flat), -1).T
-        out = pulled.T @ solved + moved.T @ varied + prior
+        out = pulled.T @ solved + moved.T @ varied + prior + np.outer(along, along)
         return np.asarray(0.5 * (out + out.T))
 
     def _to_slots(self, values: Floats) -> Floats:
@@ -247,25 +279,26 @@ class Posterior:
     def exceptions(self) -> Exceptions:
         """Return which entries the votes single out, by a spike and a slab round what the mode says.
 
-        With g the votes' scores at the mode and P = diag(H - H C H) their variance there, t = g / sqrt(P) is standard
-        normal, or N(0, 1 + k) with k = P times the variance of the scores for an exception; the share of exceptions
-        comes by expectation-maximisation over all entries.
+        With g the votes' scores at the mode and P = diag(H - H C H) their variance there, shift = offset + g / P is
+        what a free entry would add. sqrt(P) shift is standard normal, or N(0, 1 + k) with k = P times the variance of
+        the scores for an exception; their share comes by expectation-maximisation over all entries.
         """
         at, (d1, D) = self.at, self._shape
         variance, own = np.zeros((D, d1)), np.zeros((D, d1))
-        g = self._from_slots(at.g[:, None])[0]
+        known = np.broadcast_to(at.scores.offset, at.g.shape)
+        g, offset = self._from_slots(np.stack([at.g, known], axis=1))
         for u, H in self._embedded(at.H, 0.0):
             HC = H @ self.plain[u]
             variance[u], own[u] = np.diag(H) - np.einsum("ab,ba->a", HC, H), np.diag(HC)
         played = variance > 1e-9 * max(float(variance.max(initial=0.0)), 1e-300)
         P = np.where(played, variance, 1.0)
         k = P * float(np.mean(at.scores.dense() ** 2))
-        log_ratio = -0.5 * np.log1p(k) + 0.5 * g**2 / P * k / (1 + k)
-        probability = exception_probabilities(log_ratio, played)
-        move = np.where(played, g / P * k / (1 + k) * (1 - own), 0.0)
-        added = probability * (1 - own) ** 2 * k / (1 + k) / P + probability * (1 - probability) * move**2
-        shift = (probability * move).T
-        return Exceptions(probability.T, shift - shift.mean(axis=0), np.where(played, added, 0.0).T)
+        shift = np.where(played, offset + g / P, 0.0)
+        probability = exception_probabilities(-0.5 * np.log1p(k) + 0.5 * P * shift**2 * k / (1 + k), played)
+        shift *= k / (1 + k)
+        added = probability * (1 - own) ** 2 * (k / (1 + k) / P + (1 - probability) * shift**2)
+        move = ((probability * shift - offset) * (1 - own)).T
+        return Exceptions(probability.T, shift.T, move - move.mean(axis=0), np.where(played, added, 0.0).T)
 
 
 def exception_probabilities(log_ratio: Floats, played: Bools) -> Floats:
@@ -276,10 +309,10 @@ def exception_probabilities(log_ratio: Floats, played: Bools) -> Floats:
     >>> exception_probabilities(np.array([[-4.0, -4.0, -4.0, 20.0]]), np.ones((1, 4), dtype=bool)).round(1)
     array([[0., 0., 0., 1.]])
     """
-    share = FIRST_SHARE
+    share, n = FIRST_SHARE, int(played.sum())
     for _ in range(SHARE_STEPS):
         probability = np.where(played, expit(np.log(share / (1 - share)) + log_ratio), 0.0)
-        share = float(np.clip(probability.sum() / max(int(played.sum()), 1), LEAST_SHARE, MOST_SHARE))
+        share = min((float(probability.sum()) + FIRST_SHARE * PRIOR_ENTRIES) / (n + PRIOR_ENTRIES), MOST_SHARE)
     return probability
 
 

@@ -11,6 +11,9 @@ _HOMES = [
     ("boards.comparison", ["Comparison", "WinMatrix", "compare", "win_matrix"]),
     ("boards.history", ["History", "history"]),
     ("boards.leaderboard", ["leaderboard"]),
+    ("boards.gate", ["Gate", "gate"]),
+    ("boards.outlook", ["VotesNeeded", "votes_needed"]),
+    ("boards.plan", ["Plan", "plan"]),
     ("data.battles", ["Battles"]),
     ("data.observations", ["Observations"]),
     ("fitting.fit", ["Fit", "fit"]),
@@ -22,11 +25,12 @@ _HOMES = [
     ("inference.estimate", ["Estimate"]),
     ("inference.targets", ["all_gaps", "all_scores", "effect", "entry", "functional", "gap", "linear", "score"]),
     ("inference.targets", ["tail_score", "tie_parameter", "weighted_score", "win_probability", "win_rate"]),
+    ("inference.verdicts", ["Verdicts"]),
     ("model.links", ["CustomLink", "Davidson", "Identity", "Link", "Logistic", "Probit", "RaoKupper"]),
     ("model.sampling", ["ProductSampling", "TableSampling", "UniformSampling"]),
     ("model.simulate", ["demo_battles", "simulate_battles", "simulate_observations", "simulate_scores"]),
     ("show.plots", ["plot_heatmap", "plot_history", "plot_leaderboard", "plot_ranks", "plot_scree"]),
-    ("show.plots", ["plot_win_matrix", "plot_z_histogram", "save_picture"]),
+    ("show.plots", ["plot_plan", "plot_win_matrix", "plot_z_histogram", "save_picture"]),
     ("show.report", ["report_html", "write_report"]),
 ]
 _MODULES = {"errors": "lrbtl.errors", "plots": "lrbtl.show.plots"}

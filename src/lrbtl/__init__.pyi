@@ -1,8 +1,11 @@
 from lrbtl import errors as errors
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.comparison import Comparison, WinMatrix, compare, win_matrix
+from lrbtl.boards.gate import Gate, gate
 from lrbtl.boards.history import History, history
 from lrbtl.boards.leaderboard import leaderboard
+from lrbtl.boards.outlook import VotesNeeded, votes_needed
+from lrbtl.boards.plan import Plan, plan
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Observations
 from lrbtl.fitting.fit import Fit, fit
@@ -27,6 +30,7 @@ from lrbtl.inference.targets import (
     win_probability,
     win_rate,
 )
+from lrbtl.inference.verdicts import Verdicts
 from lrbtl.model.links import CustomLink, Davidson, Identity, Link, Logistic, Probit, RaoKupper
 from lrbtl.model.sampling import ProductSampling, TableSampling, UniformSampling
 from lrbtl.model.simulate import demo_battles, simulate_battles, simulate_observations, simulate_scores
@@ -35,6 +39,7 @@ from lrbtl.show.plots import (
     plot_heatmap,
     plot_history,
     plot_leaderboard,
+    plot_plan,
     plot_ranks,
     plot_scree,
     plot_win_matrix,
@@ -54,6 +59,7 @@ __all__ = [
     "Diagnosis",
     "Estimate",
     "Fit",
+    "Gate",
     "History",
     "Identity",
     "Leaderboard",
@@ -61,6 +67,7 @@ __all__ = [
     "Link",
     "Logistic",
     "Observations",
+    "Plan",
     "Probit",
     "ProductSampling",
     "RankSelection",
@@ -69,6 +76,8 @@ __all__ = [
     "TableSampling",
     "TieComparison",
     "UniformSampling",
+    "Verdicts",
+    "VotesNeeded",
     "WinMatrix",
     "all_gaps",
     "all_scores",
@@ -84,13 +93,16 @@ __all__ = [
     "fit_separate",
     "functional",
     "gap",
+    "gate",
     "history",
     "infer",
     "leaderboard",
     "linear",
+    "plan",
     "plot_heatmap",
     "plot_history",
     "plot_leaderboard",
+    "plot_plan",
     "plot_ranks",
     "plot_scree",
     "plot_win_matrix",
@@ -104,6 +116,7 @@ __all__ = [
     "simulate_scores",
     "tail_score",
     "tie_parameter",
+    "votes_needed",
     "weighted_score",
     "win_matrix",
     "win_probability",

@@ -235,6 +235,22 @@ class VoteWeightError(LrbtlError, ValueError):
     """Weights of votes that are negative, not finite, or all zero."""
 
 
+class MarginError(LrbtlError, ValueError):
+    """A margin or a width that is no size of a gap."""
+
+
+class PowerError(LrbtlError, ValueError):
+    """A power outside (0, 1), or one that is asked for together with a width."""
+
+
+class PlanError(LrbtlError, ValueError):
+    """A goal, a budget or a constraint for which no votes can be planned."""
+
+
+class DocumentError(LrbtlError, ValueError):
+    """JSON that is no board, not a whole one, or of another version of the format."""
+
+
 class WeightError(LrbtlError, ValueError):
     """Weights of contexts that make no mean."""
 

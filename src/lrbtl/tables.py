@@ -245,7 +245,11 @@ def write_result(path: Path, result: Result, title: str) -> None:
     """Write a table in the format that the ending names."""
     makers: Mapping[str, Callable[[], str]] = {
         ".csv": lambda: csv_text(result.to_dict()),
-        ".json": lambda: json_text(result.to_dict(), title, result.heading()),
+        ".json": lambda: (
+            result.to_json(title)
+            if hasattr(result, "to_json")
+            else json_text(result.to_dict(), title, result.heading())
+        ),
         ".md": lambda: markdown_text(result.to_dict(), title),
         ".html": lambda: html_page(result._repr_html_(), title),
         ".txt": lambda: f"{result}\n",

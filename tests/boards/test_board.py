@@ -19,7 +19,7 @@ from lrbtl.errors import (
 )
 
 COLUMNS = ["model", "rank", "score", "lower", "upper", "se", "best", "worst", "rank_lower", "rank_upper", "tier"]
-COLUMNS += ["battles", "win_rate", "status", "note"]
+COLUMNS += ["battles", "win_rate", "verdict", "detectable", "status", "note"]
 
 
 def test_boards_survive_pickling(boards):

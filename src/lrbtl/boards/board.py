@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +16,7 @@ from lrbtl.errors import UnknownContextError
 from lrbtl.fitting.fit import Fit
 from lrbtl.inference.effects import EffectEstimate
 from lrbtl.inference.estimate import Estimate
+from lrbtl.inference.verdicts import verdict_words
 from lrbtl.methods.base import Provenance
 from lrbtl.tables import (
     ELLIPSIS,
@@ -80,6 +82,17 @@ class Leaderboard:
     effects : EffectEstimate, Estimate or None
         What covariates do to votes, where some are held fixed: scores are those of answers alike in them. Boards made
         as other packages do have their coefficients alone.
+    verdict : tuple of str, or None without intervals
+        Each ranked model against the first, and the first against the second: "ahead", "behind", "equivalent" within
+        the margin or "cannot tell"; empty for a model without a rank.
+    detectable : array or None
+        The smallest gap in Elo points that these votes would have shown there with 80% power.
+    margin : float or None
+        Of what is called equivalent: Elo points, or below 0.5 win probability.
+    weights : dict or None
+        Weight of each context that counts, by its shown label; None where there are very many.
+    digest : str
+        SHA-256 of the battles, whatever the order of their rows; empty where it was not taken.
     islands : tuple of Leaderboard
         Boards of the models that no chain of battles links with this board's models: scores of different islands cannot
         be compared, so they are never merged.
@@ -115,6 +128,11 @@ class Leaderboard:
     info: Provenance
     weighting: str = ""
     gain: float | None = None
+    verdict: tuple[str, ...] | None = None
+    detectable: Floats | None = None
+    margin: float | None = None
+    weights: dict[str, float] | None = None
+    digest: str = ""
     islands: tuple[Leaderboard, ...] = ()
     effects: Estimate | None = None
 
@@ -148,6 +166,26 @@ class Leaderboard:
         """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
         return to_frame(self.to_dict(), backend)
 
+    def to_json(self, title: str = "Leaderboard") -> str:
+        """Return the board as JSON of a published schema (docs/schema/board.json), which `from_json` reads.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> board = lrbtl.leaderboard(lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[30, 10]))
+        >>> lrbtl.Leaderboard.from_json(board.to_json()).models
+        ('x', 'y')
+        """
+        return _to_json(self, title)
+
+    @classmethod
+    def from_json(cls, text: str) -> Leaderboard:
+        """Return the board that `to_json` or a .json file holds; of the boards of all contexts the overall one."""
+        from lrbtl.boards.documents import read_document  # which makes boards
+
+        found = read_document(text)
+        return found.overall if isinstance(found, Leaderboards) else found
+
     def heading(self) -> list[str]:
         """Return what a reader must know of the board: its size, how it was made, and notes."""
         first = (
@@ -163,6 +201,8 @@ class Leaderboard:
             shown = self.effects.sentences(self.level)
             more = [f"and {len(shown) - MOST_NAMED} more effects"] if len(shown) > MOST_NAMED else []
             lines += [f"held fixed: {words}" for words in [*shown[:MOST_NAMED], *more]]
+        if self.margin is not None:
+            lines.append(f"verdicts against the first: {verdict_words(self.margin, self.level)[0]}")
         return [*lines, *self.info.notes]
 
     def summary(self, top: int | None = None) -> str:
@@ -199,6 +239,7 @@ class Column:
     header: str | None = None  # of the printed column; None where it is not printed by itself
     show: Callable[[Leaderboard], list[str]] | None = None  # from a board to printed cells
     needs_intervals: bool = False  # whether it is left out of the print of boards without intervals
+    needs_margin: bool = False  # whether it is printed only where a margin was given
 
 
 def _labels(board: Leaderboard) -> list[Any]:
@@ -206,7 +247,12 @@ def _labels(board: Leaderboard) -> list[Any]:
 
 
 def _numbers(name: str, board: Leaderboard) -> list[float | None]:
-    return [x if np.isfinite(x) else None for x in getattr(board, name).tolist()]
+    column = getattr(board, name)
+    return [None] * len(board) if column is None else [x if np.isfinite(x) else None for x in column.tolist()]
+
+
+def _verdicts(board: Leaderboard) -> list[str | None]:
+    return [None] * len(board) if board.verdict is None else [verdict or None for verdict in board.verdict]
 
 
 def _places(name: str, board: Leaderboard) -> list[int | None]:
@@ -273,6 +319,8 @@ COLUMNS = (
     Column("tier", partial(_places, "tier"), "tier", partial(_show_place, "tier"), needs_intervals=True),
     Column("battles", partial(_counts, "battles"), "votes", lambda board: [f"{n:,}" for n in board.battles]),
     Column("win_rate", partial(_numbers, "win_rate"), "win rate", _show_win_rate),
+    Column("verdict", _verdicts, "verdict", lambda board: [x or "" for x in _verdicts(board)], needs_margin=True),
+    Column("detectable", partial(_numbers, "detectable")),
     Column("status", partial(_texts, "status"), "status", _show_status),
     Column("note", partial(_texts, "notes"), "note", partial(_texts, "notes")),
 )
@@ -280,7 +328,11 @@ COLUMNS = (
 
 def _board_table(board: Leaderboard, limit: int) -> tuple[list[str], list[list[str]]]:
     """Return headers and cells of the printed table, with a row of ellipses where rows were left out."""
-    printed = [column for column in COLUMNS if column.show and (board.has_intervals or not column.needs_intervals)]
+    printed = [
+        column
+        for column in COLUMNS
+        if (board.has_intervals or not column.needs_intervals) and (board.margin or not column.needs_margin)
+    ]
     cells = {column.header or "": column.show(board) for column in printed if column.show}
     if not any(cells["status"]):
         del cells["status"]
@@ -446,6 +498,18 @@ class Leaderboards(Mapping[Any, Leaderboard]):
         """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
         return to_frame(self.to_dict(), backend)
 
+    def to_json(self, title: str = "Leaderboard") -> str:
+        """Return all boards as JSON; see `Leaderboard.to_json`."""
+        return _to_json(self, title)
+
+    @classmethod
+    def from_json(cls, text: str) -> Leaderboards:
+        """Return the boards that `to_json` or a .json file holds, without win probabilities and fit."""
+        from lrbtl.boards.documents import read_document  # which makes boards
+
+        found = read_document(text)
+        return found if isinstance(found, Leaderboards) else Leaderboards(found, {})
+
     def heading(self) -> list[str]:
         """Return what a reader must know of the overall board."""
         return self.overall.heading()
@@ -462,3 +526,9 @@ class Leaderboards(Mapping[Any, Leaderboard]):
 
     def _repr_html_(self) -> str:
         return "".join(board._repr_html_() for board in self.every())
+
+
+def _to_json(boards: Leaderboard | Leaderboards, title: str) -> str:
+    from lrbtl.boards.documents import board_document  # which reads boards
+
+    return json.dumps(board_document(boards, title), indent=1, allow_nan=False, ensure_ascii=False) + "\n"

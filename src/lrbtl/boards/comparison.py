@@ -19,6 +19,7 @@ from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import max_gap_quantile, normal_quantile, sidak_quantile
 from lrbtl.inference.targets import Weights
+from lrbtl.inference.verdicts import read_size, verdict_words
 from lrbtl.methods.base import RunOptions
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.methods.targets import resolved_gap, resolved_win
@@ -50,10 +51,16 @@ class Comparison:
         Probability that a beats b, likewise; overall it is the weighted mean over contexts.
     battles, won : arrays
         Direct votes between the two, and the share that a won (NaN without votes; a tie is half a win).
+    verdict : tuple of str
+        What each gap by itself comes to: "ahead", "behind", "equivalent" within the margin, or "cannot tell".
+    detectable : array
+        The smallest gap in Elo points that these votes would have shown with 80% power.
     level : float
     method : str
     notes : tuple of str
         What to know of how the battles were read.
+    margin : float or None
+        Of what is called equivalent: Elo points, or below 0.5 win probability.
     """
 
     a: Any
@@ -71,16 +78,19 @@ class Comparison:
     win_joint_upper: Floats
     battles: Longs
     won: Floats
+    verdict: tuple[str, ...]
+    detectable: Floats
     level: float
     method: str
     notes: tuple[str, ...] = ()
+    margin: float | None = None
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the table as plain lists for JSON, None for what is missing."""
         sides = ("", "lower", "upper", "joint_lower", "joint_upper")
         names = [side or "gap" for side in sides] + ["_".join(filter(None, ("win", side))) for side in sides]
-        columns = {name: _plain(getattr(self, name)) for name in (*names, "battles", "won")}
-        return {"context": list(self.contexts), **columns}
+        columns = {name: _plain(getattr(self, name)) for name in (*names, "battles", "won", "detectable")}
+        return {"context": list(self.contexts), **columns, "verdict": list(self.verdict)}
 
     def to_frame(self, backend: str | None = None) -> Any:
         """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
@@ -92,6 +102,7 @@ class Comparison:
             f"{self.a} against {self.b}: gap in Elo points and probability that {self.a} wins",
             f"{100 * self.level:.4g}% intervals, each by itself and (joint) all at once; {self.method} method",
             *self.notes,
+            *verdict_words(self.margin, self.level),
         ]
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
@@ -105,6 +116,8 @@ class Comparison:
             "joint ": _percent_intervals(self.win_joint_lower, self.win_joint_upper),
             "votes": [f"{n:,}" for n in self.battles],
             "won": _percents(self.won),
+            "could show": ["" if number == "nan" else number for number in format_numbers(self.detectable, 0)],
+            "verdict": list(self.verdict),
         }
         return [name.strip() for name in columns], [list(row) for row in zip(*columns.values(), strict=True)]
 
@@ -138,6 +151,7 @@ def compare(
     *,
     weights: Weights = "traffic",
     level: float = 0.95,
+    margin: float | None = None,
     **options: Unpack[RunOptions],
 ) -> Comparison:
     """Return gap and win probability of two models, overall and in every context, with intervals.
@@ -148,13 +162,15 @@ def compare(
         See `leaderboard`.
     a, b : label or code
         The models.
+    margin : float, optional
+        What does not matter, for the verdict "equivalent": Elo points, or a win probability if it is below 0.5.
     weights, level, **options
         See `leaderboard`.
 
     Returns
     -------
     Comparison
-        Gaps, win probabilities, pointwise and joint intervals, direct votes.
+        Gaps, win probabilities, pointwise and joint intervals, direct votes, verdicts.
 
     Examples
     --------
@@ -166,10 +182,12 @@ def compare(
     """
     normal_quantile(level)
     battles = as_battles(battles)
+    if margin is not None:
+        read_size(margin)
     pair = [battles.model_index(model) for model in (a, b)]
     if pair[0] == pair[1]:
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
-    component = _component_of(battles, pair, weights, options)
+    component = component_of(battles, pair, weights, options)
     i, j = (int(np.searchsorted(component.members, model)) for model in pair)
     contexts = component.boards()
     boards = np.array(list(contexts.values()))
@@ -178,6 +196,7 @@ def compare(
     sides = [_sides(gaps, level, points), _sides(wins, level)]
     names = ("gap", "lower", "upper", "joint_lower", "joint_upper")
     fought, won = _direct(component.battles, i, j, boards)
+    verdicts = gaps.verdicts(margin, level=level)
     return Comparison(
         a=battles.models[pair[0]],
         b=battles.models[pair[1]],
@@ -186,13 +205,16 @@ def compare(
         **dict(zip(("win", *(f"win_{name}" for name in names[1:])), sides[1], strict=True)),
         battles=fought,
         won=won,
+        verdict=verdicts.verdict,
+        detectable=verdicts.detectable,
         level=level,
         method=component.analysis.provenance.method,
         notes=battles.notes,
+        margin=verdicts.margin,
     )
 
 
-def _component_of(battles: Battles, pair: Sequence[int], weights: Weights, options: RunOptions) -> Component:
+def component_of(battles: Battles, pair: Sequence[int], weights: Weights, options: RunOptions) -> Component:
     """Return the analysis of the models that votes link with both; raise where there is none."""
     for model in pair:
         if not battles.model_counts[model]:

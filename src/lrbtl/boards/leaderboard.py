@@ -23,6 +23,7 @@ from lrbtl.errors import BoundError, MethodError, NoDecisionError, ScaleError, c
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.targets import Weights, all_gaps
+from lrbtl.inference.verdicts import Verdicts, read_size
 from lrbtl.methods.base import Options, RunOptions
 from lrbtl.methods.targets import resolved_win_rate
 from lrbtl.model.links import TIE_LINKS
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 Board = TypeVar("Board")
 
 SCALES = ("elo", "logit", "probability")
+MOST_WEIGHTS = 1000  # contexts whose weights a board remembers
 FEW_VOTES = 10  # in the contexts of a board, below which a model has a note
 
 
@@ -46,6 +48,7 @@ class BoardOptions(RunOptions, total=False):
     level: float
     scale: BoardScale
     anchor: tuple[Any, float] | None
+    margin: float | None
     compat: Compat | None
 
 
@@ -65,6 +68,7 @@ def leaderboard(
     level: float = 0.95,
     scale: BoardScale = "elo",
     anchor: tuple[Any, float] | None = None,
+    margin: float | None = None,
     compat: Compat | None = None,
     **options: Unpack[RunOptions],
 ) -> Leaderboard | Leaderboards:
@@ -98,6 +102,9 @@ def leaderboard(
         Elo points (400 for odds of ten to one, mean 1000), log odds (mean 0), or win rate against the ranked models.
     anchor : (model, rating), optional
         Shifts an Elo board so that this model has this rating; the widths of intervals stay.
+    margin : float, optional
+        What does not matter: verdicts against the first model call a gap within it equivalent, and are printed. Elo
+        points, or a win probability if it is below 0.5.
     compat : "arena-rank" or "fastchat", optional
         Reproduces the arithmetic of these packages instead: contexts are pooled, intervals are theirs (FastChat: none).
     **options
@@ -129,13 +136,15 @@ def leaderboard(
     every = isinstance(context, str) and context == "all"
     at = None if context is None or every else battles.context_indices(context)
     fixed = _read_anchor(battles, anchor, scale)
+    if margin is not None:
+        read_size(margin)
     Options(**options).check(battles.shape)
     if compat is not None:
         check_choice(compat, COMPAT, "compat")
         return compat_boards(battles, at, context, compat, every=every, level=level, scale=scale, anchor=fixed)
     components = analyse_components(battles, weights, **options)
     rng, n_threads = options.get("rng", 0), options.get("n_threads", 1)
-    view = View(level, scale, min_battles, fixed, rng, n_threads, _silent(battles))
+    view = View(level, scale, min_battles, fixed, margin, rng, n_threads, _silent(battles), battles.digest)
     if every:
         parts, others = _of_each(components, lambda part: _all_boards(part, view))
         overall = _noted(parts[0].overall, others)
@@ -178,9 +187,11 @@ class View:
     scale: BoardScale
     min_battles: int
     anchor: tuple[int, float] | None
+    margin: float | None
     rng: Seed
     n_threads: int
     notes: tuple[str, ...]
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -316,6 +327,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
     anchor_note, shift = _shift(part, view, score)
     lower, upper = (shift + unit * _spread(side, at, d1) for side in found.conf_int(view.level).T)
     ranks = _ranks(view, standing, found[np.searchsorted(at, np.flatnonzero(standing.ranked))])
+    verdicts, places = _verdicts(part, view, standing, found)
     group = np.array([STATUSES.index(status) for status in standing.status])
     order = np.lexsort((np.arange(d1), np.where(np.isnan(score), np.inf, -score), group))
     notes = (*view.notes, *part.lost, *info.notes, *_board_notes(part, view, standing), *anchor_note)
@@ -338,7 +350,19 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         weighting=part.weighting if np.count_nonzero(standing.weights) > 1 else "",
         gain=_gain(part, standing, found),
         effects=part.analysis.held_fixed,
+        verdict=tuple(np.array(["", *verdicts.verdict])[places[order]].tolist()),
+        detectable=np.append(np.nan, verdicts.detectable)[places[order]],
+        margin=verdicts.margin,
+        weights=_named_weights(part.battles, standing.weights),
+        digest=view.digest,
     )
+
+
+def _named_weights(battles: Battles, weights: Floats) -> dict[str, float] | None:
+    used = np.flatnonzero(weights) if battles.levels else np.empty(0, dtype=np.int64)
+    if used.size > MOST_WEIGHTS:
+        return None
+    return {shown_context(battles.context_label(int(u))): float(weights[u]) for u in used}
 
 
 def _spread(values: Floats, at: Longs, size: int) -> Floats:
@@ -363,6 +387,27 @@ def _ranks(view: View, standing: Standing, found: Estimate) -> Ranks:
         return places
 
     return Ranks(**ranks.each(spread))
+
+
+def _verdicts(part: Component, view: View, standing: Standing, found: Estimate) -> tuple[Verdicts, Longs]:
+    """Return the ranked models against the first of them, itself against the second, and 1 + the place of each model.
+
+    A model without a rank has place 0. Verdicts are on scores, whatever the scale of the board.
+    """
+    if view.scale == "probability":
+        found = part.analysis.estimate_boards(standing.weights[None], standing.ranked[None])[0]
+    ranked = np.flatnonzero(standing.ranked)
+    score, own = found.estimate[ranked], np.diag(found.cov)[ranked]
+    first, second = np.argsort(-score, kind="stable")[:2]
+    rival = np.full(ranked.size, first)
+    rival[first] = second
+    variance = own + own[rival] - 2.0 * found.cov[ranked, ranked[rival]]
+    unit = part.analysis.log_odds_unit
+    gap, se = unit * (score - score[rival]), unit * np.sqrt(np.maximum(variance, 0.0))
+    places = np.zeros(len(standing.status), dtype=np.int64)
+    places[ranked] = 1 + np.arange(ranked.size)
+    names = [str(part.battles.models[k]) for k in ranked]
+    return Verdicts.of(names, gap, se, margin=view.margin, level=view.level), places
 
 
 def _shift(part: Component, view: View, score: Floats) -> tuple[tuple[str, ...], float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import re
 import sys
 from argparse import Namespace
@@ -14,6 +15,7 @@ import numpy as np
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.comparison import compare
+from lrbtl.boards.gate import gate
 from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.battles import Battles
 from lrbtl.data.files import read_battles
@@ -54,12 +56,22 @@ def run_compare(options: Namespace) -> None:
     """Print and write the comparison of two models."""
     targets = [check_target(path, TABLES) for path in options.out]
     analysis = analysis_options(options)
-    result = compare(load(options), options.a, options.b, **analysis)
+    result = compare(load(options), options.a, options.b, margin=options.margin, **analysis)
     if not options.quiet:
         print(result)
     for path in targets:
         write_result(path, result, f"{result.a} against {result.b}")
         say(f"wrote {path}")
+
+
+def run_gate(options: Namespace) -> int:
+    """Print whether a candidate may replace a baseline, and return the exit code that says so."""
+    analysis = analysis_options(options)
+    battles = load(options)
+    context = read_board(options.category, battles)
+    result = gate(battles, options.candidate, options.baseline, margin=options.margin, context=context, **analysis)
+    print(json.dumps(result.to_dict(), allow_nan=False, ensure_ascii=False) if options.json else result)
+    return result.exit_code
 
 
 def run_diagnose(options: Namespace) -> None:
@@ -225,7 +237,12 @@ def board_options(options: Namespace) -> dict[str, Any]:
     if options.min_battles < 1:
         raise UsageError(f"--min-battles {options.min_battles}: give at least 1.")
     anchor = None if options.anchor is None else _pair(options.anchor, "--anchor", "MODEL=RATING, such as llama=1100")
-    return {"scale": options.scale, "anchor": anchor, "min_battles": options.min_battles}
+    return {
+        "scale": options.scale,
+        "anchor": anchor,
+        "min_battles": options.min_battles,
+        "margin": options.margin,
+    }
 
 
 def read_rank(text: str) -> int | tuple[int, ...] | str:
@@ -316,6 +333,7 @@ OPTIONS = {
     "scale": "--scale",
     "compat": "--compat",
     "anchor": "--anchor",
+    "margin": "--margin",
     "context": "--board",
     "ties": "--ties",
     "n_folds": "--folds",

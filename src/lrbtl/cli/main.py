@@ -21,27 +21,31 @@ from lrbtl.cli.commands import (
     run_compare,
     run_demo,
     run_diagnose,
+    run_gate,
     run_leaderboard,
     run_report,
     run_simulate,
 )
+from lrbtl.cli.doctor import run_doctor
 from lrbtl.errors import LrbtlError, UsageError
 from lrbtl.inference.analysis import DEFAULT_METHOD, METHODS
 from lrbtl.tables import shown
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NO_DECISION, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 Formatter = argparse.RawDescriptionHelpFormatter
 
 EXAMPLES = """\
 examples:
   lrbtl demo                                           an arena that we made up, to see everything at work
+  lrbtl doctor votes.csv                               what the file is, and what to run
   lrbtl leaderboard votes.csv                          the overall board, columns guessed
   lrbtl leaderboard votes.csv.gz --board all --out boards.csv
   lrbtl leaderboard votes.parquet --context language --board French --top 20
   lrbtl compare votes.csv model-x model-y              one pair in every category
   lrbtl report votes.jsonl -o report.html              one HTML file with everything
 
-exit codes: 0 done, 1 the data or the files do not allow it, 2 wrong options, 130 interrupted
+exit codes: 0 done, 1 the data or the files do not allow it, 2 wrong options, 130 interrupted;
+of `lrbtl gate`: 0 ship, 1 worse, 2 cannot tell, 3 no decision because of the data, the files or the options
 """
 FILE_NOTE = """\
 FILE is CSV, TSV, JSON lines or Parquet (also .gz) with one battle per row: two models, who won, and category columns.
@@ -64,36 +68,38 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     arguments = list(sys.argv[1:] if argv is None else argv)
     show_traceback = "--traceback" in arguments
+    decides = arguments[:1] == ["gate"]
+    failed, wrong, unread = (EXIT_NO_DECISION,) * 3 if decides else (EXIT_FAILED, EXIT_USAGE, EXIT_OK)
     try:
         options = build_parser().parse_args(arguments)
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = _show_warning
-            options.run(options)
+            code = options.run(options) or EXIT_OK
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a full disk can still be told
+            return int(code)
     except SystemExit as stop:  # --help and --version
         return int(stop.code or 0)
     except UsageError as error:
-        return _fail(error, show_traceback, EXIT_USAGE)
+        return _fail(error, show_traceback, wrong)
     except LrbtlError as error:
-        return _fail(error, show_traceback, EXIT_FAILED)
+        return _fail(error, show_traceback, failed)
     except KeyboardInterrupt:
         print("lrbtl: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone, which is its right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
+        return unread
     except OSError as error:
         with contextlib.suppress(OSError):  # what could not be written is not tried again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _fail(error, show_traceback, EXIT_FAILED, f"cannot write the output: {error.strerror or error}")
+        return _fail(error, show_traceback, failed, f"cannot write the output: {error.strerror or error}")
     except MemoryError as error:
-        return _fail(error, show_traceback, EXIT_FAILED, "not enough memory: use fewer models or contexts")
+        return _fail(error, show_traceback, failed, "not enough memory: use fewer models or contexts")
     except Exception as error:
         kind = type(error).__name__
-        return _fail(error, show_traceback, EXIT_FAILED, f"unexpected {kind}: {error} (--traceback shows where)")
-    return EXIT_OK
+        return _fail(error, show_traceback, failed, f"unexpected {kind}: {error} (--traceback shows where)")
 
 
 def _fail(error: BaseException, show_traceback: bool, code: int, message: str | None = None) -> int:
@@ -120,8 +126,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"lrbtl {version('lrbtl')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands)
+    _add_doctor(commands)
     _add_leaderboard(commands)
     _add_compare(commands)
+    _add_gate(commands)
     _add_diagnose(commands)
     _add_report(commands)
     _add_simulate(commands)
@@ -129,7 +137,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: Any, name: str, usage: str, run: Callable[[Any], None], text: str, epilog: str
+    commands: Any, name: str, usage: str, run: Callable[[Any], int | None], text: str, epilog: str
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -205,10 +213,20 @@ def _add_view(group: Any) -> None:
         metavar="N",
         help="models with fewer votes are preliminary: listed below the others, without a rank (default 30)",
     )
+    _add_margin(group)
+
+
+def _add_margin(group: Any) -> None:
+    group.add_argument(
+        "--margin",
+        type=float,
+        metavar="M",
+        help="a gap that does not matter, for the verdict 'equivalent': Elo points, or below 0.5 win probability",
+    )
 
 
 def _add_leaderboard(commands: Any) -> None:
-    epilog = FILE_NOTE + "\n" + "\n".join(EXAMPLES.splitlines()[:1] + EXAMPLES.splitlines()[2:5])
+    epilog = FILE_NOTE + "\n" + "\n".join(EXAMPLES.splitlines()[:1] + EXAMPLES.splitlines()[3:6])
     parser = _command(
         commands, "leaderboard", "FILE [options]", run_leaderboard, "rank the models of a file of battles", epilog
     )
@@ -238,8 +256,35 @@ def _add_compare(commands: Any) -> None:
     _add_file(parser)
     parser.add_argument("a", metavar="A", help="a model")
     parser.add_argument("b", metavar="B", help="another model")
+    _add_margin(parser)
     parser.add_argument("--out", metavar="FILE", action="append", default=[], help=".csv .json .md .html .txt")
     parser.add_argument("--quiet", action="store_true", help="print no table")
+    _add_analysis(parser)
+
+
+def _add_doctor(commands: Any) -> None:
+    text = "say what a file is, what it supports, and what to run"
+    epilog = (
+        "Tables, and what LMArena, arena-hard-auto, AlpacaEval, MT-Bench and Inspect write; rankings of answers too."
+    )
+    parser = _command(commands, "doctor", "FILE", run_doctor, text, epilog)
+    parser.add_argument("file", metavar="FILE", help="any file that may hold battles")
+
+
+def _add_gate(commands: Any) -> None:
+    epilog = (
+        "exit codes: 0 ship, 1 worse, 2 cannot tell, 3 no decision because of the data, the files or the options\n\n"
+        "example:\n  lrbtl gate votes.csv --candidate new --baseline old --margin 10 --category math"
+    )
+    usage = "FILE --candidate A --baseline B [options]"
+    parser = _command(commands, "gate", usage, run_gate, "say whether a model may replace another", epilog)
+    _add_file(parser)
+    group = parser.add_argument_group("decision")
+    group.add_argument("--candidate", metavar="A", required=True, help="the model that may ship")
+    group.add_argument("--baseline", metavar="B", required=True, help="the model that it would replace")
+    group.add_argument("--category", default="overall", metavar="WHICH", help="as --board of leaderboard does it")
+    group.add_argument("--json", action="store_true", help="print JSON instead of one line")
+    _add_margin(group)
     _add_analysis(parser)
 
 

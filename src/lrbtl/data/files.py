@@ -22,6 +22,7 @@ from lrbtl.data.battles import Battles
 from lrbtl.data.build import Axis
 from lrbtl.data.encode import Coded, encode, read_counts
 from lrbtl.data.exploded import warn_of_copies
+from lrbtl.data.formats import read_tool_log
 from lrbtl.data.frames import Columns, Found, describe_columns, find_columns
 from lrbtl.data.outcomes import BothBad, Outcomes, is_both_bad
 from lrbtl.data.tags import TAG_MODE, TagCoder, join_flags, read_tags
@@ -72,7 +73,8 @@ def read_battles(
     Parameters
     ----------
     path : path
-        .csv, .tsv, .jsonl, .ndjson or .parquet, each also with .gz.
+        .csv, .tsv, .jsonl, .ndjson or .parquet, each also with .gz; or what an evaluation tool wrote, see
+        `read_tool_log`.
     columns : Columns, optional
         Names of the columns; common names are guessed.
     outcomes : dict, optional
@@ -91,6 +93,13 @@ def read_battles(
     """
     path = Path(path)
     wanted = columns or Columns()
+    log = read_tool_log(path)
+    if log is not None:
+        found = find_columns(wanted, list(log.columns))
+        read: dict[str, Any] = {**found.__dict__, "outcomes": outcomes, "ties": ties, "both_bad": both_bad}
+        read["tags"] = found.tags[0] if len(found.tags) == 1 else found.tags or None
+        battles = Battles.from_frame(log.columns, cluster=log.cluster or None, **read)
+        return FileBattles(battles, [*log.said(), *describe_columns(wanted, found)])
     with _named_errors(path):
         kind, is_gzip = _recognise(path)
         if kind == PARQUET:

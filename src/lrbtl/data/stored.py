@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from hashlib import sha256
 from os import PathLike
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lrbtl.typing import Progress
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
+    from lrbtl.data.cells import Cells
 
 
 class Stored:
     """What battles can do with files; `Battles` is one of these."""
+
+    if TYPE_CHECKING:
+        models: tuple[Any, ...]
+        levels: tuple[tuple[Any, ...], ...]
+        cells: Cells
+
+        mode_names: Any
 
     @classmethod
     def scan(
@@ -52,6 +64,26 @@ class Stored:
         from lrbtl.data.logs import open_log  # readers are needed where there are files
 
         return Battles.from_frame(open_log(source, where=where, progress=progress), **options)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of labels and counted votes: the same for the same battles, whatever the order of their rows.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> one = lrbtl.Battles.from_arrays(["x", "y"], ["y", "x"], [1, 0])
+        >>> other = lrbtl.Battles.from_arrays(["x"], ["y"], [1], counts=[2])
+        >>> one.digest == other.digest
+        True
+        """
+        found = sha256(repr((self.models, self.mode_names, self.levels)).encode())
+        for name in ("context", "a", "b", "y", "count", "slopes", "weight", "clusters"):
+            part = getattr(self.cells, name)
+            if part is not None:
+                found.update(name.encode())
+                found.update(np.ascontiguousarray(part, part.dtype.newbyteorder("<")).tobytes())
+        return found.hexdigest()
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the battles into one file, whole or not at all; `load` reads it.

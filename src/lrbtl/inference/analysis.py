@@ -62,6 +62,8 @@ class Analysis:
     def provenance(self) -> Provenance:
         """How the run was made, and what to know of how the data were read."""
         made = self.run.provenance
+        if isinstance(self.battles, Battles):
+            made = replace(made, log_odds_unit=self.log_odds_unit)
         return replace(made, notes=(*self.battles.notes, *made.notes)) if self.battles.notes else made
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from lrbtl.errors import (
 )
 from lrbtl.inference.joint import WaldTest, max_t_quantile, normal_quantile, wald_interval, wald_statistic
 from lrbtl.inference.targets import FamilyLabels
+from lrbtl.inference.verdicts import ELO, POWER, Verdicts
 from lrbtl.methods.base import Provenance
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.tables import (
@@ -37,11 +37,10 @@ from lrbtl.tables import (
 )
 from lrbtl.typing import Bools, Floats, Longs
 
-__all__ = ["Estimate", "Provenance", "WaldTest"]
+__all__ = ["ELO", "Estimate", "Provenance", "WaldTest"]
 
 IntervalScale = Literal["auto", "natural", "elo"]
 
-ELO = 400.0 / math.log(10.0)  # Elo points per unit of score: a gap of 400 is odds of ten to one
 COLUMNS = ("label", "estimate", "se", "z", "pvalue", "lower", "upper")
 
 
@@ -141,6 +140,16 @@ class Estimate:
         return self._slope[:, None] * self._known_cov() * self._slope
 
     @property
+    def working(self) -> Floats:
+        """(M,) estimates on the working scale: the logit of a probability, anything else as it is."""
+        return self._working
+
+    @property
+    def working_cov(self) -> Floats:
+        """(M, M) covariance on the working scale."""
+        return self._known_cov()
+
+    @property
     def z(self) -> Floats:
         """(M,) test statistics of `test()`: against 0, for probabilities against 1/2."""
         return self.test().z
@@ -227,7 +236,7 @@ class Estimate:
             raise ScaleError(
                 f"{self.labels[other[0]]!r} is no score or gap, so it has no Elo points; use scale='auto'."
             )
-        return ELO * interval
+        return ELO * self.info.log_odds_unit * interval
 
     def _joint_quantile(self, level: float) -> float:
         cov = self._known_cov()
@@ -262,6 +271,38 @@ class Estimate:
             raise EstimateError("the null of a probability must lie between 0 and 1.")
         center = np.where(self._is_logit, logit(np.where(self._is_logit, values, 0.5)), values)
         return WaldTest(np.array(values), *wald_statistic(self._working - center, self._se))
+
+    def verdicts(self, margin: float | None = None, *, level: float = 0.95, power: float = POWER) -> Verdicts:
+        """Return what each gap comes to: ahead, behind, equivalent within a margin, or cannot tell.
+
+        Scores are gaps to their mean, and win probabilities are compared with 1/2.
+
+        Parameters
+        ----------
+        margin
+            What does not matter: Elo points, or a win probability if it is below 0.5 (0.02: from 48% to 52%). None:
+            nothing is called equivalent.
+        level
+            Ahead and behind: outside of the interval at this level. Equivalent: two one-sided tests at 1 - level.
+        power
+            With which the gaps in `detectable` would have been shown.
+
+        Examples
+        --------
+        >>> from lrbtl import Estimate
+        >>> est = Estimate(["x - y", "y - z"], [0.5, 0.1], [[0.01, 0.0], [0.0, 0.01]], links="identity")
+        >>> print(est.verdicts(margin=60))
+        Verdicts on gaps in Elo points
+        ahead or behind at 95%, equivalent within 60 Elo points by two one-sided tests at 5%
+        could show: the smallest gap that these votes would have shown with 80% power
+        label     verdict  gap   interval  could show
+        x - y       ahead   87  53 to 121          49
+        y - z  equivalent   17  -17 to 51          49
+        """
+        if (other := np.flatnonzero(self.links == "probability")).size:
+            raise ScaleError(f"{self.labels[other[0]]!r} is a sum of probabilities, no gap: ask for one or the other.")
+        unit = np.where(self._is_logit, 1.0, self.info.log_odds_unit)
+        return Verdicts.of(self.labels, unit * self._working, unit * self._se, margin=margin, level=level, power=power)
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -22,8 +22,8 @@ from lrbtl.model.sampling import Sampling
 from lrbtl.progress import as_progress
 from lrbtl.typing import Bools, Floats, Progress, Rank, Ridge, Seed
 
-NO_FACTS = ("level", "notes", "unit")
 CLUSTER_BATCH = 512  # targets whose errors are summed by cluster at a time, where covariances are not asked for
+NO_FACTS = ("level", "notes", "unit", "log_odds_unit")
 FamilyKind = Literal["scores", "gaps"]
 
 
@@ -89,7 +89,8 @@ class Options:
 class Provenance:
     """How an estimate came about; None where it does not apply.
 
-    `level` is the level of the printed intervals, `unit` what `n_battles` counts: battles or observations.
+    `level` is the level of the printed intervals, `unit` what `n_battles` counts: battles or observations, and
+    `log_odds_unit` the log odds of a nearly even vote per unit of score: 1 for the logistic link.
     """
 
     method: str = ""
@@ -103,6 +104,7 @@ class Provenance:
     level: float = 0.95
     notes: tuple[str, ...] = ()
     unit: str = "battles"
+    log_odds_unit: float = 1.0
 
     def describe(self) -> list[str]:
         """Return one line per known fact, for the summary."""

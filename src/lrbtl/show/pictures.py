@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.collections import PatchCollection
 
     from lrbtl.boards.comparison import WinMatrix as WinsLike
+    from lrbtl.boards.plan import Plan
     from lrbtl.fitting.fit import Fit
 
 
@@ -189,6 +190,59 @@ def relative_scores(overall: Leaderboard, contexts: Sequence[Leaderboard]) -> tu
         half_width[rows, column] = (upper - lower) / 2
         excluded[rows, column] = (lower > base) | (upper < base)
     return difference, half_width, excluded
+
+
+def plot_plan(plan: Plan, *, top: int = 25, ax: Axes | None = None, theme: ThemeName = "light") -> Axes:
+    """Axes with the votes of a plan by pair of models: the larger a square, the more votes.
+
+    Parameters
+    ----------
+    plan : Plan
+    top : int
+        Draw only that many models, those with most votes.
+    ax : Axes, optional
+        Drawn into; by default a new figure whose size suits the number of models.
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((4, 2), 1, scale=1, rng=0), 900, rng=1)
+    >>> ax = plot_plan(lrbtl.plan(battles, 200, goal=("top", 1), rank=1))
+    >>> ax.get_xlabel().splitlines()[0]
+    'Plan of 200 votes: who is first'
+    """
+    if not hasattr(plan, "by_context"):
+        raise PlotError(f"a plan is needed, not {type(plan).__name__}: draw lrbtl.plan(battles, n, goal=...)")
+    if top < 2:
+        raise PlotError(f"top is {top}; ask for at least two models")
+    style = find_theme(theme)
+    totals: dict[Any, int] = {}
+    for side in (plan.a, plan.b):
+        for model, votes in zip(side, plan.votes.tolist(), strict=True):
+            totals[model] = totals.get(model, 0) + votes
+    shown = sorted(totals, key=lambda model: -totals[model])[:top]
+    place = {model: k for k, model in enumerate(shown)}
+    votes = np.zeros((len(shown), len(shown)))
+    for a, b, count in zip(plan.a, plan.b, plan.votes.tolist(), strict=True):
+        if a in place and b in place:
+            votes[place[a], place[b]] += count
+            votes[place[b], place[a]] += count
+    row, fontsize = row_size(len(shown))
+    names = [str(model) for model in shown]
+    space = label_width(names, fontsize) + max(row, 0.36) * len(shown)
+    ax = open_axes(ax, style, max(space + 0.5, 4.6), space + 1.2)
+    ax.set_aspect("equal")
+    squares = draw_squares(ax, style, votes, 0.95 * np.sqrt(votes / votes.max()), (-votes.max(), votes.max()))
+    squares.set_array(None)
+    squares.set_facecolor(style.main)
+    label_rows(ax, style, names, fontsize)
+    label_columns(ax, style, names, fontsize)
+    first, _, worth = plan.heading()
+    ax.set_xlabel(
+        f"{first}\narea: votes of a pair, at most {int(votes.max()):,}\n{worth}", color=style.muted, fontsize=8.5
+    )
+    return ax
 
 
 def draw_squares(ax: Axes, style: Theme, value: Floats, side: Floats, limits: tuple[float, float]) -> PatchCollection:

@@ -18,7 +18,7 @@ from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import PlotError
 from lrbtl.show.paths import plot_history
-from lrbtl.show.pictures import plot_heatmap, plot_scree, plot_win_matrix, plot_z_histogram
+from lrbtl.show.pictures import plot_heatmap, plot_plan, plot_scree, plot_win_matrix, plot_z_histogram
 from lrbtl.show.style import (
     UNITS,
     Theme,
@@ -49,6 +49,7 @@ __all__ = [
     "plot_heatmap",
     "plot_history",
     "plot_leaderboard",
+    "plot_plan",
     "plot_ranks",
     "plot_scree",
     "plot_win_matrix",

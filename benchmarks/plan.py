@@ -1,0 +1,333 @@
+"""Votes that a plan saves, whether expected widths are those one then sees, and whether verdicts keep their promises.
+
+    python benchmarks/plan.py plan lmarena_140k_dev.csv.gz --reps 20 --jobs 2
+    python benchmarks/plan.py verdicts --reps 200 --jobs 2
+
+plan: the 52 models and 5 categories of LMArena with most votes. Truth is what the whole log says; a start of 27,000
+votes comes by its traffic. Then 6,000 votes are planned for a goal, drawn and analysed. Votes spread evenly, and votes
+that go to the model with the fewest so far (against anyone, in a category by traffic), are drawn in growing numbers
+until intervals are as short. Widths are means by importance in the goal, in Elo points.
+
+verdicts: arenas of 24 x 4, rank 2 plus 5% of deviations, 12,000 votes by Zipf traffic. Models come in pairs with the
+same gap in every category: none, the margin of equivalence, the detectable gap, or the gap for which votes were asked.
+A fresh truth each time.
+
+Nothing in the package was tuned by these runs. Results go to results/plan.json and .md; parts that are not run keep
+theirs.
+"""
+
+import argparse
+import json
+import os
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+import lrbtl
+from lrbtl.data.files import read_battles
+from lrbtl.errors import LrbtlWarning
+from lrbtl.inference.verdicts import ELO
+from replications import RESULTS, keep_results
+
+SEED, START, MORE, N_MODELS = 14, 27_000, 6_000, 52
+Z = 1.959964
+GOALS: dict[str, Any] = {
+    "top 10": ("top", 10),
+    "rank of the model with fewest votes": "rank",
+    "all gaps": "gaps",
+    "gap of first and second": "first",
+}
+TIMES = (1.0, 1.5, 2.25, 3.4, 5.0, 7.5, 11.0)  # as many votes as planned that other ways may need
+
+
+@cache
+def arena(path: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return true scores (d1, D), traffic (D, P) and weights of categories."""
+    battles = read_battles(path).battles.top_models(N_MODELS)
+    truth = lrbtl.analyse(battles).scores()
+    d1, D = truth.shape
+    traffic = np.zeros((D, d1, d1))
+    np.add.at(traffic, (battles.cells.context, battles.cells.a, battles.cells.b), battles.cells.count)
+    a, b = np.triu_indices(d1, 1)
+    traffic = (traffic + traffic.transpose(0, 2, 1))[:, a, b]
+    return truth, traffic / traffic.sum(), traffic.sum(axis=1) / traffic.sum()
+
+
+def draw(rng: np.random.Generator, truth: np.ndarray, votes: np.ndarray) -> lrbtl.Battles:
+    """Return battles with these votes (D, P) per category and pair."""
+    d1, D = truth.shape
+    a, b = np.triu_indices(d1, 1)
+    u, pair = np.nonzero(votes)
+    n = votes[u, pair]
+    won = rng.binomial(n, 1 / (1 + np.exp(truth[b[pair], u] - truth[a[pair], u])))
+    return lrbtl.Battles.from_arrays(
+        np.tile(a[pair], 2), np.tile(b[pair], 2), np.repeat([1.0, 0.0], n.size), (np.tile(u, 2),),
+        n_models=d1, n_levels=(D,), counts=np.append(won, n - won),
+    )  # fmt: skip
+
+
+def sparsest_first(rng: np.random.Generator, start: np.ndarray, n: int, category: np.ndarray) -> np.ndarray:
+    """Return n votes (D, P), each for the model with fewest so far against another at random, in a random category."""
+    D, P = start.shape
+    d1 = int((1 + np.sqrt(1 + 8 * P)) / 2)
+    a, b = np.triu_indices(d1, 1)
+    place = np.zeros((d1, d1), dtype=int)
+    place[a, b] = place[b, a] = np.arange(P)
+    have = np.bincount(a, start.sum(axis=0), d1) + np.bincount(b, start.sum(axis=0), d1)
+    votes = np.zeros_like(start)
+    for u in rng.choice(D, n, p=category):
+        i = int(np.argmin(have))
+        j = int(rng.integers(d1 - 1))
+        j += j >= i
+        have[[i, j]] += 1
+        votes[u, place[i, j]] += 1
+    return votes
+
+
+def plan_once(job: tuple[str, str, int]) -> dict[str, Any]:
+    """Return expected and seen widths of a goal, coverage, and how many votes other ways take to come as far."""
+    path, name, seed = job
+    truth, traffic, weights = arena(path)
+    rng = np.random.default_rng([SEED, seed, sorted(GOALS).index(name)])
+    start = rng.multinomial(START, traffic.ravel()).reshape(traffic.shape)
+    battles = draw(rng, truth, start)
+    board = truth @ weights
+    goal = GOALS[name]
+    if goal == "rank":
+        goal = ("rank", int(np.argmin(battles.model_counts)))
+    elif goal == "first":
+        goal = lrbtl.gap(*np.argsort(-board)[:2].tolist(), weights=weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LrbtlWarning)
+        found = lrbtl.plan(battles, MORE, goal=goal, weights=weights)
+        contrasts = contrasts_of(found, battles)
+        votes = votes_of(found, battles, traffic.shape)
+        seen, covered = analyse_after(battles + draw(rng, truth, votes), contrasts, found.importance, weights, board)
+        others = {}
+        even = np.full(traffic.size, 1 / traffic.size)
+        for way in ("evenly", "sparsest first", "traffic"):
+            widths = []
+            for times in TIMES:
+                n = int(times * MORE)
+                if way == "sparsest first":
+                    more = sparsest_first(rng, start, n, weights)
+                else:
+                    more = rng.multinomial(n, even if way == "evenly" else traffic.ravel()).reshape(traffic.shape)
+                widths.append(
+                    analyse_after(battles + draw(rng, truth, more), contrasts, found.importance, weights, board)[0]
+                )
+                if widths[-1] < seen:
+                    break
+            others[way] = factor(seen, widths)
+    return {
+        "before": found.mean("before"), "expected": found.mean("after"), "seen": seen, "covered": covered,
+        "promised": found.uniform_budget / MORE, "times": others,
+    }  # fmt: skip
+
+
+def contrasts_of(found: lrbtl.Plan, battles: lrbtl.Battles) -> np.ndarray:
+    """Return the targets of a plan as contrasts of overall scores."""
+    at = {str(model): k for k, model in enumerate(battles.models)}
+    rows = np.zeros((len(found.targets), len(at)))
+    for row, label in zip(rows, found.targets, strict=True):
+        x, y = label.removeprefix("gap(").removesuffix(")").replace(", ", " - ").split(" - ")
+        row[at[x]], row[at[y]] = 1.0, -1.0
+    return rows
+
+
+def votes_of(found: lrbtl.Plan, battles: lrbtl.Battles, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the votes of a plan, (D, P)."""
+    d1 = len(battles.models)
+    table = np.zeros((shape[0], d1, d1), dtype=int)
+    for context, a, b, votes in zip(found.contexts, found.a, found.b, found.votes, strict=True):
+        i, j = sorted((battles.model_index(a), battles.model_index(b)))
+        table[battles.context_index(context), i, j] += votes
+    return table[:, *np.triu_indices(d1, 1)]
+
+
+def analyse_after(
+    battles: lrbtl.Battles, contrasts: np.ndarray, importance: np.ndarray, weights: np.ndarray, board: np.ndarray
+) -> tuple[float, float]:
+    """Return the mean half width of contrasts of overall scores, and how many cover."""
+    est = lrbtl.analyse(battles).estimate_boards(weights[None])[0]
+    se = np.sqrt(np.einsum("tm,tm->t", contrasts @ est.cov, contrasts))
+    covered = np.abs(contrasts @ (est.estimate - board)) < Z * se
+    return float(ELO * Z * importance @ se), float(importance @ covered)
+
+
+def factor(wanted: float, widths: list[float]) -> float:
+    """Return how many times as many votes it takes to come to a width, between those tried."""
+    if len(widths) == 1 or widths[-1] >= wanted:
+        return TIMES[len(widths) - 1]
+    low, high = np.log(widths[-2]), np.log(widths[-1])
+    part = (np.log(wanted) - low) / (high - low)
+    x, y = np.log(TIMES[len(widths) - 2 : len(widths)])
+    return float(np.exp(x + part * (y - x)))
+
+
+# ------------------------------------------------------------------------------
+# Verdicts: levels and powers.
+# ------------------------------------------------------------------------------
+
+MODELS, CATEGORIES, VOTES = 24, 4, 12_000
+MARGIN = 40.0
+PROMISES = {
+    "ahead, gap 0": 0.025,
+    "behind, gap 0": 0.025,
+    "equivalent, gap at the margin": 0.05,
+    "ahead, gap detectable": 0.8,
+    "ahead, votes needed for power .8": 0.8,
+    "equivalent, votes needed for power .8": 0.8,
+    "half width, votes needed": 1.0,
+}
+
+
+def paired_truth(rng: np.random.Generator, gap: Any) -> np.ndarray:
+    """Return scores whose models 2k and 2k + 1 differ by the same gap, of all pairs or of each, in every category."""
+    half = MODELS // 2
+    low = rng.normal(size=(half, 2)) @ rng.normal(size=(2, CATEGORIES))
+    half_truth = np.sqrt(0.95) * low / np.sqrt(np.mean(low**2)) + np.sqrt(0.05) * rng.normal(size=low.shape)
+    away = np.broadcast_to(gap, (half,))[:, None] * [0.5, -0.5]
+    return np.repeat(half_truth, 2, axis=0) * 0.8 + away.reshape(-1, 1)
+
+
+def traffic_of(rng: np.random.Generator) -> np.ndarray:
+    """Return Zipf traffic (D, P)."""
+    own = (1 / np.sqrt(np.arange(1, MODELS + 1)))[rng.permutation(MODELS)]
+    a, b = np.triu_indices(MODELS, 1)
+    law = (1 / np.arange(1, CATEGORIES + 1))[:, None] * own[a] * own[b]
+    return np.asarray(law / law.sum())
+
+
+def gaps_of(battles: lrbtl.Battles) -> lrbtl.Estimate:
+    return lrbtl.infer(battles, [lrbtl.gap(k, k + 1) for k in range(0, MODELS, 2)])
+
+
+def verdict_once(seed: int) -> dict[str, list[float]]:
+    """Return how often each promise was kept, for all pairs of a replication."""
+    rng = np.random.default_rng([SEED, 1, seed])
+    out: dict[str, list[float]] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LrbtlWarning)
+        law = traffic_of(rng)
+        start = rng.multinomial(VOTES, law.ravel()).reshape(law.shape)
+        state = rng.bit_generator.state  # the same truth with every gap
+
+        def truth(gap: Any) -> np.ndarray:
+            rng.bit_generator.state = state
+            return paired_truth(rng, gap)
+
+        none = gaps_of(draw(rng, truth(0.0), start))
+        out["ahead, gap 0"] = [x == "ahead" for x in none.verdicts().verdict]
+        out["behind, gap 0"] = [x == "behind" for x in none.verdicts().verdict]
+        at_margin = gaps_of(draw(rng, truth(MARGIN / ELO), start)).verdicts(MARGIN).verdict
+        out["equivalent, gap at the margin"] = [x == "equivalent" for x in at_margin]
+        sizes = none.verdicts().detectable / ELO
+        shown = gaps_of(draw(rng, truth(sizes), start)).verdicts().verdict
+        out["ahead, gap detectable"] = [x == "ahead" for x in shown]
+        k = int(rng.integers(MODELS // 2))
+        size = float(sizes[k])
+        target = lrbtl.gap(2 * k, 2 * k + 1)
+        for name, gap, options in (
+            ("ahead, votes needed for power .8", 0.7 * size, {"power": 0.8, "gap": 0.7 * size * ELO}),
+            ("equivalent, votes needed for power .8", 0.0, {"power": 0.8, "margin": 0.7 * size * ELO}),
+            ("half width, votes needed", 0.0, {"half_width": 0.5 * size * ELO}),
+        ):
+            now = truth(gap)
+            battles = draw(rng, now, start)
+            need = lrbtl.votes_needed(battles, target, **options)
+            more = rng.multinomial(int(need), start.ravel() / start.sum()).reshape(law.shape)
+            est = lrbtl.infer(battles + draw(rng, now, more) if more.any() else battles, target)
+            if name.startswith("half"):
+                out[name] = [float(ELO * Z * est.se[0] / need.wanted)]
+            else:
+                out[name] = [est.verdicts(options.get("margin")).verdict[0] == name.split(",")[0]]
+    return out
+
+
+# ------------------------------------------------------------------------------
+
+
+def spread(values: Any) -> tuple[float, float]:
+    values = np.asarray(values, dtype=float)
+    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
+
+
+def run_plan(path: str, reps: int, jobs: int, only: list[str]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    with ProcessPoolExecutor(jobs) as pool:
+        for name in only or GOALS:
+            rows = list(pool.map(plan_once, [(path, name, seed) for seed in range(reps)]))
+            out[name] = {
+                key: spread([row[key] for row in rows]) for key in ("before", "expected", "seen", "covered", "promised")
+            }
+            out[name]["ratio"] = spread([row["seen"] / row["expected"] for row in rows])
+            for way in ("evenly", "sparsest first", "traffic"):
+                out[name][way] = spread([row["times"][way] for row in rows])
+            out[name]["reps"] = reps
+            print(name, out[name], flush=True)
+    return out
+
+
+def run_verdicts(reps: int, jobs: int) -> dict[str, Any]:
+    with ProcessPoolExecutor(jobs) as pool:
+        rows = list(pool.map(verdict_once, range(reps)))
+    out = {}
+    for name, promised in PROMISES.items():
+        by_rep = [float(np.mean(row[name])) for row in rows]
+        value, error = spread(by_rep)
+        out[name] = {"promised": promised, "seen": value, "error": error, "tests": sum(len(row[name]) for row in rows)}
+    return out
+
+
+def to_markdown(parts: dict[str, Any]) -> str:
+    lines = ["# Plans and verdicts", "", (__doc__ or "").split("\n\n", 2)[2].rsplit("\n\n", 1)[0], ""]
+    if "plan" in parts:
+        lines += [
+            "| goal | before | expected | seen | their ratio | coverage | spread evenly | sparsest first | traffic |",
+            "|---|---|---|---|---|---|---|---|---|",
+        ]
+        for name, row in parts["plan"].items():
+            cell = {key: f"{value[0]:.2f} ± {value[1]:.2f}" for key, value in row.items() if key != "reps"}
+            widths = [f"± {row[key][0]:.1f}" for key in ("before", "expected", "seen")]
+            times = [f"{cell[way]} times" for way in ("evenly", "sparsest first", "traffic")]
+            lines.append(
+                f"| {name} ({row['reps']} runs) | {' | '.join([*widths, cell['ratio'], cell['covered'], *times])} |"
+            )
+        lines += [
+            "",
+            f"Last columns: votes that other ways take to come as far, at most {TIMES[-1]:.0f} times as many.",
+            "",
+        ]
+    if "verdicts" in parts:
+        lines += ["| promise | promised | seen | Monte Carlo error | tests |", "|---|---|---|---|---|"]
+        for name, row in parts["verdicts"].items():
+            lines.append(f"| {name} | {row['promised']} | {row['seen']:.3f} | {row['error']:.3f} | {row['tests']:,} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("plan", "verdicts"))
+    parser.add_argument("path", nargs="?")
+    parser.add_argument("--reps", type=int, default=20)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", action="append", default=[])
+    options = parser.parse_args()
+    file = RESULTS / "plan.json"
+    parts = json.loads(file.read_text()) if file.exists() else {}
+    if options.part == "plan":
+        parts["plan"] = {**parts.get("plan", {}), **run_plan(options.path, options.reps, options.jobs, options.only)}
+    else:
+        parts["verdicts"] = run_verdicts(options.reps, options.jobs)
+    keep_results("plan", parts, to_markdown(parts))
+    print(to_markdown(parts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Boards as JSON with a published schema (docs/schema/board.json), written and read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from lrbtl.boards.board import COLUMNS, Leaderboard, Leaderboards
+from lrbtl.errors import DocumentError
+from lrbtl.methods.base import Provenance
+
+FORMAT, FORMAT_VERSION = "lrbtl-board", 1
+PLACES = ("rank", "best", "worst", "rank_lower", "rank_upper", "tier", "battles")
+NUMBERS = ("score", "lower", "upper", "se", "win_rate")
+
+
+def board_document(boards: Leaderboard | Leaderboards, title: str) -> dict[str, Any]:
+    """Return a board, or the boards of all contexts, as JSON values."""
+    every = _every(boards)
+    first = every[0][1]
+    rows = [
+        {"board": k, "context": plain_label(board.context)} | dict(zip(table, row, strict=True))
+        for k, (_, board) in enumerate(every)
+        for table in [{column.name: column.values(board) for column in COLUMNS}]
+        for row in zip(*table.values(), strict=True)
+    ]
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "kind": "leaderboards" if isinstance(boards, Leaderboards) else "leaderboard",
+        "lrbtl": version("lrbtl"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "title": title,
+        "digest": first.digest or None,
+        "n_battles": first.info.n_battles,
+        "method": first.method,
+        "level": first.level,
+        "scale": first.scale,
+        "margin": first.margin,
+        "notes": boards.heading(),
+        "boards": [_board_facts(island, board) for island, board in every],
+        "rows": rows,
+    }
+
+
+def _every(boards: Leaderboard | Leaderboards) -> list[tuple[int, Leaderboard]]:
+    """Return all boards with the number of their island, from 1."""
+    if isinstance(boards, Leaderboard):
+        return [(k, board) for k, board in enumerate((boards, *boards.islands), 1)]
+    return [(k, board) for k, part in enumerate((boards, *boards.islands), 1) for board in part.every()]
+
+
+def _board_facts(island: int, board: Leaderboard) -> dict[str, Any]:
+    info = {item.name: getattr(board.info, item.name) for item in fields(board.info)}
+    return {
+        "context": plain_label(board.context),
+        "island": island,
+        "weighting": board.weighting,
+        "weights": board.weights,
+        "gain": board.gain,
+        "effects": None if board.effects is None else board.effects.to_dict(),
+        "provenance": {name: list(value) if isinstance(value, tuple) else value for name, value in info.items()},
+    }
+
+
+def plain_label(context: Any) -> Any:
+    """Return a context as JSON knows it: None, a text, a number, or a list of these.
+
+    >>> plain_label(("math", None)), plain_label(3)
+    (['math', None], 3)
+    """
+    if isinstance(context, tuple):
+        return [plain_label(level) for level in context]
+    if isinstance(context, np.generic):
+        context = context.item()
+    return context if context is None or isinstance(context, str | int | float) else str(context)
+
+
+# ------------------------------------------------------------------------------
+# And back.
+# ------------------------------------------------------------------------------
+
+
+def read_document(text: str) -> Leaderboard | Leaderboards:
+    """Return the boards of a document; win probabilities and fits are not in it."""
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise DocumentError(f"this is not JSON ({error}); give what to_json or --out board.json wrote.") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise DocumentError("this JSON is no board; give what to_json or --out board.json wrote.")
+    if found.get("format_version") != FORMAT_VERSION:
+        raise DocumentError(
+            f"the board is of format version {found.get('format_version')}, but this lrbtl {version('lrbtl')} reads "
+            f"version {FORMAT_VERSION}: read it with lrbtl {found.get('lrbtl')}."
+        )
+    try:
+        every = [_read_board(found, k, facts) for k, facts in enumerate(found["boards"])]
+        islands: dict[int, list[Leaderboard]] = {}
+        for facts, board in zip(found["boards"], every, strict=True):
+            islands.setdefault(facts["island"], []).append(board)
+        if found["kind"] == "leaderboard":
+            return replace(every[0], islands=tuple(every[1:]))
+        parts = [Leaderboards(boards[0], {board.context: board for board in boards[1:]}) for boards in islands.values()]
+        return replace(parts[0], islands=tuple(parts[1:]))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise DocumentError(f"the board is not whole ({type(error).__name__}: {error}); write it again.") from error
+
+
+def _read_board(found: Mapping[str, Any], k: int, facts: Mapping[str, Any]) -> Leaderboard:
+    rows = [row for row in found["rows"] if row["board"] == k]
+    columns = {column.name: [row[column.name] for row in rows] for column in COLUMNS}
+    verdict, detectable = columns["verdict"], columns["detectable"]
+    judged = any(x is not None for x in verdict)
+    made: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in facts["provenance"].items()}
+    arrays: dict[str, Any] = {name: _floats(columns[name]) for name in NUMBERS}
+    arrays |= {name: np.array([x or 0 for x in columns[name]], dtype=np.int64) for name in PLACES}
+    return Leaderboard(
+        context=_label(facts["context"]),
+        models=tuple(columns["model"]),
+        **arrays,
+        status=tuple(columns["status"]),
+        notes=tuple(columns["note"]),
+        level=found["level"],
+        scale=found["scale"],
+        method=found["method"],
+        info=Provenance(**made),
+        weighting=facts["weighting"],
+        gain=facts["gain"],
+        verdict=tuple(x or "" for x in verdict) if judged else None,
+        detectable=_floats(detectable) if judged else None,
+        margin=found["margin"],
+        weights=facts["weights"],
+        digest=found["digest"] or "",
+    )
+
+
+def _floats(values: Sequence[float | None]) -> Any:
+    return np.array([np.nan if x is None else x for x in values], dtype=np.float64)
+
+
+def _label(context: Any) -> Any:
+    return tuple(_label(level) for level in context) if isinstance(context, list) else context

@@ -1,0 +1,192 @@
+"""`gate`: may a candidate replace a baseline? Ship, worse, or cannot tell, and how many votes would tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lrbtl.boards.comparison import component_of
+from lrbtl.boards.outlook import Outlook, VotesNeeded, votes_words
+from lrbtl.data.battles import Battles
+from lrbtl.data.frames import as_battles
+from lrbtl.data.labels import shown_context
+from lrbtl.errors import NoDecisionError, TargetError
+from lrbtl.inference.targets import Weights
+from lrbtl.inference.verdicts import (
+    AHEAD,
+    BEHIND,
+    CANNOT_TELL,
+    EQUIVALENT,
+    POWER,
+    error_to_show,
+    one_sided,
+    read_size,
+    shown_power,
+    size_words,
+)
+from lrbtl.methods.base import RunOptions
+from lrbtl.methods.targets import resolved_gap
+from lrbtl.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from lrbtl.data.frames import Frame
+
+SHIP, WORSE = "ship", "worse"
+EXIT_CODES = {SHIP: 0, WORSE: 1, CANNOT_TELL: 2}
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whether a candidate may replace a baseline.
+
+    Attributes
+    ----------
+    decision : "ship", "worse" or "cannot tell"
+        Ship: ahead, equivalent within the margin, or at least not behind by more than the margin (a one-sided test at
+        1 - level). Worse: behind, and perhaps by more than the margin.
+    verdict : str
+        What the gap comes to: "ahead", "behind", "equivalent" or "cannot tell".
+    candidate, baseline, context : labels
+        The context is None for the overall gap.
+    gap, lower, upper : float
+        Elo points by which the candidate is ahead, and the limits of its interval.
+    detectable : float
+        The smallest gap that these votes would have shown with 80% power.
+    margin : float or None
+        As given: Elo points, or below 0.5 win probability.
+    level : float
+    n_battles : int
+        Votes that the decision rests on.
+    needed : VotesNeeded or None
+        More votes that would decide with 80% power if the gap is as estimated, where these cannot.
+    """
+
+    decision: str
+    verdict: str
+    candidate: Any
+    baseline: Any
+    context: Any
+    gap: float
+    lower: float
+    upper: float
+    detectable: float
+    margin: float | None
+    level: float
+    n_battles: int
+    needed: VotesNeeded | None
+
+    @property
+    def exit_code(self) -> int:
+        """0 ship, 1 worse, 2 cannot tell."""
+        return EXIT_CODES[self.decision]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON, with the exit code."""
+        found = {item.name: getattr(self, item.name) for item in fields(self)}
+        found["context"] = None if self.context is None else shown_context(self.context)
+        found["needed"] = None if self.needed is None else self.needed.to_dict()
+        return {**found, "exit_code": self.exit_code}
+
+    def __str__(self) -> str:
+        where = "" if self.context is None else f" in {shown_context(self.context)}"
+        gap = f"{self.gap:+.0f} Elo points ({self.lower:.0f} to {self.upper:.0f})"
+        margin = "" if self.margin is None else f", margin {size_words(self.margin)}"
+        line = f"{self.decision}: {self.candidate} against {self.baseline}{where}: {gap}{margin}"
+        if self.needed is None:
+            return line
+        return (
+            f"{line}; could have shown {self.detectable:.0f}; {votes_words(self.needed.votes)} like those so far would "
+            f"tell, or {votes_words(self.needed.planned)} where they help most"
+        )
+
+
+@one_blas_thread
+def gate(
+    battles: Battles | Frame,
+    candidate: Any,
+    baseline: Any,
+    *,
+    margin: float | None = None,
+    context: Any = None,
+    weights: Weights = "traffic",
+    level: float = 0.95,
+    **options: Unpack[RunOptions],
+) -> Gate:
+    """Return whether a candidate may replace a baseline: ship, worse, or cannot tell, with the votes that would tell.
+
+    Parameters
+    ----------
+    battles : Battles or data frame
+        See `leaderboard`.
+    candidate, baseline : labels
+    margin : float, optional
+        A loss that does not matter: Elo points, or a win probability if it is below 0.5. None: the candidate must be
+        ahead.
+    context : label, optional
+        A category; by default the weighted mean over all.
+    weights, level, **options
+        See `leaderboard`.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays(["new", "new"], ["old", "old"], [1, 0], counts=[700, 600])
+    >>> print(lrbtl.gate(battles, "new", "old", method="naive"))
+    ship: new against old: +27 Elo points (8 to 46)
+    """
+    battles = as_battles(battles)
+    limit = None if margin is None else read_size(margin)
+    pair = [battles.model_index(model) for model in (candidate, baseline)]
+    if pair[0] == pair[1]:
+        raise TargetError(f"{candidate!r} is compared with itself: name two different models.")
+    at = None if context is None else battles.context_indices(context)
+    part = component_of(battles, pair, weights, options)
+    share = part.weights_at(at)
+    label = battles.board_label(context)
+    if share is None:
+        raise NoDecisionError(f"there are no votes in context {shown_context(label)!r}.")
+    i, j = (int(k) for k in (part.members.searchsorted(model) for model in pair))
+    target = resolved_gap(i, j, share, f"{candidate} - {baseline}")
+    found = part.analysis.estimate_resolved([target])
+    verdicts = found.verdicts(margin, level=level)
+    unit = part.analysis.log_odds_unit
+    gap, se = unit * float(found.estimate[0]), unit * float(found.se[0])
+    decision = decide(verdicts.verdict[0], gap, se, limit, level)
+    needed = None
+    if decision == CANNOT_TELL:
+        error = error_to_decide(gap, limit, level) / unit
+        needed = Outlook.of(part.analysis, [target]).votes_for(error, "to decide", level)
+    return Gate(
+        decision=decision,
+        verdict=verdicts.verdict[0],
+        candidate=battles.models[pair[0]],
+        baseline=battles.models[pair[1]],
+        context=label,
+        gap=float(verdicts.gap[0]),
+        lower=float(verdicts.lower[0]),
+        upper=float(verdicts.upper[0]),
+        detectable=float(verdicts.detectable[0]),
+        margin=verdicts.margin,
+        level=level,
+        n_battles=part.battles.n_battles,
+        needed=needed,
+    )
+
+
+def decide(verdict: str, gap: float, se: float, margin: float | None, level: float) -> str:
+    """Return the decision on a gap, given with its verdict, error and the margin in log odds.
+
+    >>> decide("cannot tell", 0.1, 0.1, 0.2, 0.95), decide("behind", -0.3, 0.1, 0.2, 0.95)
+    ('ship', 'worse')
+    """
+    if verdict in (AHEAD, EQUIVALENT) or (margin is not None and gap - one_sided(level) * se > -margin):
+        return SHIP
+    return WORSE if verdict == BEHIND else CANNOT_TELL
+
+
+def error_to_decide(gap: float, margin: float | None, level: float) -> float:
+    """Return the largest error at which a gap, in log odds, is decided with 80% power; 0 where none is small enough."""
+    ways = [error_to_show(gap, level=level)]
+    if margin is not None and gap > -margin:
+        ways.append((gap + margin) / (one_sided(level) + shown_power(POWER)))
+    return max(ways)

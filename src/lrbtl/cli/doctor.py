@@ -1,0 +1,164 @@
+"""`lrbtl doctor`: what a file is, what it supports, and the commands to run."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lrbtl.data.battles import Battles
+from lrbtl.data.encode import Coded, encode
+from lrbtl.data.files import read_battles
+from lrbtl.data.formats import ToolLog, read_tool_log
+from lrbtl.data.frames import Columns, Found, find_columns
+from lrbtl.data.logs import open_log
+from lrbtl.errors import FileReadError, MissingColumnError, MissingValueError
+
+FEWEST_CLUSTERS = 10  # a column with fewer values is a category
+VOTERS = ("judge", "worker", "user", "voter", "session", "question", "prompt", "annotator", "rater", "instruction")
+TIMES = ("time", "tstamp", "timestamp", "date", "day", "month", "year")
+MOST_LEVELS = 200  # a column with more values is no category
+TAGGED = (";", "|", ",")
+ROWS_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the columns beside models and winner can be used as; each from name to a number of values."""
+
+    categories: dict[str, int]
+    clusters: dict[str, int]
+    tags: dict[str, int]
+    times: dict[str, int]
+    covariates: dict[str, tuple[str, str]]
+
+
+def run_doctor(options: Namespace) -> None:
+    """Print what a file is, what it supports, and the commands to run."""
+    log = read_tool_log(options.file)
+    columns, n_rows = _columns(options.file) if log is None else _tool_columns(log)
+    try:
+        found = find_columns(Columns(), list(columns))
+    except MissingColumnError as error:
+        raise MissingColumnError(f"{options.file} has {n_rows:,} rows with {', '.join(columns)}: {error}") from error
+    battles = read_battles(options.file).battles
+    roles = find_roles(columns, found)
+    kind = "a table" if log is None else log.tool
+    print(f"{options.file}: {kind}, {n_rows:,} rows read as {battles.n_battles:,} battles")
+    for sentence in [] if log is None else log.said()[1:]:
+        print(f"  {sentence}")
+    print(f"  columns     {', '.join(columns)}\n\n{battles.summary()}\n\nIt supports")
+    for line in supports(columns, found, roles, n_rows):
+        print(f"  {line}")
+    print("\nCommands to run")
+    for command, why in commands(options.file, battles, found, roles):
+        print(f"  {command}\n      {why}")
+
+
+def _tool_columns(log: ToolLog) -> tuple[dict[str, Coded], int]:
+    return {name: encode(values, name) for name, values in log.columns.items()}, log.n_rows
+
+
+def _columns(path: str) -> tuple[dict[str, Coded], int]:
+    """Return the columns of a table as far as they can be read, of its first rows, and how many rows there are."""
+    log = open_log(path)
+    out: dict[str, Coded] = {}
+    for name in log.names:
+        try:
+            out[name] = next(iter(log.batches([name])))[0]
+        except (MissingValueError, FileReadError, StopIteration):
+            continue  # empty cells, or lists and objects: nothing that a vote can carry
+    if not out:
+        raise FileReadError(f"cannot read {path}: it has no column with a value in every row.")
+    name = next(iter(out))
+    return out, sum(len(batch[0]) for batch in log.batches([name]))
+
+
+def find_roles(columns: Mapping[str, Coded], found: Found) -> Roles:
+    """Return what columns beside models and winner can be used as.
+
+    >>> columns = {"winner": encode([1, 0] * 20, "winner"), "worker": encode(list("0123456789") * 4, "worker")}
+    >>> find_roles(columns, Found("model_a", "model_b", "winner", (), None)).clusters
+    {'worker': 10}
+    """
+    used = {found.model_a, found.model_b, found.winner, found.count}
+    roles = Roles({}, {}, {}, {}, {})
+    for name, column in columns.items():
+        plain, size = name.lower(), len(set(column.labels))
+        if name in used or size < 2:
+            continue
+        other = plain[:-1] + "b"
+        if plain.endswith("_a") and other in columns and is_number(column) and is_number(columns[other]):
+            roles.covariates[plain[:-2]] = (name, other)
+        elif plain.endswith("_b") and plain[:-1] + "a" in columns:
+            continue
+        elif any(word in plain.split("_") for word in TIMES):
+            roles.times[name] = size
+        elif any(word in plain.split("_") for word in VOTERS) and FEWEST_CLUSTERS <= size < len(column):
+            roles.clusters[name] = size
+        elif "tag" in plain and any(mark in str(label) for label in column.labels for mark in TAGGED):
+            roles.tags[name] = size
+        elif size <= min(MOST_LEVELS, len(column) / 2):
+            roles.categories[name] = size
+    return roles
+
+
+def is_number(column: Coded) -> bool:
+    """Return whether a column holds numbers, or texts that are numbers."""
+    try:
+        np.asarray(column.labels, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def supports(columns: Mapping[str, Coded], found: Found, roles: Roles, n_rows: int) -> list[str]:
+    """Return what a file supports, one line each."""
+    winner = columns[found.winner]
+    counts = np.bincount(winner.codes, minlength=len(winner.labels))
+    order = np.argsort(-counts, kind="stable")
+    words = [f"{winner.labels[k]} {counts[k]:,}" for k in order[:ROWS_SHOWN] if counts[k]]
+    more = ", ..." if np.count_nonzero(counts) > ROWS_SHOWN else ""
+    part = f" in the first {len(winner):,} rows" if len(winner) < n_rows else ""
+    lines = [f"outcomes    {found.winner}{part}: {', '.join(words)}{more}"]
+    for title, sizes in (("categories", roles.categories), ("tags", roles.tags), ("times", roles.times)):
+        if sizes:
+            lines.append(f"{title:<11} {', '.join(f'{name} ({size:,})' for name, size in sizes.items())}")
+    if roles.clusters:
+        shown = ", ".join(f"{name} ({size:,})" for name, size in roles.clusters.items())
+        lines.append(f"clusters    {shown}: votes that share one are not independent")
+    if roles.covariates:
+        pairs = ", ".join(f"{a}, {b}" for a, b in roles.covariates.values())
+        lines.append(f"covariates  {pairs}: style that may have moved votes")
+    return lines
+
+
+def commands(path: str, battles: Battles, found: Found, roles: Roles) -> list[tuple[str, str]]:
+    """Return commands to run, and what for."""
+    file = shlex.quote(path)
+    rows = [(f"lrbtl leaderboard {file}", "the overall board")]
+    if found.contexts:
+        rows.append((f"lrbtl leaderboard {file} --board all", f"a board for each level of {found.contexts[0]}"))
+    other = next((name for name in roles.categories if name not in found.contexts), None)
+    if other is not None:
+        rows.append((f"lrbtl leaderboard {file} --context {shlex.quote(other)}", "another column as categories"))
+    if roles.tags:
+        tags = shlex.quote(next(iter(roles.tags)))
+        rows.append((f"lrbtl leaderboard {file} --tags {tags} --board all", "a board for each tag"))
+    first, second = (shlex.quote(str(battles.models[k])) for k in np.argsort(-battles.model_counts, kind="stable")[:2])
+    rows.append((f"lrbtl compare {file} {first} {second} --margin 10", "two models in every category"))
+    rows.append((f"lrbtl gate {file} --candidate {first} --baseline {second}", "may one replace the other?"))
+    rows.append((f"lrbtl report {file} -o report.html", "everything on one page"))
+    carried: dict[str, Any] = {}
+    if roles.clusters:
+        carried["cluster"] = max(roles.clusters, key=roles.clusters.__getitem__)
+    if roles.covariates:
+        carried["covariates"] = roles.covariates
+    if carried:
+        words = ", ".join(f"{name}={value!r}" for name, value in carried.items())
+        rows.append((f"Battles.from_frame(frame, {words})", "in Python: what votes carry"))
+    return rows

@@ -1,0 +1,203 @@
+"""What a gap comes to: ahead, behind, equivalent within a margin, or cannot tell, and what votes could have shown.
+
+A gap is ahead or behind where its interval at `level` leaves zero out. It is equivalent where two one-sided tests, each
+at 1 - level, reject that it is as large as the margin [Schuirmann 1987]. A gap may be both: it is then called
+equivalent, since a margin says what does not matter. Everything here works on log odds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import logit, ndtr, ndtri
+
+from lrbtl.errors import MarginError, PowerError
+from lrbtl.inference.joint import normal_quantile
+from lrbtl.tables import format_intervals, format_numbers, html_table, text_table, to_frame
+from lrbtl.typing import Floats
+
+AHEAD, BEHIND, EQUIVALENT, CANNOT_TELL = "ahead", "behind", "equivalent", "cannot tell"
+POWER = 0.8  # with which a gap is said to be detectable
+ELO = 400.0 / math.log(10.0)  # Elo points per unit of log odds: a gap of 400 is odds of ten to one
+PROBABILITIES = 0.5  # sizes below it are win probabilities, since no margin of them can reach it
+
+
+def read_size(size: Any, name: str = "margin") -> float:
+    """Return a margin in log odds: below 0.5 it is one of win probability round 1/2, from there on of Elo points.
+
+    >>> round(ELO * read_size(10), 3), round(ELO * read_size(0.02), 1)
+    (10.0, 13.9)
+    """
+    if isinstance(size, bool) or not isinstance(size, Real) or not 0.0 < float(size) < math.inf:
+        raise MarginError(
+            f"{name}={size!r} is not valid: give Elo points, such as 10, or a win probability below 0.5, such as 0.02."
+        )
+    size = float(size)
+    return float(logit(0.5 + size)) if size < PROBABILITIES else size / ELO
+
+
+def size_words(size: float) -> str:
+    """Return a margin in words.
+
+    >>> size_words(10), size_words(0.02)
+    ('10 Elo points', '2% of win probability')
+    """
+    return f"{100 * size:.3g}% of win probability" if size < PROBABILITIES else f"{size:.4g} Elo points"
+
+
+def judge(gap: Floats, se: Floats, *, margin: float | None = None, level: float = 0.95) -> tuple[str, ...]:
+    """Return the verdict on each gap, given with its error and the margin in log odds; NaN cannot be told.
+
+    >>> judge(np.array([1.0, -1.0, 0.1, 0.1]), np.array([0.2, 0.2, 0.2, 0.01]), margin=0.2)
+    ('ahead', 'behind', 'cannot tell', 'equivalent')
+    """
+    reach = normal_quantile(level)
+    with np.errstate(invalid="ignore"):
+        found = np.where(gap > reach * se, AHEAD, np.where(gap < -reach * se, BEHIND, CANNOT_TELL))
+        if margin is not None:
+            found = np.where(np.abs(gap) + one_sided(level) * se < margin, EQUIVALENT, found)
+    return tuple(found.tolist())
+
+
+def one_sided(level: float) -> float:
+    """Return z with P(Z <= z) = level."""
+    return float(ndtri(level))
+
+
+def detectable(se: Floats, *, level: float = 0.95, power: float = POWER) -> Floats:
+    """Return the smallest gaps that would be called ahead with this power.
+
+    (z_(1 - alpha/2) + z_power) se: the chance to be called behind instead is nil.
+
+    >>> detectable(np.array([1.0])).round(2)
+    array([2.8])
+    """
+    return np.asarray((normal_quantile(level) + shown_power(power)) * se)
+
+
+def error_to_show(gap: float, *, margin: float | None = None, level: float = 0.95, power: float = POWER) -> float:
+    """Return the standard error at which a gap is shown with this power: as ahead, or as equivalent within a margin.
+
+    0 where no error is small enough: there is no gap, or it is as large as the margin.
+
+    >>> round(1 / error_to_show(1.0), 2), round(1 / error_to_show(0.0, margin=1.0), 2)
+    (2.8, 2.93)
+    """
+    if margin is None:
+        return abs(gap) / (normal_quantile(level) + shown_power(power))
+    shown_power(power)
+    gap, z = abs(gap), one_sided(level)
+    if gap >= margin:
+        return 0.0
+
+    def lack(se: float) -> float:
+        return float(ndtr((margin - gap) / se - z) + ndtr((margin + gap) / se - z) - 1.0) - power
+
+    return float(brentq(lack, 1e-3 * (margin - gap), margin / z, xtol=1e-12 * margin, rtol=1e-10))
+
+
+def shown_power(power: float) -> float:
+    """Return z with P(Z <= z) = power; raise where it is no power."""
+    if isinstance(power, bool) or not isinstance(power, Real) or not 0.0 < float(power) < 1.0:
+        raise PowerError(f"power={power!r} is not valid: it lies between 0 and 1, for example 0.8.")
+    return float(ndtri(float(power)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Verdicts:
+    """What some gaps come to; arrays have one entry per gap and are in Elo points.
+
+    Attributes
+    ----------
+    labels : tuple of str
+    verdict : tuple of str
+        "ahead", "behind", "equivalent" or "cannot tell".
+    gap, lower, upper : arrays
+        Gaps with their intervals. That of a win probability is its log odds.
+    detectable : array
+        The smallest gap that these votes would have shown with the `power`.
+    margin : float or None
+        As it was given: Elo points, or below 0.5 win probability.
+    level, power : float
+    """
+
+    labels: tuple[str, ...]
+    verdict: tuple[str, ...]
+    gap: Floats
+    lower: Floats
+    upper: Floats
+    detectable: Floats
+    margin: float | None
+    level: float
+    power: float
+
+    @classmethod
+    def of(
+        cls, labels: Sequence[str], gap: Floats, se: Floats, *, margin: Any, level: float, power: float = POWER
+    ) -> Verdicts:
+        """Return the verdicts on gaps in log odds."""
+        limit = None if margin is None else read_size(margin)
+        reach = ELO * normal_quantile(level) * se
+        return cls(
+            tuple(labels),
+            judge(gap, se, margin=limit, level=level),
+            ELO * gap,
+            ELO * gap - reach,
+            ELO * gap + reach,
+            ELO * detectable(se, level=level, power=power),
+            None if margin is None else float(margin),
+            level,
+            power,
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns as plain lists for JSON, None for what is missing."""
+        numbers = {name: getattr(self, name).tolist() for name in ("gap", "lower", "upper", "detectable")}
+        columns = {name: [x if math.isfinite(x) else None for x in column] for name, column in numbers.items()}
+        return {"label": list(self.labels), "verdict": list(self.verdict), **columns}
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
+        return to_frame(self.to_dict(), backend)
+
+    def heading(self) -> list[str]:
+        """Return what the table shows."""
+        return ["Verdicts on gaps in Elo points", *verdict_words(self.margin, self.level, self.power)]
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        columns = {
+            "label": list(self.labels),
+            "verdict": list(self.verdict),
+            "gap": format_numbers(self.gap, 0),
+            "interval": format_intervals(self.lower, self.upper, 0),
+            "could show": format_numbers(self.detectable, 0),
+        }
+        return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
+
+    def __repr__(self) -> str:
+        return "\n".join([*self.heading(), text_table(*self._table())])
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{escape(line)}</p>" for line in self.heading()) + html_table(*self._table())
+
+
+def verdict_words(margin: float | None, level: float, power: float = POWER) -> list[str]:
+    """Return how verdicts are made, in a line or two.
+
+    >>> verdict_words(10, 0.95)[0]
+    'ahead or behind at 95%, equivalent within 10 Elo points by two one-sided tests at 5%'
+    """
+    words = f"ahead or behind at {100 * level:.4g}%"
+    if margin is not None:
+        words += f", equivalent within {size_words(margin)} by two one-sided tests at {100 * (1 - level):.4g}%"
+    return [words, f"could show: the smallest gap that these votes would have shown with {power:.0%} power"]

@@ -1,0 +1,120 @@
+"""Verdicts on gaps: against tests written out, levels and powers by simulation, and the same answer everywhere."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import lrbtl
+from lrbtl.errors import MarginError, PowerError, ScaleError
+from lrbtl.inference.verdicts import ELO, detectable, error_to_show, judge, read_size, size_words
+
+REPS = 200_000
+
+
+@given(st.floats(-3, 3), st.floats(0.01, 2), st.floats(0.05, 2), st.sampled_from([0.8, 0.95, 0.99]))
+def test_verdicts_are_those_of_the_tests_written_out(gap, se, margin, level):
+    two_sided = 2 * stats.norm.sf(abs(gap) / se)
+    lower, upper = stats.norm.sf((gap + margin) / se), stats.norm.cdf((gap - margin) / se)
+    expected = "cannot tell"
+    if two_sided < 1 - level:
+        expected = "ahead" if gap > 0 else "behind"
+    if max(lower, upper) < 1 - level:
+        expected = "equivalent"
+    assert judge(np.array([gap]), np.array([se]), margin=margin, level=level) == (expected,)
+
+
+@given(st.floats(-3, 3), st.floats(0.01, 2))
+def test_the_other_side_sees_the_opposite(gap, se):
+    opposite = {"ahead": "behind", "behind": "ahead", "equivalent": "equivalent", "cannot tell": "cannot tell"}
+    there, back = (judge(np.array([x]), np.array([se]), margin=0.4)[0] for x in (gap, -gap))
+    assert back == opposite[there]
+
+
+def share(gap, se, verdict, margin=None):
+    draws = gap + se * np.random.default_rng(0).standard_normal(REPS)
+    return np.mean([found == verdict for found in judge(draws, np.full(REPS, se), margin=margin)])
+
+
+def within(found, promised):
+    return abs(found - promised) < 3 * math.sqrt(promised * (1 - promised) / REPS)
+
+
+def test_levels_and_powers_are_those_promised():
+    assert within(share(0.0, 0.3, "ahead"), 0.025)
+    assert within(share(0.5, 0.1, "equivalent", margin=0.5), 0.05)
+    assert within(share(float(detectable(np.array([0.2]))[0]), 0.2, "ahead"), 0.8)
+    for gap in (0.0, 0.1):
+        assert within(share(gap, error_to_show(gap, margin=0.4), "equivalent", margin=0.4), 0.8)
+    assert within(share(0.4, error_to_show(0.4, power=0.9), "ahead"), 0.9)
+
+
+def test_no_votes_show_equality_or_a_gap_as_large_as_the_margin():
+    assert error_to_show(0.0) == 0.0
+    assert error_to_show(0.5, margin=0.5) == 0.0
+
+
+def test_margins_are_elo_points_or_win_probabilities_by_their_size():
+    assert read_size(10) == pytest.approx(10 / ELO)
+    assert read_size(0.02) == pytest.approx(math.log(0.52 / 0.48))
+    assert size_words(0.02) == "2% of win probability"
+
+
+@pytest.mark.parametrize("margin", [0, -1, math.nan, math.inf, "10", True])
+def test_a_margin_that_is_none_has_a_named_error(margin):
+    with pytest.raises(MarginError, match="give Elo points"):
+        read_size(margin)
+
+
+@pytest.mark.parametrize("power", [0, 1, "high", True])
+def test_a_power_that_is_none_has_a_named_error(power):
+    with pytest.raises(PowerError, match="between 0 and 1"):
+        detectable(np.ones(1), power=power)
+
+
+def test_sums_of_probabilities_are_no_gaps():
+    est = lrbtl.Estimate(["x", "y"], [0.1, 0.2], np.eye(2), links="logit")
+    with pytest.raises(ScaleError, match="sum of probabilities"):
+        (est["x"] - est["y"]).verdicts()
+
+
+def test_targets_without_an_estimate_cannot_be_told():
+    est = lrbtl.Estimate(["x"], [math.nan], [[math.nan]], links="identity")
+    found = est.verdicts(10)
+    assert found.verdict == ("cannot tell",) and len(found) == 1
+    assert found.to_dict()["gap"] == [None] and found.to_frame("polars").shape == (1, 6)
+    assert "cannot tell" in found._repr_html_()
+
+
+@pytest.mark.parametrize("link", ["logistic", "probit"])
+def test_the_same_gap_has_the_same_verdict_everywhere(link):
+    truth = lrbtl.simulate_scores((5, 2), 1, scale=1, rng=0)
+    battles = lrbtl.simulate_battles(truth, 3000, rng=1)
+    board = lrbtl.leaderboard(battles, margin=40, link=link)
+    shown = lrbtl.leaderboard(battles, margin=40, link=link, scale="probability")
+    for k, model in enumerate(board.models):
+        rival = board.models[1 if k == 0 else 0]
+        pair = lrbtl.compare(battles, model, rival, margin=40, link=link)
+        est = lrbtl.infer(battles, lrbtl.gap(model, rival, weights="traffic"), link=link).verdicts(40)
+        at = shown.models.index(model)
+        assert board.verdict[k] == pair.verdict[0] == est.verdict[0] == shown.verdict[at]
+        assert board.detectable[k] == pytest.approx(pair.detectable[0]) == pytest.approx(est.detectable[0])
+        assert est.gap[0] == pytest.approx(pair.gap[0]) and est.lower[0] == pytest.approx(pair.lower[0])
+
+
+def test_boards_print_verdicts_where_a_margin_is_given():
+    battles = lrbtl.Battles.from_arrays(
+        ["x", "x", "x", "z"], ["y", "y", "z", "y"], [1, 0, 1, 1], counts=[300, 290, 200, 3]
+    )
+    plain, judged = lrbtl.leaderboard(battles), lrbtl.leaderboard(battles, margin=0.1)
+    assert "verdict" not in plain.summary()
+    assert "equivalent within 10% of win probability" in judged.summary()
+    assert judged.to_dict()["verdict"] == list(judged.verdict) and judged.verdict[-1] == "behind"
+    assert lrbtl.leaderboard(battles, compat="fastchat").to_dict()["verdict"] == [None] * 3
+    with pytest.raises(MarginError):
+        lrbtl.leaderboard(battles, margin=0)
+    with pytest.raises(MarginError):
+        lrbtl.compare(battles, "x", "y", margin=-3)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from lrbtl.boards.board import COLUMNS, Leaderboard, Leaderboards
+from lrbtl.boards.board import Leaderboard, Leaderboards
+from lrbtl.boards.columns import COLUMNS
 from lrbtl.errors import DocumentError
 from lrbtl.methods.base import Provenance
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
-from lrbtl.boards.board import COLUMNS, STATUSES, Leaderboard, Leaderboards
+from lrbtl.boards.board import STATUSES, Leaderboard, Leaderboards
+from lrbtl.boards.columns import COLUMNS
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import ReportError
 from lrbtl.inference.estimate import ELO

@@ -1,0 +1,113 @@
+"""The columns of a board: text, JSON, frames, HTML and reports are made from this one list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lrbtl.tables import decimals_for, format_intervals, format_numbers
+
+if TYPE_CHECKING:
+    from lrbtl.boards.board import Leaderboard
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a board: to add one, add an entry to COLUMNS."""
+
+    name: str  # in JSON, frames and reports
+    values: Callable[[Leaderboard], list[Any]]  # from a board to plain values for JSON, None for what is missing
+    header: str | None = None  # of the printed column; None where it is not printed by itself
+    show: Callable[[Leaderboard], list[str]] | None = None  # from a board to printed cells
+    needs_intervals: bool = False  # whether it is left out of the print of boards without intervals
+    needs_margin: bool = False  # whether it is printed only where a margin was given
+
+
+def _labels(board: Leaderboard) -> list[Any]:
+    return [model if isinstance(model, str | int | float) else str(model) for model in board.models]
+
+
+def _numbers(name: str, board: Leaderboard) -> list[float | None]:
+    column = getattr(board, name)
+    return [None] * len(board) if column is None else [x if np.isfinite(x) else None for x in column.tolist()]
+
+
+def _verdicts(board: Leaderboard) -> list[str | None]:
+    return [None] * len(board) if board.verdict is None else [verdict or None for verdict in board.verdict]
+
+
+def _places(name: str, board: Leaderboard) -> list[int | None]:
+    return [k or None for k in getattr(board, name).tolist()]
+
+
+def _texts(name: str, board: Leaderboard) -> list[str]:
+    return list(getattr(board, name))
+
+
+def _counts(name: str, board: Leaderboard) -> list[int]:
+    return [int(n) for n in getattr(board, name)]
+
+
+def _decimals(board: Leaderboard) -> int:
+    decimals = decimals_for(board.se, 2, 4)
+    return decimals if board.scale != "elo" else int(decimals > 1 and bool(np.isfinite(board.se).any()))
+
+
+def _show_score(board: Leaderboard) -> list[str]:
+    return [NOTHING if number == "nan" else number for number in format_numbers(board.score, _decimals(board))]
+
+
+def _show_interval(board: Leaderboard) -> list[str]:
+    return [
+        NOTHING if text == "unknown" else text for text in format_intervals(board.lower, board.upper, _decimals(board))
+    ]
+
+
+def _show_place(name: str, board: Leaderboard) -> list[str]:
+    return [NOTHING if k is None else str(k) for k in _places(name, board)]
+
+
+def _show_spread(low: str, high: str, board: Leaderboard) -> list[str]:
+    pairs = zip(_places(low, board), _places(high, board), strict=True)
+    return [NOTHING if a is None else f"{a}-{b}" for a, b in pairs]
+
+
+def _show_win_rate(board: Leaderboard) -> list[str]:
+    return ["" if np.isnan(x) else f"{x:.1%}" for x in board.win_rate]
+
+
+def _show_status(board: Leaderboard) -> list[str]:
+    return ["" if status == "ranked" else status for status in board.status]
+
+
+COLUMNS = (
+    Column("model", _labels, "model", lambda board: [str(model) for model in board.models]),
+    Column("rank", partial(_places, "rank"), "rank", partial(_show_place, "rank")),
+    Column("score", partial(_numbers, "score"), "score", _show_score),
+    Column("lower", partial(_numbers, "lower"), "interval", _show_interval, needs_intervals=True),
+    Column("upper", partial(_numbers, "upper")),
+    Column("se", partial(_numbers, "se")),
+    Column("best", partial(_places, "best"), "ranks", partial(_show_spread, "best", "worst"), needs_intervals=True),
+    Column("worst", partial(_places, "worst")),
+    Column(
+        "rank_lower",
+        partial(_places, "rank_lower"),
+        "joint",
+        partial(_show_spread, "rank_lower", "rank_upper"),
+        needs_intervals=True,
+    ),
+    Column("rank_upper", partial(_places, "rank_upper")),
+    Column("tier", partial(_places, "tier"), "tier", partial(_show_place, "tier"), needs_intervals=True),
+    Column("battles", partial(_counts, "battles"), "votes", lambda board: [f"{n:,}" for n in board.battles]),
+    Column("win_rate", partial(_numbers, "win_rate"), "win rate", _show_win_rate),
+    Column("verdict", _verdicts, "verdict", lambda board: [x or "" for x in _verdicts(board)], needs_margin=True),
+    Column("detectable", partial(_numbers, "detectable")),
+    Column("status", partial(_texts, "status"), "status", _show_status),
+    Column("note", partial(_texts, "notes"), "note", partial(_texts, "notes")),
+)

@@ -17,7 +17,7 @@ from lrbtl.data.build import Axis, assemble, context_axes
 from lrbtl.data.cells import Cells
 from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, scaled
 from lrbtl.data.describe import describe_battles
-from lrbtl.data.encode import as_columns, column_names, encode, read_counts, read_frame
+from lrbtl.data.encode import as_columns, as_names, column_names, encode, read_counts, read_frame
 from lrbtl.data.exploded import warn_of_copies
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.labels import Labelled, find_label, index_labels
@@ -250,9 +250,9 @@ class Battles(Stored, Labelled):
         """
         if ties not in ("half", "drop"):
             raise InputTypeError(f"ties is {ties!r}; it must be 'half' or 'drop'.")
-        names = (contexts,) if isinstance(contexts, str) else tuple(contexts)
+        names = as_names(contexts, "contexts")
         wanted = [*names, model_a, model_b, winner]
-        tagged = [] if tags is None else [tags] if isinstance(tags, str) else list(tags)
+        tagged = list(as_names(tags, "tags"))
         fields = VoteFields.of(covariates, position, weight, cluster)
         columns, times = read_frame(frame, [*wanted, *tagged, *fields.names, *([] if count is None else [count])])
         coded = [encode(columns[name], name) for name in wanted]

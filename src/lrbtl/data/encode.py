@@ -1,7 +1,7 @@
 """Columns of any kind to integer codes and labels, without a detour through strings."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,18 @@ def as_columns(columns: Any) -> list[Any]:
         nested = all(hasattr(column, "__len__") and not isinstance(column, str | bytes) for column in columns)
         return list(columns) if nested else [columns]
     return [columns]
+
+
+def as_names(names: Any, what: str) -> tuple[str, ...]:
+    """Return names of columns given as one text, a list, or None for none.
+
+    >>> as_names("category", "contexts"), as_names(None, "contexts")
+    (('category',), ())
+    """
+    listed = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else names
+    if not (listed is None or (isinstance(listed, tuple) and all(isinstance(name, str) for name in listed))):
+        raise InputTypeError(f"{what}={names!r}: give the name of a column, or a list of names.")
+    return listed or ()
 
 
 def as_series(column: object) -> Any:

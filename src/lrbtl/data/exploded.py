@@ -85,12 +85,12 @@ def _pairs(sizes: Longs | Floats) -> float:
 def _equal_pairs(group: AnyInts, value: AnyInts) -> float:
     """Return the number of pairs of rows of one group with equal values."""
     _, codes = np.unique(value, return_inverse=True)
-    return _pairs(np.unique(group.astype(np.int64) * (int(codes.max()) + 1) + codes, return_counts=True)[1])
+    return _pairs(np.unique(group.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes, return_counts=True)[1])
 
 
 def _rows_of_some_pairs(pair: Longs) -> Indices:
     place = (pair * SPREAD) % (1 << 32)
-    limit = place.max() if len(pair) <= ROWS else np.partition(place, ROWS)[ROWS]
+    limit = place.max(initial=0) if len(pair) <= ROWS else np.partition(place, ROWS)[ROWS]
     return np.flatnonzero(place <= limit)
 
 

@@ -139,7 +139,7 @@ def duels_data(boards: Leaderboards, code: Mapping[Any, int], pair_bytes: int) -
 def pack_chances(boards: Leaderboards, board: Leaderboard, code: Mapping[Any, int], n: int) -> dict[str, Any]:
     """Return centres and widths of one board's chances, for pairs a < b of the first n models, row by row."""
     pairs = np.triu_indices(n, 1)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # chances of 0 and 1, and models without a score
         centre, lower, upper = (
             logit(sides[board.context][pairs]) for sides in (boards.win, boards.win_lower, boards.win_upper)
         )
@@ -152,7 +152,8 @@ def pack_chances(boards: Leaderboards, board: Leaderboard, code: Mapping[Any, in
         steps = np.clip(np.round(np.where(known, centre, 0.0) / CENTRE_STEP), -32767, 32767)
         found |= {"centre": encode(steps.astype("<i2")), "step": CENTRE_STEP}
         gap = CENTRE_STEP * steps
-    below, above = (np.where(known, side, np.nan) for side in (centre - lower, upper - centre))
+    with np.errstate(invalid="ignore"):
+        below, above = (np.where(known, side, np.nan) for side in (centre - lower, upper - centre))
     if np.allclose(below, above, rtol=1e-6, equal_nan=True):
         return found | {"below": pack_widths(below, np.abs(gap), (lower > 0) | (upper < 0), n)}
     return found | {"below": pack_widths(below, gap, lower > 0, n), "above": pack_widths(above, -gap, upper < 0, n)}

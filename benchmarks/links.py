@@ -2,8 +2,8 @@
 
     python benchmarks/links.py data/lmarena_140k_dev.csv.gz data/llmfao.csv.gz
 
-For each log: overall boards under both links (agreement of the order, up to rank spreads), and the held-out three-way
-log-likelihood of ties as half a win, Davidson and Rao-Kupper. Results go to results/links.json and results/links.md.
+For each log: overall boards under both links (agreement of the order, up to rank spreads), and how well all links and
+models of ties predict every vote from the others. Results go to results/links.json and results/links.md.
 """
 
 import argparse
@@ -28,11 +28,9 @@ def read(path, least):
     return battles.select(models=[battles.models[k] for k in keep])
 
 
-def compare_boards(battles, rank, n_folds):
+def compare_boards(battles, rank):
     """Return how far the boards of the two links agree."""
-    boards = {
-        link: lrbtl.leaderboard(battles, rank=rank, link=link, n_folds=n_folds) for link in ("logistic", "probit")
-    }
+    boards = {link: lrbtl.leaderboard(battles, rank=rank, link=link) for link in ("logistic", "probit")}
     one, two = boards.values()
     place = np.array([two.models.index(model) for model in one.models])
     moved = np.abs(two.rank[place] - one.rank)
@@ -52,7 +50,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="+")
     parser.add_argument("--rank", type=int, default=3)
-    parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--least", type=int, default=200, help="battles that a model must have")
     options = parser.parse_args()
     rows, lines = [], ["# Links on real battles", ""]
@@ -60,9 +57,9 @@ def main():
         start = time.perf_counter()
         battles = read(path, options.least)
         name = Path(path).name.split(".")[0]
-        board = compare_boards(battles, options.rank, options.folds)
-        ties = lrbtl.compare_ties(battles, options.rank, n_folds=options.folds)
-        rows.append({"data": name, "battles": battles.n_battles, "board": board, "ties": ties.to_dict()})
+        board = compare_boards(battles, options.rank)
+        links = lrbtl.compare_links(battles, rank=options.rank)
+        rows.append({"data": name, "battles": battles.n_battles, "board": board, "links": links.to_dict()})
         lines += [
             f"## {name}: {battles.n_battles:,} battles, {board['models']} models, {battles.tie_share:.1%} ties, "
             f"rank {options.rank}", "",
@@ -70,9 +67,9 @@ def main():
             f"largest move is {board['largest_move']}; {board['inside_rank_spread']} probit ranks lie inside the "
             f"logistic rank spread; scores differ by at most {board['largest_score_difference_in_se']:.2f} standard "
             "errors.", "",
-            "| ties as | held-out mnats per battle | below the best |", "|---|---|---|",
+            "| link | mnats per battle | below the best |", "|---|---|---|",
         ]  # fmt: skip
-        for model, value, gap, se in zip(*(ties.to_dict()[key] for key in ties.to_dict()), strict=True):
+        for model, value, gap, se in zip(*links.to_dict().values(), strict=True):
             lines.append(f"| {model} | {1e3 * value:.2f} | {1e3 * gap:.2f} ± {1e3 * se:.2f} |")
         lines.append("")
         print("\n".join(lines[-8:]), f"\n{time.perf_counter() - start:.1f} s", flush=True)

@@ -9,11 +9,12 @@ from lrbtl.boards.plan import Plan, plan
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Observations
 from lrbtl.fitting.fit import Fit, fit
-from lrbtl.fitting.select_rank import RankSelection, TieComparison, compare_ties, select_rank
+from lrbtl.fitting.select_rank import RankSelection, select_rank
 from lrbtl.fitting.separate import SeparateFit, fit_separate
 from lrbtl.inference.analysis import Analysis, analyse, infer
 from lrbtl.inference.bounds import efficiency_bound
-from lrbtl.inference.diagnose import Diagnosis, diagnose
+from lrbtl.inference.calibration import Calibration, LinkComparison, compare_links
+from lrbtl.inference.diagnose import Diagnosis, FitDiagnosis, diagnose
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.targets import (
     all_gaps,
@@ -31,11 +32,12 @@ from lrbtl.inference.targets import (
     win_rate,
 )
 from lrbtl.inference.verdicts import Verdicts
-from lrbtl.model.links import CustomLink, Davidson, Identity, Link, Logistic, Probit, RaoKupper
+from lrbtl.model.links import Cauchit, CustomLink, Davidson, Identity, Link, Logistic, Probit, RaoKupper
 from lrbtl.model.sampling import ProductSampling, TableSampling, UniformSampling
 from lrbtl.model.simulate import demo_battles, simulate_battles, simulate_observations, simulate_scores
 from lrbtl.show import plots as plots
 from lrbtl.show.plots import (
+    plot_calibration,
     plot_heatmap,
     plot_history,
     plot_leaderboard,
@@ -53,18 +55,22 @@ __version__: str
 __all__ = [
     "Analysis",
     "Battles",
+    "Calibration",
+    "Cauchit",
     "Comparison",
     "CustomLink",
     "Davidson",
     "Diagnosis",
     "Estimate",
     "Fit",
+    "FitDiagnosis",
     "Gate",
     "History",
     "Identity",
     "Leaderboard",
     "Leaderboards",
     "Link",
+    "LinkComparison",
     "Logistic",
     "Observations",
     "Plan",
@@ -74,7 +80,6 @@ __all__ = [
     "RaoKupper",
     "SeparateFit",
     "TableSampling",
-    "TieComparison",
     "UniformSampling",
     "Verdicts",
     "VotesNeeded",
@@ -83,7 +88,7 @@ __all__ = [
     "all_scores",
     "analyse",
     "compare",
-    "compare_ties",
+    "compare_links",
     "demo_battles",
     "diagnose",
     "effect",
@@ -99,6 +104,7 @@ __all__ = [
     "leaderboard",
     "linear",
     "plan",
+    "plot_calibration",
     "plot_heatmap",
     "plot_history",
     "plot_leaderboard",

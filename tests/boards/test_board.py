@@ -191,7 +191,17 @@ def test_who_has_a_rank(sparse, method):
     assert by_model(boards[3], "status")["half"] == by_model(boards[3], "status")["new"] == "absent"
     assert by_model(boards[3], "notes")["half"].startswith("no votes here")
     assert by_model(boards[0], "status")["new"] == "preliminary"
-    assert by_model(boards[0], "notes")["new"] == "only 7 votes here"
+    assert by_model(boards[0], "notes")["new"].startswith("only 7 votes here")
+
+
+def test_marks_say_what_a_score_rests_on(sparse):
+    boards = lrbtl.leaderboard(sparse, context="all", rank=1)
+    assert by_model(boards[0], "notes")["new"] == "only 7 votes here: score from the spread of models"
+    assert by_model(boards[3], "notes")["new"] == "no votes here: score from the spread of models"
+    assert by_model(boards[3], "notes")["half"] == "no votes here: score from its other categories"
+    assert by_model(boards[1], "notes")["champion"] == "won all 25 votes here"
+    votes = {model: n for model, n in zip(boards[3].models, boards[3].battles, strict=True) if n}
+    assert boards[3].heading()[0].startswith(f"Leaderboard, 3: {len(votes)} models, ")
 
 
 def test_absent_come_before_preliminary_and_unplaced(sparse):

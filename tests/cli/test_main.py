@@ -365,9 +365,13 @@ def test_diagnose(tmp_path, capsys):
     assert main(["simulate", "--models", "8", "--battles", "6000", "--out", str(out)]) == EXIT_OK
     with out.open("a") as file:
         file.write("newcomer,model_0,model_a,0\n")
-    assert main(["diagnose", str(out), "--rank", "2"]) == EXIT_OK
+    assert main(["diagnose", str(out)]) == EXIT_OK
     text = capsys.readouterr().out
-    assert "Battles: 6,001 battles" in text and "Verdict: " in text and "efficient" in text
+    assert "Battles: 6,001 battles" in text and "Verdict: ready to publish" in text
+    assert "Win rates of the favourite by size of the gap" in text
+    assert main(["diagnose", str(out), "--rank", "1", "--method", "efficient"]) == EXIT_OK
+    text = capsys.readouterr().out
+    assert "Verdict: prefer hierarchical" in text and "--method hierarchical" in text
 
 
 def test_simulate_feeds_leaderboard(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """What `infer` gives: methods, families, repeats, solvers, threads."""
 
+import inspect
 import itertools
 
 import numpy as np
@@ -202,9 +203,24 @@ def test_naive_errors_are_those_of_a_context_by_itself():
         here = [each for each in rows if each[0] == (u,)]
         gaps = np.array([np.eye(battles.shape[0])[a] - np.eye(battles.shape[0])[b] for _, a, b, *_ in here])
         eta = gaps @ whole.scores[:, u]
-        count = np.array([each[4] for each in here])
-        information = gaps.T @ ((count * expit(eta) * expit(-eta))[:, None] * gaps)
-        np.testing.assert_allclose(errors**2, np.diag(np.linalg.pinv(information)), rtol=1e-8)
+        y, count = (np.array([each[k] for each in here]) for k in (3, 4))
+        binomial = count * expit(eta) * expit(-eta)
+        dispersion = 1 - count @ (y * (1 - y)) / binomial.sum()  # of ties and soft votes
+        covariance = dispersion * np.linalg.pinv(gaps.T @ (binomial[:, None] * gaps))
+        np.testing.assert_allclose(errors**2, np.diag(covariance), rtol=1e-8)
+
+
+def test_naive_errors_where_a_model_is_absent():
+    pairs = [("a", "b", "x"), ("a", "b", "y"), ("b", "c", "y"), ("a", "c", "y")]
+    columns = [[row[k] for row in pairs for _ in range(60)] for k in range(3)]
+    battles = lrbtl.Battles.from_arrays(columns[0], columns[1], [1, 0, 1] * 80, [columns[2]])
+    run, among = lrbtl.analyse(battles).run, np.array([True, True, False])
+    here = np.array([1.0, 0.0])
+    inside = run.naive_errors([resolved_score(a, here, among) for a in range(2)])
+    gap = run.scores()[0, 0] - run.scores()[1, 0]
+    np.testing.assert_allclose(inside, 0.5 / np.sqrt(60 * expit(gap) * expit(-gap)), rtol=1e-9)
+    assert np.isinf(run.naive_errors([resolved_score(2, here, among)])).all()
+    assert np.isinf(run.naive_errors([resolved_score(0, here)])).all()
 
 
 # ------------------------------------------------------------------------------
@@ -377,3 +393,17 @@ def test_large_targets_are_not_taken_for_infinite_ones():
     battles = simulated(*SMALL_CASES[1], 2000)[1]
     est = lrbtl.infer(battles, [lrbtl.weighted_score(0, np.full(battles.n_contexts, 100.0))], rank=1)
     assert np.isfinite(est.estimate).all() and np.isfinite(est.se).all()
+
+
+def test_options_without_effect_are_noted_and_all_are_named():
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores((5, 3), 1, scale=1, rng=0), 900, rng=1)
+    est = lrbtl.infer(battles, lrbtl.score(0), n_folds=5, ridge=np.array([0.1, 0.2]), solver="auto", sampling=None)
+    (note,) = [text for text in est.info.notes if "no effect" in text]
+    assert note == "n_folds=5, ridge=array([0.1, 0.2]) have no effect on the hierarchical method"
+    board = lrbtl.leaderboard(battles, se="full")
+    assert "se='full' has no effect on the hierarchical method" in board.summary()
+    plain = lrbtl.infer(battles, lrbtl.score(0), n_folds=5, method="efficient", rank=1)
+    assert not any("no effect" in text for text in plain.info.notes)
+    for function in (lrbtl.infer, lrbtl.analyse, lrbtl.leaderboard, lrbtl.compare, lrbtl.win_matrix):
+        named = inspect.signature(function).parameters
+        assert {"method", "rank", "n_folds", "link", "rng"} <= set(named) and "options" not in named

@@ -12,7 +12,16 @@ from scipy.stats import norm
 
 import lrbtl
 from lrbtl.errors import LinkError, MethodError
-from lrbtl.model.links import LOGISTIC, CustomLink, Identity, Logistic, Probit, logistic_terms, mean_over_spread
+from lrbtl.model.links import (
+    LOGISTIC,
+    Cauchit,
+    CustomLink,
+    Identity,
+    Logistic,
+    Probit,
+    logistic_terms,
+    mean_over_spread,
+)
 
 
 def exact_terms(eta, y):
@@ -74,7 +83,7 @@ def test_mean_over_a_normal_eta(eta, variance):
 
 
 CAUCHIT = CustomLink(lambda x: 0.5 + np.arctan(x) / np.pi, lambda x: 1 / (np.pi * (1 + x**2)), name="cauchit")
-BINARY = [Logistic(), Probit(), CAUCHIT]
+BINARY = [Logistic(), Probit(), Cauchit(), CAUCHIT]
 
 
 @pytest.mark.parametrize("link", BINARY, ids=str)

@@ -45,6 +45,14 @@ def draw_all(boards, theme="light"):
     )
     yield plotting.plot_scree([9.0, 4.0, 0.5, 0.2], 2, theme=theme)
     yield plotting.plot_z_histogram(np.random.default_rng(0).normal(size=500), theme=theme)
+    yield plotting.plot_calibration(make_calibration(), theme=theme)
+
+
+def make_calibration(observed=(0.55, 0.72, 0.85)):
+    predicted, se = np.array([0.55, 0.72, 0.95]), np.full(3, 0.01)
+    edges = np.array([0.0, 100.0, 300.0, np.inf])
+    votes = np.array([4000, 3000, 900])
+    return lrbtl.Calibration(edges[:-1], edges[1:], votes, predicted, np.array(observed), se, np.zeros(3))
 
 
 def fits(ax):
@@ -297,6 +305,16 @@ def test_z_histogram_has_unit_area_and_counts_the_lost():
     assert "n = 1,000" in words
     assert "1 not finite" in words
     assert f"{np.mean(np.abs(z) <= 1.96):.1%}" in words
+
+
+def test_calibration_marks_what_is_off():
+    ax = plotting.plot_calibration(make_calibration())
+    assert "1 of 3 off; 7,900 votes" in ax.texts[-1].get_text()
+    assert len({tuple(color) for color in ax.collections[0].get_facecolors()}) == 2
+    diagnosis = lrbtl.diagnose(lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[300, 200]))
+    assert "votes agree" in plotting.plot_calibration(diagnosis).texts[-1].get_text()
+    with pytest.raises(PlotError, match="no calibration"):
+        plotting.plot_calibration(lrbtl.diagnose(lrbtl.Battles.from_arrays(["x"], ["y"], [1])))
 
 
 def test_draws_into_given_axes():

@@ -251,8 +251,11 @@ def test_diagnostics_come_from_the_boards_and_battles():
     assert report.report_diagnostics(by_fit, None)[0][1].startswith("Verdict: ")
     silent = lrbtl.Battles.from_arrays([0, 1], [1, 0], [1, 0.5], n_models=3, counts=[20, 20])
     boards = lrbtl.leaderboard(silent, context="all")
-    assert report.report_diagnostics(boards, None) == []
-    ((level, text),) = report.report_diagnostics(boards, silent)
+    assert report.report_diagnostics(boards, silent)[0] == report.report_diagnostics(boards, None)[0]
+    assert report.report_diagnostics(boards, silent)[0][1].startswith("Verdict: ready to publish. ")
+    alone = lrbtl.Leaderboards(boards.overall, {})
+    assert report.report_diagnostics(alone, None) == []
+    ((level, text),) = report.report_diagnostics(alone, silent)
     assert level == "warn" and "no battles" in text
 
 

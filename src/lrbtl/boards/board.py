@@ -14,6 +14,7 @@ from lrbtl.boards.columns import COLUMNS
 from lrbtl.data.labels import SEPARATOR, context_name, shown_context, suggest_labels
 from lrbtl.errors import UnknownContextError
 from lrbtl.fitting.fit import Fit
+from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.effects import EffectEstimate
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.verdicts import verdict_words
@@ -34,8 +35,8 @@ STATUSES: tuple[Status, ...] = ("ranked", "absent", "preliminary", "unplaced")  
 SCALE_WORDS = {"elo": "Elo points", "logit": "log odds", "probability": "probability to beat a ranked model"}
 METHOD_WORDS = {"bradley-terry": "Bradley-Terry fit", "naive": "separate Bradley-Terry fits"}
 ROWS_SHOWN = 60
+GAINS = 1.02, 10.0  # below, sharing between contexts gains nothing worth telling; above, separate fits hardly exist
 MOST_NAMED = 8  # effects that a heading spells out
-SMALLEST_GAIN = 1.02  # below it, sharing between contexts gains nothing worth telling
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -184,14 +185,13 @@ class Leaderboard:
 
     def heading(self) -> list[str]:
         """Return what a reader must know of the board: its size, how it was made, and notes."""
-        first = (
-            f"Leaderboard, {shown_context(self.context)}: {len(self):,} models, {int(self.battles.sum()) // 2:,} votes"
-        )
+        votes, absent = int(self.battles.sum()) // 2, self.status.count("absent")
+        first = f"Leaderboard, {shown_context(self.context)}: {len(self) - absent:,} models, {count_of(votes, 'vote')}"
         words = [method_words(self.info), f"scores in {SCALE_WORDS[self.scale]}"]
         if self.has_intervals:
             words.append(f"{100 * self.level:.4g}% intervals")
         lines = [f"{first}; {self.weighting}" if self.weighting else first, "; ".join(words)]
-        if self.gain is not None and self.gain >= SMALLEST_GAIN:
+        if self.gain is not None and GAINS[0] <= self.gain <= GAINS[1]:
             lines.append(gain_sentence(self.gain))
         if isinstance(self.effects, EffectEstimate):
             shown = self.effects.sentences(self.level)
@@ -251,6 +251,15 @@ def _text_board(board: Leaderboard, top: int | None = None) -> str:
     lines = [f"{line}  {note}".rstrip() for line, note in zip(table, notes, strict=True)]
     first, *more = board.heading()
     return "\n".join([first, *(f"  {line}" for line in more), *lines])
+
+
+def count_of(n: int, what: str) -> str:
+    """Return a number with its noun.
+
+    >>> count_of(1, "vote"), count_of(2000, "tie")
+    ('1 vote', '2,000 ties')
+    """
+    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def method_words(info: Provenance) -> str:
@@ -344,7 +353,9 @@ class Leaderboards(Mapping[Any, Leaderboard]):
     islands : tuple of Leaderboards
         Boards of models that no chain of battles links with these.
     fit : Fit or None
-        The low-rank fit behind the boards, for `diagnose` and `plot_scree`.
+        The low-rank fit behind the boards, for `plot_scree`.
+    analysis : Analysis or None
+        The analysis behind the boards, for `diagnose`; a pickle lacks it.
 
     Examples
     --------
@@ -362,6 +373,10 @@ class Leaderboards(Mapping[Any, Leaderboard]):
     win_upper: Mapping[Any, Floats] = field(default_factory=dict)
     islands: tuple[Leaderboards, ...] = ()
     fit: Fit | None = None
+    analysis: Analysis | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"analysis": None}
 
     @property
     def models(self) -> tuple[Any, ...]:

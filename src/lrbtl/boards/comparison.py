@@ -20,7 +20,7 @@ from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import max_gap_quantile, normal_quantile, sidak_quantile
 from lrbtl.inference.targets import Weights
 from lrbtl.inference.verdicts import read_size, verdict_words
-from lrbtl.methods.base import RunOptions
+from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.methods.targets import resolved_gap, resolved_win
 from lrbtl.model.links import LOGISTIC
@@ -143,6 +143,7 @@ def _percent_intervals(lower: Floats, upper: Floats) -> list[str]:
     ]
 
 
+@named_options
 @one_blas_thread
 def compare(
     battles: Battles | Frame,
@@ -308,6 +309,7 @@ class WinMatrix:
         return "\n".join([heading, intervals, *self.notes, text_table(headers, rows)])
 
 
+@named_options
 @one_blas_thread
 def win_matrix(
     battles: Battles | Frame,

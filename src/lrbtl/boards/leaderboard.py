@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 import numpy as np
 from scipy.special import logit
 
-from lrbtl.boards.board import STATUSES, BoardScale, Lazy, Leaderboard, Leaderboards
+from lrbtl.boards.board import STATUSES, BoardScale, Lazy, Leaderboard, Leaderboards, count_of
 from lrbtl.boards.comparison import is_gap, win_table
 from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, compat_boards
 from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board
@@ -24,7 +24,7 @@ from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.targets import Weights, all_gaps
 from lrbtl.inference.verdicts import Verdicts, read_size
-from lrbtl.methods.base import Options, RunOptions
+from lrbtl.methods.base import Options, RunOptions, named_options
 from lrbtl.methods.targets import resolved_win_rate
 from lrbtl.model.links import TIE_LINKS
 from lrbtl.threads import one_blas_thread, ordered_map
@@ -58,6 +58,7 @@ def leaderboard(
 ) -> Leaderboards: ...
 @overload
 def leaderboard(battles: Battles | Frame, *, context: Any = None, **options: Unpack[BoardOptions]) -> Leaderboard: ...
+@named_options
 @one_blas_thread
 def leaderboard(
     battles: Battles | Frame,
@@ -244,7 +245,7 @@ def _all_boards(part: Component, view: View) -> Leaderboards:
     kept = {label: row for label, row in zip(labels, weights, strict=True) if label is None or label in boards}
     duels = Duels(part, kept, rows, view.level)
     win, lower, upper = (Lazy(tuple(kept), partial(duels.matrix, side)) for side in range(3))
-    return Leaderboards(overall, boards, win, lower, upper, fit=part.analysis.run.fit)
+    return Leaderboards(overall, boards, win, lower, upper, fit=part.analysis.run.fit, analysis=part.analysis)
 
 
 @dataclass(frozen=True)
@@ -435,16 +436,21 @@ def _gain(part: Component, standing: Standing, found: Estimate) -> float | None:
 
 
 def _note(part: Component, standing: Standing, model: int) -> str:
-    """Return what to know of a model."""
+    """Return what to know of a model: what its score rests on where that is not mostly its own votes."""
     status, votes = standing.status[model], int(standing.votes[model])
     if status == "unplaced":
         return part.analysis.why_not(model, standing.weights)
-    if status == "absent":
-        return "no votes here: score from the other categories" if standing.placed[model] else "no votes here"
+    if status == "absent" and not standing.placed[model]:
+        return "no votes here"
     if votes >= FEW_VOTES:
         away = part.analysis.exception(model, standing.weights)
-        return f"exceptional here: {ELO * away:+.0f}" if away else ""
-    return f"only {votes} vote{'s' * (votes != 1)}" + (" here" if standing.context is not None else "")
+        if away:
+            return f"exceptional here: {ELO * away:+.0f}"
+        return "" if 0.0 < standing.win_rate[model] < 1.0 else part.analysis.why_not(model, standing.weights)
+    here = " here" if standing.context is not None else ""
+    own = f"only {count_of(votes, 'vote')}{here}" if votes else f"no votes{here}"
+    elsewhere = int(part.battles.model_counts[model]) - votes
+    return f"{own}: {part.analysis.run.leans_on(elsewhere >= FEW_VOTES)}".removesuffix(": ")
 
 
 def _board_notes(part: Component, view: View, standing: Standing) -> list[str]:
@@ -477,8 +483,10 @@ def _vote_notes(part: Component, weights: Floats) -> list[str]:
         worth = f"{part.battles.n_effective:,.0f} of equal weight"
         notes.append(f"votes are weighted: all {part.battles.n_battles:,} tell as much as {worth}")
     if ties:
-        meaning = "are an outcome of their own" if link in TIE_LINKS else "count as half a win for both"
-        notes.append(f"{ties:,} ties ({ties / count.sum():.1%}) {meaning}")
+        one = ties == 1
+        meaning = "an outcome of their own" if link in TIE_LINKS else "half a win for both"
+        verb = ("counts as" if one else "count as") if link not in TIE_LINKS else ("is" if one else "are")
+        notes.append(f"{count_of(ties, 'tie')} ({ties / count.sum():.1%}) {verb} {meaning}")
     if link is not None:
         notes.append(f"{link} link; scores are scaled to the log odds of a nearly even vote")
     return notes

@@ -22,7 +22,6 @@ from lrbtl.data.files import read_battles
 from lrbtl.data.frames import Columns
 from lrbtl.data.outcomes import Outcomes
 from lrbtl.errors import OutputPathError, UsageError, make_rng
-from lrbtl.fitting.fit import fit
 from lrbtl.inference.diagnose import diagnose
 from lrbtl.model.simulate import simulate_battles, simulate_scores
 from lrbtl.show.report import write_report
@@ -79,9 +78,8 @@ def run_diagnose(options: Namespace) -> None:
     analysis = analysis_options(options)
     battles = load(options)
     print(battles.summary(), "\n")
-    run = {name: analysis[name] for name in ("n_threads", "rng", "link")}
-    fitted = fit(battles, analysis["rank"], **run)
-    print(command_words(str(diagnose(fitted.battles, fitted))))
+    run = {name: analysis[name] for name in ("method", "rank", "link", "n_threads", "rng")}
+    print(command_words(str(diagnose(battles, **run))))
 
 
 def run_report(options: Namespace) -> None:
@@ -215,7 +213,7 @@ def analysis_options(options: Namespace) -> dict[str, Any]:
     """Return the keyword arguments that all analyses take, checked before any file is read."""
     if not 0.0 < options.level < 1.0:
         raise UsageError(f"--level {options.level:g}: a confidence level lies between 0 and 1, for example 0.95.")
-    if options.folds < 2:
+    if options.folds is not None and options.folds < 2:
         raise UsageError(f"--folds {options.folds}: give at least 2.")
     if options.threads < 1:
         raise UsageError(f"--threads {options.threads}: give at least 1.")
@@ -225,10 +223,10 @@ def analysis_options(options: Namespace) -> dict[str, Any]:
         "rank": read_rank(options.rank),
         "weights": read_weights(options.weights),
         "level": options.level,
-        "n_folds": options.folds,
         "n_threads": options.threads,
         "rng": options.seed,
         "progress": progress_of(options),
+        **({} if options.folds is None else {"n_folds": options.folds}),
     }
 
 

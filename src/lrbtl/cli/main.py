@@ -185,7 +185,7 @@ def _add_analysis(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--method", choices=tuple(METHODS), default=None, help=f"default: {DEFAULT_METHOD}")
     group.add_argument(
         "--link",
-        choices=("logistic", "probit", "davidson", "rao-kupper"),
+        choices=("logistic", "probit", "cauchit", "davidson", "rao-kupper"),
         default="logistic",
         help="law of a vote; davidson and rao-kupper model ties (default: logistic)",
     )
@@ -197,7 +197,7 @@ def _add_analysis(parser: argparse.ArgumentParser) -> None:
         help="weights of categories overall: traffic (default), equal, or label=number,label=number",
     )
     group.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence level (default 0.95)")
-    group.add_argument("--folds", type=int, default=10, metavar="K", help="folds of cross-fitting (default 10)")
+    group.add_argument("--folds", type=int, metavar="K", help="folds of efficient and whitened (10)")
     group.add_argument("--threads", type=int, default=1, metavar="N", help="threads (default 1)")
     group.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the folds (default 0)")
     group.add_argument("--progress", action="store_true", help="say what is going on, on stderr")

@@ -17,7 +17,7 @@ from lrbtl.fitting.fit import Fit
 from lrbtl.inference.effects import EffectEstimate, estimate_effects
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.targets import Family, Target, resolve_targets
-from lrbtl.methods.base import Method, Moments, Options, Provenance, Run, RunOptions
+from lrbtl.methods.base import Method, Moments, Options, Provenance, Run, RunOptions, named_options
 from lrbtl.methods.clusters import check_clusters
 from lrbtl.methods.efficient import Efficient
 from lrbtl.methods.hierarchical import Hierarchical
@@ -42,6 +42,8 @@ class Analysis:
     method : str
         As asked for; `provenance` says what it came to.
     run : Run
+    notes : tuple of str
+        On the options.
 
     Examples
     --------
@@ -57,14 +59,15 @@ class Analysis:
     battles: Data
     method: str
     run: Run
+    notes: tuple[str, ...] = ()
 
     @property
     def provenance(self) -> Provenance:
-        """How the run was made, and what to know of how the data were read."""
+        """How the run was made, and what to know of the options and of how the data were read."""
         made = self.run.provenance
         if isinstance(self.battles, Battles):
             made = replace(made, log_odds_unit=self.log_odds_unit)
-        return replace(made, notes=(*self.battles.notes, *made.notes)) if self.battles.notes else made
+        return replace(made, notes=(*self.battles.notes, *self.notes, *made.notes))
 
     @property
     def log_odds_unit(self) -> float:
@@ -183,6 +186,7 @@ class Analysis:
         return f"Analysis(method={self.method!r}, shape={self.battles.shape})"
 
 
+@named_options
 def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     """Return a method run on data, which then estimates any targets and boards.
 
@@ -200,7 +204,8 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         Tucker rank of the scores. "auto" averages over two ranks (hierarchical), or takes the best rank of
         `select_rank`, on which intervals are then conditional.
     n_folds : int
-        Folds of the cross-fitting, by default 10.
+        Folds of the cross-fitting, by default 10. It has no effect on the hierarchical method, nor have `ridge`,
+        `sampling`, `se` and `solver`: a note of the result says so where they are given.
     ridge : float, sequence or "auto"
         Penalty of the fits; see `fit`.
     link : str or Link, optional
@@ -238,7 +243,8 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         raise CovariateError("control and effects are for battles with covariates, not for observed entries.")
     chosen, found = Options(**options), find_method(options.get("method"), battles)
     chosen.check(battles.shape)
-    return Analysis(battles, found.name, found.run(battles, chosen))
+    note = found.unused_note(options)
+    return Analysis(battles, found.name, found.run(battles, chosen), (note,) if note else ())
 
 
 def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = "efficient") -> Analysis:
@@ -257,6 +263,7 @@ def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = 
     return Analysis(full_fit.battles, method, chosen.run_fit(full_fit, options))
 
 
+@named_options
 def infer(
     battles: Data | Frame, targets: Target | Family | Iterable[Target], **options: Unpack[RunOptions]
 ) -> Estimate:

@@ -1,10 +1,11 @@
 """What every method has in common: its options, a run on data, and what a run says of targets."""
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from lrbtl.typing import Bools, Floats, Progress, Rank, Ridge, Seed
 CLUSTER_BATCH = 512  # targets whose errors are summed by cluster at a time, where covariances are not asked for
 NO_FACTS = ("level", "notes", "unit", "log_odds_unit")
 FamilyKind = Literal["scores", "gaps"]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class RunOptions(TypedDict, total=False):
@@ -83,6 +85,24 @@ class Options:
     @cached_property
     def _listener(self) -> Progress | None:
         return as_progress(self.progress)
+
+
+def named_options(function: Function) -> Function:
+    """Return a function that takes **options, whose signature in `help` lists them by name and default.
+
+    >>> @named_options
+    ... def ask(question, **options): ...
+    >>> list(inspect.signature(ask).parameters)[:3]
+    ['question', 'method', 'rank']
+    """
+    signature = inspect.signature(function)
+    kept = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    more = [
+        inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=item.type)
+        for item in fields(Options)
+    ]
+    function.__signature__ = signature.replace(parameters=[*kept, *more])  # type: ignore[attr-defined]
+    return function
 
 
 @dataclass(frozen=True)
@@ -301,6 +321,10 @@ class Run(ABC):
             return f"won all {votes} votes here"
         return f"lost all {votes} votes here" if not wins else "too few votes here for a score"
 
+    def leans_on(self, has_votes_elsewhere: bool) -> str:
+        """Return what the score of a model with few or no votes on a board rests on; empty where on these alone."""
+        return ""
+
     def exception(self, model: int, weights: Floats) -> float:
         """Return by how much a model's score on a board is an exception to what its other scores say; 0 for none."""
         return 0.0
@@ -314,6 +338,19 @@ class Method(ABC):
     """A way to estimate targets, chosen by its name."""
 
     name: ClassVar[str]
+    unused: ClassVar[tuple[str, ...]] = ()  # options that have no effect on it
+
+    def unused_note(self, options: RunOptions) -> str:
+        """Return a note on options that were given and have no effect; empty where there are none.
+
+        >>> from lrbtl.methods.hierarchical import Hierarchical
+        >>> Hierarchical().unused_note({"n_folds": 5, "ridge": "auto"})
+        'n_folds=5 has no effect on the hierarchical method'
+        """
+        given = {name: options.get(name) for name in self.unused}
+        lost = [f"{name}={x!r}" for name, x in given.items() if not (x is None or (isinstance(x, str) and x == "auto"))]
+        have = "has" if len(lost) == 1 else "have"
+        return f"{', '.join(lost)} {have} no effect on the {self.name} method" if lost else ""
 
     @abstractmethod
     def run(self, data: Data, options: Options) -> Run:

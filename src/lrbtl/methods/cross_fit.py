@@ -197,6 +197,10 @@ class OneStepRun(Run):
 
         return rows
 
+    def leans_on(self, has_votes_elsewhere: bool) -> str:
+        """Return what the score of a model with few or no votes on a board rests on."""
+        return "score from its other categories" if has_votes_elsewhere else ""
+
     def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
         """Return the model-based errors of separate fits at these scores; None for observed entries."""
         if not isinstance(self.data, Battles):

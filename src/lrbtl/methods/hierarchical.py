@@ -18,6 +18,7 @@ from lrbtl.fitting.fit import make_design, spectral_start
 from lrbtl.lowrank.tucker import check_rank, rank_caps, truncate
 from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run
 from lrbtl.methods.clusters import Rows
+from lrbtl.methods.naive import separate_errors
 from lrbtl.methods.posterior import Exceptions, Posterior
 from lrbtl.methods.targets import Gradients, Resolved, evaluate
 from lrbtl.model.links import LOGISTIC, Link
@@ -38,6 +39,7 @@ FORGOTTEN = 0.08  # weight below which a rank is left out
 LARGEST_RANK = 8
 LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand out
 LIKELY = 0.5  # probability from which an entry is called an exception
+LONG = 1e9  # contexts times cubed models beyond which the gain over separate fits is not told
 BATCH = 1 << 22  # numbers that the gradients of one batch of targets may fill
 PILOTS = 3  # fits of rank 1 with large deviations: what truncated starts are made of
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
@@ -76,6 +78,7 @@ class Hierarchical(Method):
     """T = L + E by its posterior, averaged over tau and over two ranks, with exceptions let out."""
 
     name = "hierarchical"
+    unused = ("n_folds", "ridge", "sampling", "se", "solver")
 
     @one_blas_thread
     def run(self, data: Data, options: Options) -> Run:
@@ -99,18 +102,23 @@ class Hierarchical(Method):
             rank=nodes[0].rank,
             n_battles=data.n_battles,
             link=None if link == LOGISTIC else str(link),
-            notes=() if len(data.shape) == 1 else (deviation_sentence(nodes),),
+            notes=() if len(data.shape) == 1 else (deviation_sentence(deviation_share(nodes)),),
         )
         return HierarchicalRun(data, nodes, provenance)
 
 
-def deviation_sentence(nodes: Sequence[Node]) -> str:
-    """Return in words how much of the scores single entries have for themselves."""
+def deviation_share(nodes: Sequence[Node]) -> float:
+    """Return the share of tau^2 in the variance of the scores of a category."""
     tau = sum(node.weight * node.tau for node in nodes)
     shared = sum(node.weight * float(np.mean(node.low_rank**2)) for node in nodes)
-    share = tau**2 / max(tau**2 + shared, 1e-300)
-    size = f"{share:.0%}" if share >= 0.01 else "less than 1%"
-    return f"{size} of what differs between models in a category is not shared with the other categories"
+    return tau**2 / max(tau**2 + shared, 1e-300)
+
+
+def deviation_sentence(share: float) -> str:
+    """Return in words how much of the scores single entries have for themselves."""
+    if share < 0.01:
+        return "nearly all that differs between models in a category is shared with the other categories"
+    return f"{share:.0%} of what differs between models in a category is not shared with the other categories"
 
 
 class _Search:
@@ -366,6 +374,22 @@ class HierarchicalRun(Run):
         return sum(node.weight * node.tau for node in self.nodes)
 
     @cached_property
+    def share(self) -> float:
+        """Share of the deviations in what differs between models in a category."""
+        return deviation_share(self.nodes)
+
+    def least_deviations(self) -> tuple[Floats, Floats]:
+        """Return all scores (d1, D) and their errors at the smallest tau that is averaged over."""
+        node = min(self.nodes, key=lambda node: node.tau)
+        return node.scores, np.sqrt(np.maximum(np.einsum("uaa->au", node.posterior.by_context), 0.0))
+
+    def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
+        """Return the model-based errors of separate fits at these scores; None where they would take long."""
+        if self.data.n_contexts * self.data.shape[0] ** 3 > LONG:
+            return None
+        return separate_errors(self.data, _View(self._mean, self.link, self.data.shape, self.effect_values), targets)
+
+    @cached_property
     def exception_probability(self) -> Floats:
         """Probability that each entry is an exception, (d1, D)."""
         return self._average(node.exceptions.probability for node in self.nodes)
@@ -374,6 +398,10 @@ class HierarchicalRun(Run):
     def _deviations(self) -> Floats:
         """Scores less their low-rank part, (d1, D)."""
         return self._mean - self._average(node.low_rank for node in self.nodes)
+
+    def leans_on(self, has_votes_elsewhere: bool) -> str:
+        """Return what the score of a model with few or no votes on a board rests on."""
+        return "score from its other categories" if has_votes_elsewhere else "score from the spread of models"
 
     def exception(self, model: int, weights: Floats) -> float:
         """Return how far a score is from what the model's other scores say, where votes single it out; else 0."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.cells import largest_component
+from lrbtl.data.cells import component_members, largest_component, weak_components
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, SeparationWarning
 from lrbtl.fitting.bradley_terry import centred_inverse, laplacian
@@ -196,29 +196,28 @@ def crosses_components(weights: Floats, labels: AnyInts) -> Bools:
 def separate_errors(battles: Battles, view: View, targets: Sequence[Resolved]) -> Floats:
     """Return model-based standard errors that separate fits would have if the scores were those of the view.
 
-    They exist also where a separate fit does not, as long as the context's comparisons connect its models; else
-    infinity.
+    They exist also where a separate fit does not, as long as the context's comparisons connect the models of a target;
+    else infinity. Ties and soft votes vary less than wins and losses, which the errors allow for.
     """
     d1 = battles.shape[0]
     variances = np.zeros(len(targets))
     for u, rows, weights in by_context(evaluate(targets, view)[1], d1, battles.n_contexts):
-        covariance = _separate_covariance(battles, view, u)
+        models, covariance = _separate_covariance(battles, view, u)
         weights = weights - weights.mean(axis=1, keepdims=True)
-        if covariance is None:
-            variances[rows] = np.inf
-        else:
-            variances[rows] += np.einsum("ma,ma->m", weights @ covariance, weights)
+        inside, outside = weights[:, models], np.delete(weights, models, axis=1)
+        known = np.einsum("ma,ma->m", inside @ covariance, inside)
+        variances[rows] += np.where(np.any(np.abs(outside) > UNBALANCED, axis=1), np.inf, known)
     return np.sqrt(variances)
 
 
-def _separate_covariance(battles: Battles, view: View, u: int) -> Floats | None:
-    """Return the model-based covariance of a separate fit's scores in one context; None where it is not connected."""
+def _separate_covariance(battles: Battles, view: View, u: int) -> tuple[Longs, Floats]:
+    """Return the largest group of models that a context connects, and the covariance of a separate fit's scores."""
     cells, d1 = battles.cells, battles.shape[0]
     part = slice(cells.start[u], cells.start[u + 1])
-    a, b = cells.a[part], cells.b[part]
+    members = component_members(weak_components(cells.a[part], cells.b[part], d1)[0])[0]
+    a, b, y, count = cells.a[part], cells.b[part], cells.y[part], cells.count[part].astype(float)
     scores = view.entries(np.arange(d1), np.full(d1, u))
-    fisher = view.link.terms(scores[a] - scores[b], cells.y[part]).fisher
-    bread = laplacian(a, b, cells.count[part] * fisher, d1)
-    if np.linalg.matrix_rank(bread, hermitian=True) < d1 - 1:
-        return None
-    return centred_inverse(bread)
+    eta = scores[a] - scores[b]
+    information = count * view.link.terms(eta, y).fisher / view.link.dispersion(eta, y, count)
+    bread = laplacian(a, b, information, d1)[np.ix_(members, members)]
+    return members, centred_inverse(bread) if len(members) > 1 else np.full((1, 1), np.inf)

@@ -207,6 +207,21 @@ class Probit(BinaryLink):
 
 
 @dataclass(frozen=True)
+class Cauchit(BinaryLink):
+    """P(y = 1) = 1/2 + arctan(eta) / pi: upsets between models far apart stay likely."""
+
+    name = "cauchit"
+
+    def mean(self, eta: Floats) -> Floats:
+        """Return 1/2 + arctan(eta) / pi."""
+        return np.asarray(np.arctan2(1.0, -eta) / np.pi)
+
+    def log_parts(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return log(mean), log(1 - mean) and log(mean')."""
+        return np.log(self.mean(eta)), np.log(self.mean(-eta)), -np.log1p(eta**2) - np.log(np.pi)
+
+
+@dataclass(frozen=True)
 class CustomLink(BinaryLink):
     """A binary link of your own, from NumPy functions of eta.
 
@@ -444,6 +459,7 @@ class RaoKupper(TieLink):
 LINKS: dict[str, Link] = {
     "logistic": LOGISTIC,
     "probit": Probit(),
+    "cauchit": Cauchit(),
     "identity": Identity(),
     "davidson": Davidson(),
     "rao-kupper": RaoKupper(),

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from lrbtl.boards.comparison import WinMatrix as WinsLike
     from lrbtl.boards.plan import Plan
     from lrbtl.fitting.fit import Fit
+    from lrbtl.inference.calibration import Calibration
+    from lrbtl.inference.diagnose import Diagnosis
 
 
 def plot_heatmap(
@@ -401,4 +403,46 @@ def plot_z_histogram(z: npt.ArrayLike, *, ax: Axes | None = None, theme: ThemeNa
     words = f"mean {mean:.2f}, sd {finite.std():.2f}, {inside:.1%} within ±1.96, n = {values.size:,}"
     lost = values.size - finite.size
     write_title(ax, style, "z-scores of simulations", words + (f" ({lost} not finite)" if lost else ""))
+    return ax
+
+
+def plot_calibration(source: Diagnosis | Calibration, *, ax: Axes | None = None, theme: ThemeName = "light") -> Axes:
+    """Axes with win rates of the favourite by size of the gap: observed, with two standard errors, against predicted.
+
+    Points on the line agree. Points in the second colour are off by more than chance.
+
+    Parameters
+    ----------
+    source : Diagnosis or Calibration
+        Such as lrbtl.diagnose(battles).
+    ax : Axes, optional
+        Drawn into; by default a new figure.
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((8, 4), 2, scale=2, rng=0), 20_000, rng=1)
+    >>> plot_calibration(lrbtl.diagnose(battles)).get_xlabel()
+    'predicted win rate of the favourite'
+    """
+    found: Any = getattr(source, "calibration", source)
+    if not len(getattr(found, "votes", ())):
+        raise PlotError("there is no calibration to draw: give lrbtl.diagnose(battles) of at least a hundred votes.")
+    style = find_theme(theme)
+    ax = open_axes(ax, style, 4.8, 4.4)
+    low = min(0.5, float(np.min(found.observed - 2 * found.se)))
+    ax.plot([0.5, 1.0], [0.5, 1.0], color=style.muted, linewidth=1, zorder=1)
+    colors = np.where(found.off, style.accent, style.main)
+    for x, y, error, color in zip(found.predicted, found.observed, found.se, colors, strict=True):
+        ax.plot([x, x], [y - 2 * error, y + 2 * error], color=color, linewidth=1.6, zorder=2)
+    ax.scatter(found.predicted, found.observed, s=26, color=colors.tolist(), linewidth=0, zorder=3)
+    ax.set_xlim(0.5, 1.0)
+    ax.set_ylim(low, 1.02)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    ax.set_xlabel("predicted win rate of the favourite", color=style.muted, fontsize=8.5)
+    ax.set_ylabel("share of votes won", color=style.muted, fontsize=8.5)
+    words = "votes agree with predictions" if not found.off.any() else f"{int(found.off.sum())} of {len(found.off)} off"
+    write_title(ax, style, "Calibration", f"{words}; {int(found.votes.sum()):,} votes, {found.link} link, ±2 errors")
     return ax

@@ -18,7 +18,14 @@ from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import PlotError
 from lrbtl.show.paths import plot_history
-from lrbtl.show.pictures import plot_heatmap, plot_plan, plot_scree, plot_win_matrix, plot_z_histogram
+from lrbtl.show.pictures import (
+    plot_calibration,
+    plot_heatmap,
+    plot_plan,
+    plot_scree,
+    plot_win_matrix,
+    plot_z_histogram,
+)
 from lrbtl.show.style import (
     UNITS,
     Theme,
@@ -46,6 +53,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "plot_calibration",
     "plot_heatmap",
     "plot_history",
     "plot_leaderboard",

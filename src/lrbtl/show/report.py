@@ -144,11 +144,10 @@ def report_html(
 
 
 def report_diagnostics(boards: Leaderboards, battles: Battles | None) -> list[tuple[str, str]]:
-    """Return what a report says of the data: the diagnosis of the fit behind boards, or warnings on the battles."""
-    if boards.fit is not None:
-        found = diagnose(boards.fit.battles, boards.fit)
-        good = found.verdict == "efficient is safe"
-        return [("ok" if good else "warn", f"Verdict: {found.verdict}. {found.reason}"), *found.sentences]
+    """Return what a report says of the data: the diagnosis of the boards' analysis, or warnings on the battles."""
+    if boards.analysis is not None:
+        found = diagnose(boards.analysis.battles if battles is None else battles, boards.analysis)
+        return [("ok" if found.is_good else "warn", f"Verdict: {found.verdict}. {found.reason}"), *found.sentences]
     return [] if battles is None else [("warn", text) for text in battle_warnings(battles)]
 
 

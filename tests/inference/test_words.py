@@ -1,4 +1,4 @@
-"""The verdict of a diagnosis and its reason."""
+"""Verdicts of a diagnosis, their reasons, and its sentences."""
 
 from dataclasses import replace
 
@@ -6,7 +6,8 @@ import pytest
 
 import lrbtl
 from lrbtl.errors import WeakSignalWarning
-from lrbtl.inference.diagnose import BERNSTEIN_CEILING, SIGNAL_FLOOR, verdict
+from lrbtl.fitting.signal import SIGNAL_FLOOR
+from lrbtl.inference.words import BERNSTEIN_CEILING, fit_verdict
 
 SAFE = (1, 2 * SIGNAL_FLOOR, 1.4)
 WEAK = (1, 0.9 * SIGNAL_FLOOR, 1.4)
@@ -26,15 +27,20 @@ KEPT = {"advice": "kept; nothing needs doing", "chosen": True}
         ((1, 0.9 * SIGNAL_FLOOR, 4.2), KEPT, "prefer whitened", "4.2 times"),
         (WEAK, {"advice": None}, "efficient is safe", "no battle dominates"),
         ((2, 2 * SIGNAL_FLOOR, 1.4), {}, "too few battles", "one board per group"),
+        ((2, 2 * SIGNAL_FLOOR, 1.4), {"coverage": (0.5, 0.5)}, "too few battles", "one board per group"),
+        (SAFE, {"coverage": (0.85, 0.95)}, "efficient is safe", "no battle dominates"),
+        (SAFE, {"coverage": (0.75, 0.95)}, "prefer hierarchical", "expected to hold for 75% of them"),
+        (SAFE, {"coverage": (0.85, 0.85)}, "prefer hierarchical", "Use method='hierarchical'"),
+        (SAFE, {"asks_for_more": True}, "too few battles", "use method='hierarchical'"),
     ],
 )
 def test_verdict_and_reason(numbers, options, conclusion, because):
-    found, reason = verdict(*numbers, **options)
+    found, reason = fit_verdict(*numbers, **options)
     assert found == conclusion and because in reason and "Thin" not in reason
 
 
 def test_thin_contexts_are_part_of_the_reason():
-    conclusion, reason = verdict(*SAFE, ("maths", "poems", "law", "chess"))
+    conclusion, reason = fit_verdict(*SAFE, ("maths", "poems", "law", "chess"))
     assert conclusion == "efficient is safe"
     assert reason.endswith("Thin contexts: 4 (maths, poems, law, ...) have wide intervals; do not use mle.")
 

@@ -6,6 +6,7 @@ import importlib
 import io
 import pkgutil
 import re
+import shlex
 import sys
 from itertools import zip_longest
 from pathlib import Path
@@ -27,10 +28,23 @@ def code_blocks(text):
     found = list(FENCE.finditer(text))
     blocks = []
     for here, after in zip_longest(found, found[1:]):
-        if here[1] == "python":
+        line = text.count("\n", 0, here.start()) + 1
+        if here[1] == "console":
+            blocks.append((*console(here[2]), line))
+        elif here[1] == "python":
             follows = after is not None and after[1] == "text" and not text[here.end() : after.start()].strip()
-            blocks.append((here[2], after[2] if follows else None, text.count("\n", 0, here.start()) + 1))
+            blocks.append((here[2], after[2] if follows else None, line))
     return blocks
+
+
+def console(block):
+    """Return code that runs the commands of a console block ($ lrbtl ..., $ echo $?), and the output that it shows."""
+    lines = block.splitlines()
+    commands = [shlex.split(line[2:]) for line in lines if line.startswith("$ ")]
+    assert all(command in (["echo", "$?"], ["lrbtl", *command[1:]]) for command in commands)
+    runs = ["print(code)" if command[0] == "echo" else f"code = main({command[1:]!r})" for command in commands]
+    shown = "\n".join(line for line in lines if not line.startswith("$ "))
+    return "\n".join(["from lrbtl.cli.main import main", *runs]), shown
 
 
 def same_output(got, want):

@@ -198,7 +198,7 @@ class Leaderboard:
             more = [f"and {len(shown) - MOST_NAMED} more effects"] if len(shown) > MOST_NAMED else []
             lines += [f"held fixed: {words}" for words in [*shown[:MOST_NAMED], *more]]
         if self.margin is not None:
-            lines.append(f"verdicts against the first: {verdict_words(self.margin, self.level)[0]}")
+            lines.append(f"verdicts against the first, each by itself: {verdict_words(self.margin, self.level)[0]}")
         return [*lines, *self.info.notes]
 
     def summary(self, top: int | None = None) -> str:

@@ -1,8 +1,9 @@
 """Coverage where votes are as arenas collect them: length and position effects, weights, voters with tastes, prompts.
 
-A vote is 1{U < sigma(eta)} with U uniform, and U is a normal quantile of the voter's taste for the two models (and of the
-prompt's) and of chance. Each vote alone follows the logistic model exactly, so scores and coefficients have true values,
-while votes of a voter (or on a prompt) depend on each other as far as they share models. A voter casts 1 to 200 votes.
+A vote is 1{U < sigma(eta)} with U uniform, and U is a normal quantile of the voter's taste for the two models (and of
+the prompt's) and of chance. Each vote alone follows the logistic model exactly, so scores and coefficients have true
+values, while votes of a voter (or on a prompt) depend on each other as far as they share models. A voter casts 1 to
+200 votes.
 
     python benchmarks/votes.py --replications 40 --design voters
 
@@ -90,7 +91,9 @@ def hits(truth: np.ndarray, frame: dict[str, np.ndarray], cluster: list[str] | N
     out["board"] = np.abs(board.estimate - true) < 1.96 * board.se
     ranked = lrbtl.leaderboard(battles, **options)
     rank = {model: 1 + int(np.sum(true > true[int(model)])) for model in ranked.models}
-    held = [low <= rank[m] <= high for m, low, high in zip(ranked.models, ranked.rank_lower, ranked.rank_upper, strict=True)]
+    held = [
+        low <= rank[m] <= high for m, low, high in zip(ranked.models, ranked.rank_lower, ranked.rank_upper, strict=True)
+    ]
     out["ranks one by one"] = [
         low <= rank[m] <= high for m, low, high in zip(ranked.models, ranked.best, ranked.worst, strict=True)
     ]
@@ -113,7 +116,11 @@ def run(name: str, replications: int, methods: list[str]) -> dict[str, Any]:
                     row = hits(truth, frame, cluster, method)
                 for key, value in row.items():
                     found.setdefault(f"{method}, {label}", {}).setdefault(key, []).append(float(value))
-        print(replication, {k: {n: round(float(np.mean(v)), 3) for n, v in row.items()} for k, row in found.items()}, flush=True)
+        print(
+            replication,
+            {k: {n: round(float(np.mean(v)), 3) for n, v in row.items()} for k, row in found.items()},
+            flush=True,
+        )
     return {
         label: {
             key: [float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))]
@@ -129,7 +136,10 @@ def write(results: dict[str, Any]) -> None:
     keys = ["effects", "scores", "gaps", "board", "ranks one by one", "ranks jointly", "error over se", "width"]
     lines = ["# Coverage of votes as arenas collect them", "", (__doc__ or "").split("\n\n")[1].replace("\n", " "), ""]
     for name, result in results.items():
-        lines += [f"## {name}: {result['replications']} replications, {Designs[name]['votes']:,} votes, nominal .95", ""]
+        lines += [
+            f"## {name}: {result['replications']} replications, {Designs[name]['votes']:,} votes, nominal .95",
+            "",
+        ]
         lines += ["| analysis | " + " | ".join(keys) + " |", "|---" * (len(keys) + 1) + "|"]
         for label, row in result["coverage"].items():
             cells = [f"{row[key][0]:.3f} ± {row[key][1]:.3f}" for key in keys]

@@ -297,7 +297,7 @@ class Design:
 
     def effect_columns(self, border: Border) -> Floats:
         """Return for each slot the sums of the weights of a border's effects, signed by side, (n_slots, K)."""
-        columns = [self.slot_sums(np.ascontiguousarray(column)) for column in border.weights.T]
+        columns = [self.slot_sums(column) for column in border.columns()]
         slot_start = self.slot_table[2]
         sums = np.stack(columns, axis=1) if columns else np.empty((slot_start[-1], 0))
         return border.spread(sums, np.repeat(np.arange(self.n_contexts), np.diff(slot_start)))
@@ -399,7 +399,7 @@ def linear_effects(battles: Battles) -> Effects | None:
             f"{len(scales)} covariates with an effect in each of {n_blocks} contexts are more than {MOST_EFFECTS} "
             "effects; use effects='shared', or pool contexts."
         )
-    return Effects(np.ascontiguousarray(slopes / scales), np.zeros(n_blocks * len(scales)), start)
+    return Effects(np.asfortranarray(slopes / scales), np.zeros(n_blocks * len(scales)), start)
 
 
 def unit_weights(battles: Battles) -> Floats | None:

@@ -395,12 +395,12 @@ def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float) -> Mo
         if fall >= -DECREMENT:
             scores = trial
         if abs(fall) < DECREMENT or (near and expected < ENOUGH):
-            return Mode(scores, at, n_iter, scale == 1.0)
+            return _lighter(Mode(scores, at, n_iter, scale == 1.0))
         if near and scale == 1.0:
             scores, done = _small_steps(at, factor, scores, expected)
             if done:
-                return Mode(scores, at, n_iter, True)
-    return Mode(scores, at, n_iter, False)
+                return _lighter(Mode(scores, at, n_iter, True))
+    return _lighter(Mode(scores, at, n_iter, False))
 
 
 def _small_steps(at: Expansion, factor: Factor, scores: Scores, expected: float) -> tuple[Scores, bool]:
@@ -417,6 +417,13 @@ def _small_steps(at: Expansion, factor: Factor, scores: Scores, expected: float)
         scores = scores.moved(step, dE)
         if expected < DECREMENT:
             return scores, True
+
+
+def _lighter(mode: Mode) -> Mode:
+    """Return the mode without terms of cells, which are many and quickly made again."""
+    for scores in (mode.scores, mode.at.scores):
+        scores.__dict__.pop("terms", None)
+    return mode
 
 
 def start_scores(design: BlockDesign, point: Tucker) -> Scores:

@@ -138,9 +138,7 @@ class SlotScores:
         design, linear = self.design, self.design.effects
         moved, varied = slots, design.times(design.laplacians(weight), slots)
         if linear is not None:
-            border = Border(
-                weight[:, None] * linear.slopes, linear.gram(weight), linear.n_blocks, linear.slopes.shape[1]
-            )
+            border = linear.border(weight)
             columns = design.effect_columns(border)
             varied = np.concatenate([varied + columns @ effects, columns.T @ slots + border.corner @ effects])
             moved = np.concatenate([slots, effects])

@@ -19,33 +19,45 @@ from lrbtl.typing import Floats, Longs
 if TYPE_CHECKING:
     from lrbtl.model.links import CellTerms
 
+IN_CACHE = 1 << 14  # cells whose slopes stay in cache while they are multiplied
+
 
 @dataclass(frozen=True)
 class Border:
-    """Border of a quadratic form in the effects.
+    """Border of a quadratic form in the effects: of k slopes, each context's own or shared, and l parameters of a law.
 
     Attributes
     ----------
-    weights : array (n_cells, k + l)
-        Weights in sum of weight * X: those of k slopes, then those of l parameters of the law.
     corner : array (K, K)
-        Of the effects among each other.
+        Of the effects among each other, K = n_blocks k + l.
+    law : array (n_cells, l)
+        Weights of the law's parameters in sum of weight * X.
+    weight : array (n_cells,) or None
+        Those of a slope are this times the slope.
+    slopes : array (n_cells, k) or None
     n_blocks : int
-        Number of contexts with effects of their own, K = n_blocks k + l; 1 where effects are shared.
-    n_slopes : int
-        k.
+        Number of contexts with effects of their own; 1 where effects are shared.
     """
 
-    weights: Floats
     corner: Floats
+    law: Floats
+    weight: Floats | None = None
+    slopes: Floats | None = None
     n_blocks: int = 1
-    n_slopes: int = 0
+
+    def columns(self) -> Iterator[Floats]:
+        """Yield the weights of each slope and of each parameter of the law, (n_cells,)."""
+        if self.slopes is not None and self.weight is not None:
+            for slope in self.slopes.T:
+                yield self.weight * slope
+        for column in self.law.T:
+            yield np.ascontiguousarray(column)
 
     def spread(self, sums: Floats, block: Longs) -> Floats:
         """Return sums of the weights over rows (n_rows, k + l) as columns of the effects (n_rows, K)."""
-        if self.n_blocks == 1:
+        if self.n_blocks == 1 or self.slopes is None:
             return sums
-        k, rows = self.n_slopes, np.arange(len(sums))
+        k, rows = self.slopes.shape[1], np.arange(len(sums))
         out = np.zeros((len(sums), len(self.corner)))
         for j in range(k):
             out[rows, block * k + j] = sums[:, j]
@@ -67,12 +79,12 @@ class EffectTerms:
 
     def information(self, count: Floats) -> Border:
         """Return the border of the information."""
-        return Border(count[:, None] * self.cross, np.sum(count[:, None, None] * self.own, axis=0))
+        return Border(np.sum(count[:, None, None] * self.own, axis=0), count[:, None] * self.cross)
 
     def meat(self, count: Floats, score: Floats) -> Border:
         """Return the border of the squared scores; `score` is that of eta."""
         weighted = count[:, None] * self.score
-        return Border(score[:, None] * weighted, weighted.T @ np.broadcast_to(self.score, weighted.shape))
+        return Border(weighted.T @ np.broadcast_to(self.score, weighted.shape), score[:, None] * weighted)
 
     def along(self, directions: Floats, rows: Longs | None = None) -> Floats:
         """Return the score of one vote along directions (l, ...) of the effects, (n_cells, ...) or (1, ...).
@@ -98,7 +110,7 @@ class Effects:
     Attributes
     ----------
     slopes : array (n_cells, k)
-        d eta / d effect in each cell of a design.
+        d eta / d effect in each cell of a design; best with each slope contiguous.
     values : array (k,), or (D k,) where each of D contexts has its own
     start : array (D + 1,) or None
         Cells of context u are start[u]:start[u + 1], where each has its own effects; None where they are shared.
@@ -153,16 +165,18 @@ class Effects:
         """Return slopes^T diag(weight) slopes, (K, K)."""
         out = np.zeros((self.values.size, self.values.size))
         for cells, effects in self.parts:
-            out[effects, effects] = self.slopes[cells].T @ (weight[cells, None] * self.slopes[cells])
+            for low in range(cells.start, cells.stop, IN_CACHE):
+                part = slice(low, min(low + IN_CACHE, cells.stop))
+                out[effects, effects] += self.slopes[part].T @ (weight[part, None] * self.slopes[part])
         return out
 
     def border(self, weight: Floats) -> Border:
         """Return the border of sum of weight (X, slope) (X, slope)^T over cells."""
-        return Border(weight[:, None] * self.slopes, self.gram(weight), self.n_blocks, self.slopes.shape[1])
+        return Border(self.gram(weight), np.empty((len(weight), 0)), weight, self.slopes, self.n_blocks)
 
     def of_cells(self, kept: Longs, start: Longs) -> "Effects":
         """Return the effects of some of the cells; `start` is where contexts begin among them."""
-        return Effects(self.slopes[kept], self.values, None if self.start is None else start)
+        return Effects(np.asfortranarray(self.slopes[kept]), self.values, None if self.start is None else start)
 
     def join(self, terms: "CellTerms") -> "CellTerms":
         """Return the terms of a link with those of linear effects, by the chain rule, before those of the law."""
@@ -196,9 +210,9 @@ class JoinedTerms:
         linear = self.linear.border(weight)
         if not law.corner.size:
             return linear
-        cross = self.linear.sums(law.weights)
+        cross = self.linear.sums(law.law)
         corner = np.block([[linear.corner, cross], [cross.T, law.corner]])
-        return replace(linear, weights=np.hstack([linear.weights, law.weights]), corner=corner)
+        return replace(linear, corner=corner, law=law.law)
 
     def along(self, directions: Floats, rows: Longs | None = None) -> Floats:
         """Return the score of one vote along directions (K, ...) of the effects, (n_cells, ...), or of some `rows`."""

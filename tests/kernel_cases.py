@@ -11,12 +11,3 @@ V, dV = RNG.normal(size=(2, 4, R))
 def sides(design, table):
     """table[a] - table[b], or table[a] for entries."""
     return table[design.a] - np.where(design.b[:, None] >= 0, table[design.b], 0.0)
-
-
-def same_for_threads(run):
-    """The result of run(n_threads), which must be the same bit for bit."""
-    one, two, three = run(1), run(2), run(3)
-    for other in (two, three):
-        for x, y in zip(one, other, strict=True):
-            np.testing.assert_array_equal(x, y)
-    return one

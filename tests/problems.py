@@ -38,7 +38,7 @@ def random_point(
     return Tucker(scale * rng.normal(size=rank), tuple(factors)).canonical()
 
 
-def random_design(shape: Shape, n: int, seed: int = 0, *, pairs: bool = True, n_threads: int = 1) -> Design:
+def random_design(shape: Shape, n: int, seed: int = 0, *, pairs: bool = True) -> Design:
     """Cells in random contexts with ties and multiplicities; single entries where not pairs."""
     rng = np.random.default_rng(seed)
     d1, n_contexts = shape[0], prod(shape[1:])
@@ -49,7 +49,7 @@ def random_design(shape: Shape, n: int, seed: int = 0, *, pairs: bool = True, n_
     b = (np.maximum(first, second) if pairs else np.full(n, -1)).astype(np.int32)
     start = np.searchsorted(context, np.arange(n_contexts + 1)).astype(np.int64)
     y, count = rng.integers(0, 3, size=n) / 2.0, rng.integers(1, 4, size=n).astype(float)
-    return Design(shape, start, a, b, y, count, centred=pairs, n_threads=n_threads)
+    return Design(shape, start, a, b, y, count, centred=pairs)
 
 
 def battle_matrix(design: Design) -> Floats:

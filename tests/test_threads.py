@@ -1,5 +1,6 @@
 """Pieces of work come back in order, and OpenBLAS has one thread while they run and its own number after."""
 
+import os
 import threading
 
 import numpy as np
@@ -8,7 +9,8 @@ import scipy.linalg  # noqa: F401  # brings a BLAS of its own
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import lrbtl
-from lrbtl.threads import one_blas_thread, ordered_map
+from lrbtl.errors import MethodError
+from lrbtl.threads import check_threads, one_blas_thread, ordered_map
 from problems import simulated
 
 
@@ -33,6 +35,32 @@ def test_results_come_in_order(n_threads):
 def test_errors_come_through(n_threads):
     with pytest.raises(ZeroDivisionError):
         list(ordered_map(lambda x: 1 / x, [1, 0], n_threads))
+
+
+def test_all_cores_and_too_many():
+    assert list(ordered_map(lambda x: x**2, range(5), None)) == [0, 1, 4, 9, 16]
+    check_threads(None)
+    for wrong in (0, 1025, "two"):
+        with pytest.raises(MethodError, match="n_threads="):
+            check_threads(wrong)
+
+
+def in_a_child(function):
+    """What a forked child computes, read from its exit code."""
+    child = os.fork()
+    if not child:
+        os._exit(function())
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif("tsan" in os.environ.get("LD_PRELOAD", ""), reason="this sanitizer ends forked processes")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_after_use_works():
+    _, battles = simulated((8, 5), 2, 6000)
+    options = {"method": "efficient", "rank": 2, "n_folds": 3, "n_threads": 2}
+    board = lrbtl.leaderboard(battles, **options)
+    assert in_a_child(lambda: int(lrbtl.leaderboard(battles, **options).to_dict() != board.to_dict())) == 0
 
 
 def test_few_results_wait():

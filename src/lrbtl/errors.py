@@ -267,6 +267,10 @@ class StateVersionError(FileReadError):
     """A file of battles that a newer lrbtl wrote."""
 
 
+class RepeatedFileError(LrbtlError, ValueError):
+    """A file whose battles a state holds already."""
+
+
 class UsageError(LrbtlError, ValueError):
     """Options of the command line that do not go together."""
 

@@ -3,6 +3,7 @@
 Matrices here are of the size at which OpenBLAS, with threads of its own, spends most of its time on waiting for them.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +12,8 @@ from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
 from threadpoolctl import ThreadpoolController
+
+from lrbtl.errors import MethodError, check_whole
 
 P = ParamSpec("P")
 In = TypeVar("In")
@@ -21,8 +24,33 @@ _users = 0
 _before: list[int] = []
 
 
-def ordered_map(function: Callable[[In], Out], items: Iterable[In], n_threads: int) -> Iterator[Out]:
+MOST_THREADS = 1024  # a pool of very many more than there are cores ends the process
+
+
+def check_threads(n_threads: object) -> None:
+    """Raise `MethodError` unless an option is a number of threads that a process can have, or None for all cores."""
+    if n_threads is None:
+        return
+    check_whole(n_threads, "n_threads")
+    if n_threads > MOST_THREADS:  # type: ignore[operator]
+        raise MethodError(f"n_threads={n_threads}: give at most {MOST_THREADS}, or None for one per core.")
+
+
+def count_threads(n_threads: int | None) -> int:
+    """Return a number of threads; None stands for one per core that this process may use.
+
+    >>> count_threads(3), count_threads(None) >= 1
+    (3, True)
+    """
+    if n_threads is not None:
+        return n_threads
+    usable = getattr(os, "sched_getaffinity", None)  # where the system tells what a container allows
+    return len(usable(0)) if usable is not None else os.cpu_count() or 1
+
+
+def ordered_map(function: Callable[[In], Out], items: Iterable[In], n_threads: int | None) -> Iterator[Out]:
     """Yield function(item) in the order of the items, which threads work through; NumPy and the kernels let them."""
+    n_threads = count_threads(n_threads)
     if n_threads == 1:
         yield from map(function, items)
         return

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from kernel_cases import RNG, SHAPE, R, U, V, same_for_threads, sides
+from kernel_cases import RNG, SHAPE, R, U, V, sides
 from lrbtl._kernels import gram
 from problems import battle_matrix, random_design
 
@@ -25,12 +25,12 @@ def test_sum_slot_rows(design):
     weight = RNG.random(len(design.a))
     cells = design.start, design.a, design.b, slot_a, slot_b, slot_start, model
 
-    def run(n_threads):
+    def run():
         rows, outer = np.zeros((slot_start[-1], R)), np.zeros((4, R, R))
-        gram.sum_slot_rows(*cells, U, weight, rows, outer, n_threads)
+        gram.sum_slot_rows(*cells, U, weight, rows, outer)
         return rows, outer
 
-    rows, outer = same_for_threads(run)
+    rows, outer = run()
     x = sides(design, U)
     expected = np.zeros_like(rows)
     np.add.at(expected, slot_a, weight[:, None] * x)
@@ -45,22 +45,22 @@ def test_sum_slot_rows(design):
 def test_sum_model_blocks(design):
     weight = RNG.random(len(design.a))
 
-    def run(n_threads):
+    def run():
         blocks = np.zeros((5 * R, 5 * R))
-        gram.sum_model_blocks(design.start, design.a, design.b, V, weight, blocks, 5, n_threads)
+        gram.sum_model_blocks(design.start, design.a, design.b, V, weight, blocks, 5)
         return [blocks]
 
-    [blocks] = same_for_threads(run)
+    [blocks] = run()
     e, v = sides(design, np.eye(5)), V[design.context]
     expected = np.einsum("c,ca,cb,ck,cl->akbl", weight, e, e, v, v)
     np.testing.assert_allclose(blocks, expected.reshape(blocks.shape), rtol=1e-12, atol=1e-14)
 
 
-def test_model_blocks_beyond_the_threads_and_empty_contexts():
+def test_model_blocks_of_few_models_and_empty_contexts():
     design = random_design((2, 9), 4, seed=1)
     blocks = np.zeros((2 * R, 2 * R))
     V9 = RNG.normal(size=(9, R))
-    gram.sum_model_blocks(design.start, design.a, design.b, V9, np.ones(4), blocks, 2, 5)
+    gram.sum_model_blocks(design.start, design.a, design.b, V9, np.ones(4), blocks, 2)
     v = V9[design.context]
     np.testing.assert_allclose(blocks[:R, R:], -(v.T @ v), rtol=1e-12, atol=1e-14)
 
@@ -82,12 +82,12 @@ def test_subtract_sparse_gram():
     W = sparse.csr_array(np.where(RNG.random((12, 7)) < 0.4, RNG.normal(size=(12, 7)), 0.0))
     base = RNG.normal(size=(7, 7))
 
-    def run(n_threads):
+    def run():
         out = base.copy()
-        gram.subtract_sparse_gram(W.indptr.astype(np.int32), W.indices.astype(np.int32), W.data, out, n_threads)
+        gram.subtract_sparse_gram(W.indptr.astype(np.int32), W.indices.astype(np.int32), W.data, out)
         return [out]
 
-    [found] = same_for_threads(run)
+    [found] = run()
     np.testing.assert_allclose(found, base - (W.T @ W).toarray(), rtol=1e-12, atol=1e-14)
 
 
@@ -95,12 +95,12 @@ def test_apply_gram(design):
     slot_a, slot_b, slot_start, model = design.slot_table
     value, weight = RNG.normal(size=slot_start[-1]), RNG.random(len(design.a))
 
-    def run(n_threads):
+    def run():
         out = np.zeros(slot_start[-1])
-        gram.apply_gram(design.start, slot_a, slot_b, value, weight, out, n_threads)
+        gram.apply_gram(design.start, slot_a, slot_b, value, weight, out)
         return [out]
 
-    [found] = same_for_threads(run)
+    [found] = run()
     place = model * 4 + np.repeat(np.arange(4), np.diff(slot_start))
     X = battle_matrix(design)[:, place]
     np.testing.assert_allclose(found, X.T @ (weight * (X @ value)), rtol=1e-12, atol=1e-13)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernel_cases import RNG, SHAPE, U, V, same_for_threads
+from kernel_cases import RNG, SHAPE, U, V
 from lrbtl._kernels import tangent
 from problems import random_design
 
@@ -17,12 +17,12 @@ def test_sum_slots(design):
     slot_a, slot_b, slot_start, model = design.slot_table
     value = RNG.normal(size=len(design.a))
 
-    def run(n_threads):
+    def run():
         out = np.zeros(slot_start[-1])
-        tangent.sum_slots(design.start, slot_a, slot_b, value, out, n_threads)
+        tangent.sum_slots(design.start, slot_a, slot_b, value, out)
         return [out]
 
-    [sums] = same_for_threads(run)
+    [sums] = run()
     dense = np.zeros((4, 5))
     np.add.at(dense, (design.context, design.a), value)
     pair = design.b >= 0
@@ -35,12 +35,12 @@ def test_sum_slots(design):
 def test_push_slots(design):
     *_, slot_start, model = design.slot_table
 
-    def run(n_threads):
+    def run():
         out = np.ones(slot_start[-1])
-        tangent.push_slots(slot_start, model, U, V, out, n_threads)
+        tangent.push_slots(slot_start, model, U, V, out)
         return [out]
 
-    [value] = same_for_threads(run)
+    [value] = run()
     context = np.repeat(np.arange(4), np.diff(slot_start))
     np.testing.assert_allclose(value, 1 + np.sum(U[model] * V[context], axis=1), rtol=1e-13, atol=1e-14)
 
@@ -49,10 +49,10 @@ def test_fill_differences(design):
     slot_a, slot_b, slot_start, _ = design.slot_table
     value = RNG.normal(size=slot_start[-1])
 
-    def run(n_threads):
+    def run():
         out = np.full(len(design.a), np.nan)
-        tangent.fill_differences(slot_a, slot_b, value, out, n_threads)
+        tangent.fill_differences(slot_a, slot_b, value, out)
         return [out]
 
-    [found] = same_for_threads(run)
+    [found] = run()
     np.testing.assert_array_equal(found, value[slot_a] - np.where(slot_b >= 0, value[slot_b], 0.0))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernel_cases import RNG, SHAPE, R, U, V, same_for_threads, sides
+from kernel_cases import RNG, SHAPE, R, U, V, sides
 from lrbtl._kernels import variance
 from problems import random_design
 
@@ -20,12 +20,12 @@ def test_fill_leverages(design):
     own = np.stack([low[u, :, u] for u in range(4)])
     cross = np.ascontiguousarray(np.einsum("ukal,ul->uak", cov[5 * R :, : 5 * R].reshape(4, R, 5, R), V))
 
-    def run(n_threads):
+    def run():
         out = np.full(len(design.a), np.nan)
-        variance.fill_leverages(design.start, design.a, design.b, U, V, models, cross, own, out, n_threads)
+        variance.fill_leverages(design.start, design.a, design.b, U, V, models, cross, own, out)
         return [out]
 
-    [found] = same_for_threads(run)
+    [found] = run()
     u = design.context
     by_model = (sides(design, np.eye(5))[:, :, None] * V[u][:, None, :]).reshape(len(u), -1)
     by_context = (np.eye(4)[u][:, :, None] * sides(design, U)[:, None, :]).reshape(len(u), -1)
@@ -38,13 +38,13 @@ def test_sum_influences(design):
     value = RNG.normal(size=slot_start[-1])
     score, shared, count = RNG.normal(size=(3, len(design.a)))
 
-    def run(n_threads):
+    def run():
         squares, largest = np.zeros((2, 4))
         cells = design.start, slot_a, slot_b, value, score, shared, count
-        variance.sum_influences(*cells, squares, largest, n_threads)
+        variance.sum_influences(*cells, squares, largest)
         return squares, largest
 
-    squares, largest = same_for_threads(run)
+    squares, largest = run()
     influence = score * (value[slot_a] - np.where(slot_b >= 0, value[slot_b], 0.0)) + shared
     np.testing.assert_allclose(squares, np.bincount(design.context, count * influence**2, 4), rtol=1e-12, atol=1e-13)
     for u in range(4):

@@ -33,7 +33,7 @@ WRONG_RUNS = [
     (("ridge", None), RidgeError),
     (("n_folds", -3), FoldError),
     (("n_folds", "ten"), FoldError),
-    (("n_threads", None), MethodError),
+    (("n_threads", 2.5), MethodError),
     (("n_threads", 0), MethodError),
 ]
 

@@ -44,9 +44,9 @@ CUT = gzip.compress(csv_of(*np.random.default_rng(0).permutation(ROWS * 20)).enc
 BAD = {
     "missing file": ("gone.csv", None, [], "no such file"),
     "huge path that does not exist": ("a/b/" + "c" * 200 + "/10GB.parquet", None, [], "no such file"),
-    "folder": (".", None, [], "folder"),
+    "folder": (".", None, [], "the folder holds no file"),
     "empty file": ("votes.csv", "", [], "empty"),
-    "header only": ("votes.csv", HEADER + "\n", [], "no battles below the header"),
+    "header only": ("votes.csv", HEADER + "\n", [], "no battles in the log"),
     "blank lines only": ("votes.jsonl", "\n\n\n", [], "no battles"),
     "binary file": ("votes.csv", bytes(range(256)) * 40, [], "votes.csv"),
     "picture named csv": ("votes.csv", b"\x89PNG\r\n\x1a\n" + bytes(100), [], "a picture"),
@@ -69,7 +69,7 @@ BAD = {
     "only ties": ("votes.csv", csv_of(*["x,y,tie,code"] * 9), [], "every battle is a tie"),
     "ties dropped, none left": ("votes.csv", csv_of("x,y,tie,code"), ["--ties", "drop"], "no battles are left"),
     "mixed types": ("votes.jsonl", '{"model_a": "x", "model_b": 3, "winner": 1}\n', [], "mix labels"),
-    "nested values": ("votes.jsonl", '{"model_a": ["x"], "model_b": "y", "winner": 1}\n', [], "lists or objects"),
+    "nested values": ("votes.jsonl", '{"model_a": ["x"], "model_b": "y", "winner": 1}\n', [], "cannot be labels"),
     "not JSON": ("votes.jsonl", '{"model_a": "x"', [], "line 1 is not JSON"),
     "JSON list": ("votes.jsonl", "[1, 2]\n", [], "not an object"),
     "JSON line lacks a key": (

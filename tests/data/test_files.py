@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lrbtl
-import lrbtl.data.files
+import lrbtl.data.text
 from lrbtl.data.files import read_battles
 from lrbtl.data.frames import Columns, find_columns
 from lrbtl.errors import MissingColumnError, MissingValueError
@@ -34,7 +34,7 @@ def assert_same(one, other):
 
 @pytest.mark.parametrize("chunk", [1, 7, 10_000])
 def test_chunks_do_not_matter(rows, chunk, tmp_path, monkeypatch):
-    monkeypatch.setattr(lrbtl.data.files, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(lrbtl.data.text, "CHUNK_ROWS", chunk)
     found = read_battles(write_rows(tmp_path / "log.csv", rows))
     columns = dict(zip(["model_a", "model_b", "winner", "category"], map(list, zip(*rows, strict=True)), strict=True))
     assert_same(found.battles, lrbtl.Battles.from_frame(columns, contexts="category"))
@@ -61,7 +61,7 @@ def test_byte_order_mark_and_windows_lines(tmp_path):
 
 
 def test_missing_values_name_the_row_across_chunks(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(lrbtl.data.files, "CHUNK_ROWS", 8)
+    monkeypatch.setattr(lrbtl.data.text, "CHUNK_ROWS", 8)
     rows[20] = ("m1", "", "tie", "p")
     with pytest.raises(MissingValueError, match="model_b is empty in row 21"):
         read_battles(write_rows(tmp_path / "log.csv", rows))

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import lrbtl.data.logs
 import lrbtl.data.text
 from lrbtl.errors import (
     EmptyDataError,
+    ExplodedRowsWarning,
     FileReadError,
     InputTypeError,
     MissingColumnError,
@@ -235,3 +237,37 @@ def test_soft_votes_and_covariates_that_never_repeat(tmp_path, monkeypatch):
     pq.write_table(pa.table(rows), tmp_path / "log.parquet")
     for name in ("log.jsonl", "log.parquet"):
         assert_same(lrbtl.Battles.scan(tmp_path / name), lrbtl.Battles.from_frame(rows))
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_tags_in_logs(kind, tmp_path):
+    texts = ["math;code", "", "code|math", "chat"]
+    lists = [["math", "code"], None, ["code", "math"], ["chat"]]
+    flags = {"math": [1, 0, 1, 0], "code": [1, 0, 1, 0], "chat": [0, 0, 0, 1]}
+    rows: dict[str, list[Any]] = {
+        "model_a": ["x", "y", "x", "x"],
+        "model_b": ["y", "z", "y", "z"],
+        "winner": ["tie"] * 4,
+        "text": texts,
+    } | flags
+    if kind != "csv":
+        rows["list"] = lists
+    (tmp_path / f"log.{kind}").write_bytes(WRITERS[kind](rows))
+    expected = lrbtl.Battles.from_frame(rows, tags="text")
+    assert expected.levels[0] == ("{chat}", "{code, math}", "{}")
+    for tags in ("text", ["math", "code", "chat"], *(["list"] if kind != "csv" else [])):
+        assert_same(lrbtl.Battles.scan(tmp_path / f"log.{kind}", tags=tags), expected)
+
+
+def test_copied_votes_are_noticed_while_scanning(tmp_path):
+    rng = np.random.default_rng(0)
+    vote = np.repeat(np.arange(400), 2)
+    rows = {
+        "model_a": [f"m{k}" for k in rng.integers(0, 5, 400)[vote]],
+        "model_b": [f"n{k}" for k in rng.integers(0, 5, 400)[vote]],
+        "winner": rng.choice(["model_a", "model_b"], 400)[vote].tolist(),
+        "task": ["code", "math"] * 400,
+    }
+    (tmp_path / "log.csv").write_bytes(csv_bytes(rows))
+    with pytest.warns(ExplodedRowsWarning, match="look like copies"):
+        lrbtl.Battles.scan(tmp_path / "log.csv", **OPTIONS)

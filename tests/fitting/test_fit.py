@@ -103,13 +103,6 @@ def test_counts_and_ridge_scale_together(case):
     assert ten.objective == pytest.approx(10 * one.objective, rel=1e-6)
 
 
-@cases
-def test_threads_change_nothing(case):
-    fits = [fit(_BATTLES[case], case[1], ridge=1.0, n_threads=t) for t in (1, 2, 3)]
-    for other in fits[1:]:
-        np.testing.assert_array_equal(other.scores, fits[0].scores)
-
-
 @pytest.mark.parametrize(
     ("shape", "rank", "n"), [((8,), 1, 20_000), ((20, 8), 2, 40_000), ((12, 5, 4), (3, 2, 2), 40_000)]
 )

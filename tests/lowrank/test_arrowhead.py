@@ -11,7 +11,7 @@ from lrbtl.lowrank.arrowhead import PANEL, Arrowhead, NotPositiveDefinite, inver
 FLOOR = 1e-11
 
 
-def make(q, dl, rl, *, seed=0, is_sparse=False, n_threads=1):
+def make(q, dl, rl, *, seed=0, is_sparse=False):
     """A well-conditioned positive definite arrowhead of very different scales."""
     rng = np.random.default_rng(seed)
     cross = rng.normal(size=(dl * rl, q)) * (rng.random((dl * rl, q)) < 0.4)
@@ -27,7 +27,6 @@ def make(q, dl, rl, *, seed=0, is_sparse=False, n_threads=1):
         border * top[:, None] * top,
         blocks * below[:, :, None] * below[:, None, :],
         sparse.csr_array(cross) if is_sparse else cross,
-        n_threads,
     )
 
 
@@ -96,12 +95,6 @@ def test_arithmetic(is_sparse):
     expected[1:3, 1:3] += block
     np.testing.assert_allclose(matrix.plus_border(parts).border, matrix.border + expected)
     np.testing.assert_array_equal(matrix.dense(), dense)
-
-
-@pytest.mark.parametrize("n_threads", [2, 3])
-def test_sparse_factor_does_not_depend_on_threads(n_threads):
-    one, many = (make(7, 6, 2, is_sparse=True, n_threads=t).factor() for t in (1, n_threads))
-    np.testing.assert_array_equal(one.chol, many.chol)
 
 
 def singular_in_the_border(is_sparse):

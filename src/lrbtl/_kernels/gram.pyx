@@ -3,10 +3,8 @@
 Cells of context u are start[u]:start[u + 1]. A slot is one (context, model) pair that occurs; slot_a and slot_b are
 those of a cell's two sides, slot_b negative where the cell is one entry. Slots of context u are
 slot_start[u]:slot_start[u + 1].
-A cell sees only the design row x = U[a] - U[b] and v = V[u]. Threads own output rows (contexts or models), so that
-results do not depend on their number.
+A cell sees only the design row x = U[a] - U[b] and v = V[u].
 """
-from cython.parallel cimport prange
 
 from lrbtl._kernels.rows cimport row_entry
 
@@ -18,18 +16,18 @@ def apply_gram(
     const double[::1] value,      # in: of each slot
     const double[::1] weight,     # in: of each cell
     double[::1] sum_out,          # out, zeroed: sum over cells of weight <value, X> X, by slot
-    int n_threads,
 ):
     cdef Py_ssize_t u, i
     cdef double pull
-    for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
-        for i in range(start[u], start[u + 1]):
-            if slot_b[i] >= 0:
-                pull = weight[i] * (value[slot_a[i]] - value[slot_b[i]])
-                sum_out[slot_b[i]] -= pull
-            else:
-                pull = weight[i] * value[slot_a[i]]
-            sum_out[slot_a[i]] += pull
+    with nogil:
+        for u in range(start.shape[0] - 1):
+            for i in range(start[u], start[u + 1]):
+                if slot_b[i] >= 0:
+                    pull = weight[i] * (value[slot_a[i]] - value[slot_b[i]])
+                    sum_out[slot_b[i]] -= pull
+                else:
+                    pull = weight[i] * value[slot_a[i]]
+                sum_out[slot_a[i]] += pull
 
 
 def sum_runs(
@@ -55,24 +53,24 @@ def sum_slot_rows(
     const double[::1] weight,         # in
     double[:, ::1] rows_out,          # out, zeroed: rows_out[slot_a] += weight x; rows_out[slot_b] -= weight x
     double[:, :, ::1] gram_out,       # out, zeroed: gram_out[u] += weight x x^T = sum of U[model] rows_out
-    int n_threads,
 ):
     cdef Py_ssize_t u, i, k, h, r = U.shape[1]
     cdef double wx
-    for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
-        for i in range(start[u], start[u + 1]):
+    with nogil:
+        for u in range(start.shape[0] - 1):
+            for i in range(start[u], start[u + 1]):
+                for k in range(r):
+                    wx = weight[i] * row_entry(U, a[i], b[i], k)
+                    rows_out[slot_a[i], k] += wx
+                    if b[i] >= 0:
+                        rows_out[slot_b[i], k] -= wx
+            for i in range(slot_start[u], slot_start[u + 1]):
+                for k in range(r):
+                    for h in range(k + 1):
+                        gram_out[u, k, h] += U[model[i], k] * rows_out[i, h]
             for k in range(r):
-                wx = weight[i] * row_entry(U, a[i], b[i], k)
-                rows_out[slot_a[i], k] += wx
-                if b[i] >= 0:
-                    rows_out[slot_b[i], k] -= wx
-        for i in range(slot_start[u], slot_start[u + 1]):
-            for k in range(r):
-                for h in range(k + 1):
-                    gram_out[u, k, h] += U[model[i], k] * rows_out[i, h]
-        for k in range(r):
-            for h in range(k):
-                gram_out[u, h, k] = gram_out[u, k, h]
+                for h in range(k):
+                    gram_out[u, h, k] = gram_out[u, k, h]
 
 
 cdef void close_laplacian(double[:, ::1] blocks, Py_ssize_t d1, Py_ssize_t r) noexcept nogil:
@@ -97,29 +95,24 @@ def sum_model_blocks(
     const double[::1] weight,     # in
     double[:, ::1] blocks_out,    # out, zeroed: (d1 r or more, same), += weight (e_a - e_b)(e_a - e_b)^T kron v v^T
     Py_ssize_t d1,
-    int n_threads,
 ):
-    cdef Py_ssize_t u, i, k, h, row, column, r = V.shape[1], stride = blocks_out.shape[1], lo, hi
+    cdef Py_ssize_t u, i, k, h, row, column, r = V.shape[1], stride = blocks_out.shape[1]
     cdef double w, wv
     cdef double* block
     cdef const double* v
-    cdef int t
-    for t in prange(n_threads, nogil=True, num_threads=n_threads, schedule="static"):
-        lo = d1 * t // n_threads
-        hi = d1 * (t + 1) // n_threads
+    with nogil:
         for u in range(start.shape[0] - 1):
             v = &V[u, 0]
             for i in range(start[u], start[u + 1]):
-                if lo <= a[i] < hi:
-                    row = a[i] * r
-                    column = row if b[i] < 0 else b[i] * r
-                    w = weight[i] if b[i] < 0 else -weight[i]
-                    block = &blocks_out[row, column]
-                    for k in range(r):
-                        wv = w * v[k]
-                        for h in range(r):
-                            block[h] += wv * v[h]
-                        block = block + stride
+                row = a[i] * r
+                column = row if b[i] < 0 else b[i] * r
+                w = weight[i] if b[i] < 0 else -weight[i]
+                block = &blocks_out[row, column]
+                for k in range(r):
+                    wv = w * v[k]
+                    for h in range(r):
+                        block[h] += wv * v[h]
+                    block = block + stride
     with nogil:
         close_laplacian(blocks_out, d1, r)
 
@@ -151,17 +144,12 @@ def subtract_sparse_gram(
     const int[::1] indices,    # in
     const double[::1] data,    # in
     double[:, ::1] gram_out,   # in, out: gram_out -= W^T W
-    int n_threads,
 ):
-    cdef Py_ssize_t i, p, q, lo, hi, size = gram_out.shape[0]
+    cdef Py_ssize_t i, p, q
     cdef double w
-    cdef int t
-    for t in prange(n_threads, nogil=True, num_threads=n_threads, schedule="static"):
-        lo = size * t // n_threads
-        hi = size * (t + 1) // n_threads
+    with nogil:
         for i in range(indptr.shape[0] - 1):
             for p in range(indptr[i], indptr[i + 1]):
-                if lo <= indices[p] < hi:
-                    w = data[p]
-                    for q in range(indptr[i], indptr[i + 1]):
-                        gram_out[indices[p], indices[q]] -= w * data[q]
+                w = data[p]
+                for q in range(indptr[i], indptr[i + 1]):
+                    gram_out[indices[p], indices[q]] -= w * data[q]

@@ -3,9 +3,7 @@
 Cells of context u are start[u]:start[u + 1]. A slot is one (context, model) pair that occurs; slot_a and slot_b are
 those of a cell's two sides, slot_b negative where the cell is one entry. Slots of context u are
 slot_start[u]:slot_start[u + 1].
-Threads own contexts, so that results do not depend on their number.
 """
-from cython.parallel cimport prange
 
 
 def push_slots(
@@ -14,16 +12,16 @@ def push_slots(
     const double[:, ::1] U,           # in
     const double[:, ::1] V,           # in
     double[::1] value_out,            # in, out: value_out += U[model] @ V[u]
-    int n_threads,
 ):
     cdef Py_ssize_t u, p, k, r = U.shape[1]
     cdef double value
-    for u in prange(slot_start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
-        for p in range(slot_start[u], slot_start[u + 1]):
-            value = 0.0
-            for k in range(r):
-                value = value + U[model[p], k] * V[u, k]
-            value_out[p] += value
+    with nogil:
+        for u in range(slot_start.shape[0] - 1):
+            for p in range(slot_start[u], slot_start[u + 1]):
+                value = 0.0
+                for k in range(r):
+                    value = value + U[model[p], k] * V[u, k]
+                value_out[p] += value
 
 
 def fill_differences(
@@ -31,11 +29,11 @@ def fill_differences(
     const long long[::1] slot_b,  # in: negative where the cell is one entry
     const double[::1] value,      # in
     double[::1] out,              # out: value[slot_a] - value[slot_b]
-    int n_threads,
 ):
     cdef Py_ssize_t i
-    for i in prange(slot_a.shape[0], nogil=True, num_threads=n_threads, schedule="static"):
-        out[i] = value[slot_a[i]] - value[slot_b[i]] if slot_b[i] >= 0 else value[slot_a[i]]
+    with nogil:
+        for i in range(slot_a.shape[0]):
+            out[i] = value[slot_a[i]] - value[slot_b[i]] if slot_b[i] >= 0 else value[slot_a[i]]
 
 
 def sum_slots(
@@ -44,11 +42,11 @@ def sum_slots(
     const long long[::1] slot_b,  # in: negative where the cell is one entry
     const double[::1] value,      # in
     double[::1] sum_out,          # out, zeroed: sum_out[slot_a] += value; sum_out[slot_b] -= value
-    int n_threads,
 ):
     cdef Py_ssize_t u, i
-    for u in prange(start.shape[0] - 1, nogil=True, num_threads=n_threads, schedule="static"):
-        for i in range(start[u], start[u + 1]):
-            sum_out[slot_a[i]] += value[i]
-            if slot_b[i] >= 0:
-                sum_out[slot_b[i]] -= value[i]
+    with nogil:
+        for u in range(start.shape[0] - 1):
+            for i in range(start[u], start[u + 1]):
+                sum_out[slot_a[i]] += value[i]
+                if slot_b[i] >= 0:
+                    sum_out[slot_b[i]] -= value[i]

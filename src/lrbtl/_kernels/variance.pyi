@@ -15,7 +15,6 @@ def fill_leverages(
     cross: Floats,
     own: Floats,
     out: Floats,
-    n_threads: int,
 ) -> None: ...
 def sum_influences(
     start: Longs,
@@ -27,5 +26,4 @@ def sum_influences(
     count: Floats,
     square_out: Floats,
     largest_out: Floats,
-    n_threads: int,
 ) -> None: ...

@@ -190,7 +190,7 @@ class View:
     anchor: tuple[int, float] | None
     margin: float | None
     rng: Seed
-    n_threads: int
+    n_threads: int | None
     notes: tuple[str, ...]
     digest: str
 

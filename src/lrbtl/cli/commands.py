@@ -18,7 +18,7 @@ from lrbtl.boards.comparison import compare
 from lrbtl.boards.gate import gate
 from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.battles import Battles
-from lrbtl.data.files import read_battles
+from lrbtl.data.files import STANDARD_INPUT, read_battles
 from lrbtl.data.frames import Columns
 from lrbtl.data.outcomes import Outcomes
 from lrbtl.errors import OutputPathError, UsageError, make_rng
@@ -47,7 +47,7 @@ def run_leaderboard(options: Namespace) -> None:
         if path.suffix.lower() in PICTURES:
             write_picture(path, boards.overall if isinstance(boards, Leaderboards) else boards)
         else:
-            write_result(path, boards, f"Leaderboard of {Path(options.file).name}")
+            write_result(path, boards, f"Leaderboard of {file_title(options.file)}")
         say(f"wrote {path}")
 
 
@@ -175,19 +175,32 @@ def battle_rows(battles: Battles, seed: int) -> dict[str, list[Any]]:
 
 def load(options: Namespace) -> Battles:
     """Return the battles of the file, and say what was guessed."""
+    return drop_thin_levels(read(options, options.file, columns_of(options)), options.min_level_battles)
+
+
+def file_title(file: str) -> str:
+    """Return what a file is called in titles."""
+    return "standard input" if file == STANDARD_INPUT else Path(file).name
+
+
+def columns_of(options: Namespace) -> Columns:
+    """Return the columns that the options name."""
     contexts = tuple(options.context) if options.context else None
     if options.no_context:
         if contexts:
             raise UsageError("--context and --no-context exclude each other; give one of them.")
         contexts = ()
     tags = tuple(name.strip() for name in options.tags.split(",")) if options.tags else ()
-    columns = Columns(options.model_a, options.model_b, options.winner, contexts, options.count, tags)
-    found = read_battles(
-        options.file, columns, outcomes=read_outcomes(options.outcome), ties=options.ties, both_bad=options.both_bad
-    )
+    return Columns(options.model_a, options.model_b, options.winner, contexts, options.count, tags)
+
+
+def read(options: Namespace, source: Any, columns: Columns) -> Battles:
+    """Return the battles of a log or a state, and say what was guessed."""
+    words = {"outcomes": read_outcomes(options.outcome), "ties": options.ties, "both_bad": options.both_bad}
+    found = read_battles(source, columns, progress=progress_of(options), **words)
     for sentence in found.said:
         say(command_words(sentence))
-    return drop_thin_levels(found.battles, options.min_level_battles)
+    return found.battles
 
 
 def drop_thin_levels(battles: Battles, fewest: int) -> Battles:
@@ -215,7 +228,7 @@ def analysis_options(options: Namespace) -> dict[str, Any]:
         raise UsageError(f"--level {options.level:g}: a confidence level lies between 0 and 1, for example 0.95.")
     if options.folds is not None and options.folds < 2:
         raise UsageError(f"--folds {options.folds}: give at least 2.")
-    if options.threads < 1:
+    if options.threads is not None and options.threads < 1:
         raise UsageError(f"--threads {options.threads}: give at least 1.")
     return {
         "method": options.method,

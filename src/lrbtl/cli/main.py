@@ -16,6 +16,7 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: these matrices are too small for threads
 
+from lrbtl.cli.add import run_add
 from lrbtl.cli.commands import (
     command_words,
     run_compare,
@@ -48,7 +49,8 @@ exit codes: 0 done, 1 the data or the files do not allow it, 2 wrong options, 13
 of `lrbtl gate`: 0 ship, 1 worse, 2 cannot tell, 3 no decision because of the data, the files or the options
 """
 FILE_NOTE = """\
-FILE is CSV, TSV, JSON lines or Parquet (also .gz) with one battle per row: two models, who won, and category columns.
+FILE is CSV, TSV, JSON lines or Parquet (also .gz) with one battle per row: two models, who won, and category columns;
+a folder of such files, a quoted pattern ('logs/*.parquet'), - for standard input, or a state that `lrbtl add` made.
 The winner is model_a, model_b, tie, both_bad, or a number from 0 (the second won) to 1 (the first won).
 """
 
@@ -132,6 +134,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_gate(commands)
     _add_diagnose(commands)
     _add_report(commands)
+    _add_add(commands)
     _add_simulate(commands)
     return parser
 
@@ -153,7 +156,16 @@ def _command(
 
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="battles: .csv, .tsv, .jsonl or .parquet, also .gz")
+    parser.add_argument(
+        "file", metavar="FILE", help="battles: .csv, .tsv, .jsonl, .parquet (also .gz), a folder, - or a .lrbtl state"
+    )
+    _add_columns(parser)
+    parser.add_argument(
+        "--min-level-battles", type=int, default=1, metavar="N", help="leave out categories with fewer votes than N"
+    )
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("columns (common names are guessed, and said)")
     group.add_argument("--model-a", metavar="COLUMN", help="first model")
     group.add_argument("--model-b", metavar="COLUMN", help="second model")
@@ -167,9 +179,6 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--no-context", action="store_true", help="use no category column")
     group.add_argument("--count", metavar="COLUMN", help="how often a row happened")
-    group.add_argument(
-        "--min-level-battles", type=int, default=1, metavar="N", help="leave out categories with fewer votes than N"
-    )
     group = parser.add_argument_group("votes")
     group.add_argument(
         "--outcome", metavar="WORD=NUMBER", action="append", default=[], help="meaning of a word: 0 to 1, or 'drop'"
@@ -198,9 +207,13 @@ def _add_analysis(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence level (default 0.95)")
     group.add_argument("--folds", type=int, metavar="K", help="folds of efficient and whitened (10)")
-    group.add_argument("--threads", type=int, default=1, metavar="N", help="threads (default 1)")
+    group.add_argument("--threads", type=_threads, default=1, metavar="N", help="threads: a number, or all (default 1)")
     group.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the folds (default 0)")
     group.add_argument("--progress", action="store_true", help="say what is going on, on stderr")
+
+
+def _threads(text: str) -> int | None:
+    return None if text == "all" else int(text)
 
 
 def _add_view(group: Any) -> None:
@@ -321,6 +334,22 @@ def _add_report(commands: Any) -> None:
     )
     _add_view(parser)
     _add_analysis(parser)
+
+
+def _add_add(commands: Any) -> None:
+    epilog = FILE_NOTE + (
+        "\nexample, every night:\n"
+        "  lrbtl add state.lrbtl logs/today.parquet && lrbtl leaderboard state.lrbtl --out board.json\n\n"
+        "The state keeps a digest of every file. A file that went in before is refused; in a folder or pattern it is\n"
+        "left out. Columns of categories are those of the state. Give the same options for votes every time.\n"
+    )
+    usage = "STATE.lrbtl FILE [FILE ...] [options]"
+    parser = _command(commands, "add", usage, run_add, "add the battles of files to a state", epilog)
+    parser.add_argument("state", metavar="STATE", help="a .lrbtl file, made where there is none")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="battles: files, folders, quoted patterns or -")
+    _add_columns(parser)
+    parser.add_argument("--again", action="store_true", help="count files that went in before once more")
+    parser.add_argument("--progress", action="store_true", help="say what is going on, on stderr")
 
 
 def _add_demo(commands: Any) -> None:

@@ -17,7 +17,7 @@ from lrbtl.data.build import Axis, assemble, context_axes
 from lrbtl.data.cells import Cells
 from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, scaled
 from lrbtl.data.describe import describe_battles
-from lrbtl.data.encode import as_columns, as_names, column_names, encode, read_counts, read_frame
+from lrbtl.data.encode import Log, as_columns, as_names, column_names, encode, read_counts, read_frame
 from lrbtl.data.exploded import warn_of_copies
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.labels import Labelled, find_label, index_labels
@@ -29,7 +29,6 @@ from lrbtl.errors import (
     CovariateError,
     EmptyDataError,
     InputTypeError,
-    LabelError,
     LengthMismatchError,
     SelfBattleWarning,
     TooFewModelsError,
@@ -198,9 +197,8 @@ class Battles(Stored, Labelled):
         Parameters
         ----------
         frame : data frame
-            pandas, polars, pyarrow, anything else that narwhals reads, or a dict of columns. Categorical,
-            dictionary-encoded and integer columns are used as they are. Rows of lazy frames (Polars, DuckDB, ibis,
-            Dask, PySpark, SQLFrame) are grouped by their engine, and only distinct rows come back.
+            pandas, polars, pyarrow, a dict of columns, or a lazy frame of Polars, DuckDB, ibis, Dask, PySpark or
+            SQLFrame, whose engine groups the rows: only distinct ones come back.
         model_a, model_b, winner : str
             Column names. `winner` holds words, the name of the winner, or numbers in [0, 1]: 1 (or True) if `model_a`
             won.
@@ -254,8 +252,11 @@ class Battles(Stored, Labelled):
         wanted = [*names, model_a, model_b, winner]
         tagged = list(as_names(tags, "tags"))
         fields = VoteFields.of(covariates, position, weight, cluster)
-        columns, times = read_frame(frame, [*wanted, *tagged, *fields.names, *([] if count is None else [count])])
+        needed = [*wanted, *tagged, *fields.names, *([] if count is None else [count])]
+        columns, times = read_frame(frame, needed, tagged)
         coded = [encode(columns[name], name) for name in wanted]
+        if names and count is None and isinstance(frame, Log):
+            warn_of_copies([frame.head[name] for name in wanted], names)
         if names and count is None and times is None:
             rest = [name for name in column_names(frame) if name not in (*wanted, *tagged, weight)]
             warn_of_copies(coded, names, lambda: read_frame(frame, rest)[0].items())
@@ -516,12 +517,3 @@ class Battles(Stored, Labelled):
 
     def __repr__(self) -> str:
         return f"Battles(shape={self.shape}, n_battles={self.n_battles}, n_cells={self.n_cells})"
-
-
-def check_same_labels(battles: Labelled, fitted: Labelled) -> None:
-    """Raise `LabelError` where battles have other models or levels than those that a fit was made from."""
-    if battles.models != fitted.models or battles.levels != fitted.levels:
-        raise LabelError(
-            f"the battles, of shape {battles.shape}, have other models or levels than those of the fit, of shape "
-            f"{fitted.shape}: build both with the same models= and levels=, or select the same ones in both."
-        )

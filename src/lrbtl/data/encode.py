@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,15 @@ class Coded:
 
 
 class Log(ABC):
-    """A log that is read in batches, such as a file or a stream; frames are read at once."""
+    """A log that is read in batches, such as a file or a stream; frames are read at once.
+
+    Attributes
+    ----------
+    head : mapping of names to Coded
+        Rows of the last reading in their order, as many as came first.
+    """
+
+    head: Mapping[str, Coded] = MappingProxyType({})
 
     @property
     @abstractmethod
@@ -59,8 +68,11 @@ class Log(ABC):
         """Names of the columns."""
 
     @abstractmethod
-    def read(self, names: Sequence[str]) -> tuple[dict[str, Any], Longs]:
-        """Return distinct rows of some columns, as something that `encode` takes, and how often each happened."""
+    def read(self, names: Sequence[str], sets: Sequence[str] = ()) -> tuple[dict[str, Any], Longs]:
+        """Return distinct rows of some columns, as something that `encode` takes, and how often each happened.
+
+        Columns among `sets` may hold lists, and nothing.
+        """
 
 
 def encode(column: object, name: str) -> Coded:
@@ -82,6 +94,22 @@ def encode(column: object, name: str) -> Coded:
     if isinstance(column, str | bytes | Mapping) or not hasattr(column, "__len__"):
         raise InputTypeError(f"{name} is a {type(column).__name__}; give a list, an array or a series.")
     return _encode_array(np.asarray(column), name)
+
+
+def encode_sets(values: Sequence[Any], name: str) -> Coded:
+    """Codes and labels of a column of texts or lists, which may be missing: labels are None, texts and tuples.
+
+    >>> encode_sets(["a", None, ["a", "b"]], "tags").labels
+    ['a', None, ('a', 'b')]
+    """
+    keys = [
+        tuple(value) if isinstance(value, list | np.ndarray) else None if value == "" else value for value in values
+    ]
+    codes = np.empty(len(keys), dtype=np.int32)
+    try:
+        return Coded(codes, code_objects(keys, codes), all_used=True)
+    except TypeError as error:
+        raise InputTypeError(f"{name} holds lists of values that cannot be labels: {error}.") from error
 
 
 def as_columns(columns: Any) -> list[Any]:
@@ -303,23 +331,24 @@ def encode_arrow(column: Any, name: str) -> Coded:
     return Coded(codes, labels, is_integer, all_used=is_plain)
 
 
-def read_frame(frame: Any, names: Sequence[str]) -> tuple[dict[str, Any], Longs | None]:
+def read_frame(frame: Any, names: Sequence[str], sets: Sequence[str] = ()) -> tuple[dict[str, Any], Longs | None]:
     """Return the named columns of a frame, as something that `encode` takes, and how often each row happened.
 
     Rows of a log are counted as they are read, those of a lazy frame where they are: distinct rows come back, in any
     order, with their numbers. Rows of other frames, and of a dict of columns, come as they are, without numbers.
+    Columns among `sets` may hold lists, and nothing.
     """
     _check_names(names, column_names(frame))
     if isinstance(frame, Mapping):
         return {name: frame[name] for name in names}, None
     if isinstance(frame, Log):
-        return frame.read(list(dict.fromkeys(names)))
+        return frame.read(list(dict.fromkeys(names)), sets)
     import narwhals as nw
 
     table: Any = nw.from_native(frame)
     times = None
     if isinstance(table, nw.LazyFrame):
-        table, times = _group_rows(table, list(dict.fromkeys(names)))
+        table, times = _group_rows(table, list(dict.fromkeys(names)), sets)
     return {name: table.get_column(name) for name in names}, times
 
 
@@ -346,13 +375,15 @@ def column_names(frame: Any) -> list[str]:
 _TIMES = "lrbtl times"  # no column of a log is called so
 
 
-def _group_rows(table: Any, names: list[str]) -> tuple[Any, Longs]:
+def _group_rows(table: Any, names: list[str], sets: Sequence[str]) -> tuple[Any, Longs]:
     """Distinct rows of a lazy frame, collected, and their numbers; missing values are an error."""
     import narwhals as nw
 
     distinct = table.select(*names).group_by(*names).agg(nw.len().alias(_TIMES)).collect()
     times = np.asarray(distinct.get_column(_TIMES).to_numpy()).astype(np.int64)
     for name in names:
+        if name in sets:
+            continue
         column = distinct.get_column(name)
         missing = column.is_null()
         if column.dtype.is_float():

@@ -400,3 +400,12 @@ class Labelled:
         parts = np.unravel_index(context, self.shape[1:]) if self.levels else ()
         labels = tuple(names[int(k)] for names, k in zip(self.levels, parts, strict=True))
         return labels[0] if len(labels) == 1 else labels or None
+
+
+def check_same_labels(battles: Labelled, fitted: Labelled) -> None:
+    """Raise `LabelError` where battles have other models or levels than those that a fit was made from."""
+    if battles.models != fitted.models or battles.levels != fitted.levels:
+        raise LabelError(
+            f"the battles, of shape {battles.shape}, have other models or levels than those of the fit, of shape "
+            f"{fitted.shape}: build both with the same models= and levels=, or select the same ones in both."
+        )

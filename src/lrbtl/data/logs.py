@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 from weakref import finalize
 
-from lrbtl.data.encode import Coded, Log, encode, encode_arrow
+from lrbtl.data.encode import Coded, Log, encode, encode_arrow, encode_sets
 from lrbtl.data.group import RowCounter
 from lrbtl.data.labels import suggest_labels
 from lrbtl.data.text import CSV, JSON_LINES, TSV, named_errors, text_batches, text_rows
@@ -28,9 +28,10 @@ from lrbtl.errors import (
     MissingExtraError,
     MissingValueError,
 )
+from lrbtl.progress import as_progress
 from lrbtl.typing import Longs, Progress
 
-BATCH_ROWS = 1 << 19
+BATCH_ROWS = 1 << 18
 READ_AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}  # more would only fill memory: counting keeps up
 PAUSE = 1.0  # seconds between two lines of progress
 PARQUET = "parquet"
@@ -55,7 +56,7 @@ Batch = list[Coded]
 Where = Sequence[Any]
 
 
-def open_log(source: Any, *, where: Where | None = None, progress: Progress | None = None) -> Any:
+def open_log(source: Any, *, where: Where | None = None, progress: Progress | bool | None = None) -> Any:
     """Return a log to read battles from; a frame is returned as it is.
 
     Parameters
@@ -65,15 +66,16 @@ def open_log(source: Any, *, where: Where | None = None, progress: Progress | No
     where : conditions, optional
         ``[("day", ">=", 20), ...]``, all of which the rows must meet, or a pyarrow expression. Parquet and Arrow
         datasets only, of which parts that cannot meet them are not read.
-    progress : callable, optional
-        Called with a line of text now and then.
+    progress : True or callable, optional
+        Called with a line of text now and then; True shows a line on stderr.
     """
+    listener = as_progress(progress)
     found = _find_log(source)
     if found is None:
         if where is not None:
             raise InputTypeError("`where` is for files and Arrow datasets; filter a frame or a reader beforehand.")
         return source
-    found.progress = progress
+    found.progress = listener
     if where is not None:
         found.restrict(where)
     return found
@@ -169,7 +171,7 @@ class BatchLog(Log):
 
     progress: Progress | None = None
 
-    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
         raise NotImplementedError
 
@@ -177,10 +179,12 @@ class BatchLog(Log):
         """Leave out rows that do not meet conditions."""
         raise InputTypeError("`where` is for Parquet and Arrow datasets; filter other logs beforehand.")
 
-    def read(self, names: Sequence[str]) -> tuple[dict[str, Any], Longs]:
+    def read(self, names: Sequence[str], sets: Sequence[str] = ()) -> tuple[dict[str, Any], Longs]:
         """Return distinct rows and how often each happened."""
         counter, said = RowCounter(len(names)), time.monotonic()
-        for batch in self.batches(names):
+        for batch in self.batches(names, sets):
+            if not counter.n_rows:
+                self.head = dict(zip(names, batch, strict=True))
             counter.add(batch)
             if self.progress is not None and time.monotonic() - said > PAUSE:
                 self.progress(f"read {counter.n_rows:,} rows")
@@ -209,10 +213,10 @@ class JoinedLog(BatchLog):
         for log in self.logs:
             log.restrict(where)
 
-    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
         for log in self.logs:
-            yield from log.batches(names)
+            yield from log.batches(names, sets)
 
 
 # ------------------------------------------------------------------------------
@@ -239,15 +243,17 @@ def _arrow_errors(what: object) -> Iterator[None]:
         raise FileReadError(f"cannot read {what}: {str(error).splitlines()[0]}") from error
 
 
-def coded_batch(batch: Any, names: Sequence[str], first_row: int) -> Batch:
+def coded_batch(batch: Any, names: Sequence[str], sets: Sequence[str], first_row: int) -> Batch:
     """Return columns of a record batch, coded; a missing value is an error that says how many rows came before."""
     try:
-        return [_coded_array(batch.column(name), name) for name in names]
+        return [_coded_array(batch.column(name), name, name in sets) for name in names]
     except MissingValueError as error:
         raise MissingValueError(f"in the rows after the first {first_row:,}, {error}") from error
 
 
-def _coded_array(array: Any, name: str) -> Coded:
+def _coded_array(array: Any, name: str, is_set: bool) -> Coded:
+    if is_set:
+        return encode_sets(array.to_pylist(), name)
     if hasattr(array.type, "index_type"):
         return encode_arrow(array, name)
     return encode(_arrow("pyarrow").chunked_array([array]), name)
@@ -273,12 +279,12 @@ class ArrowLog(BatchLog):
         except (TypeError, ValueError) as error:
             raise InputTypeError(f"`where` is not a list of conditions such as ('day', '>=', 20): {error}.") from error
 
-    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
         n_rows, options = 0, {"columns": list(names), "filter": self.where, "batch_size": BATCH_ROWS}
         with _arrow_errors(self.title):
             for batch in self.coded_dataset(names).scanner(**options, **READ_AHEAD).to_batches():
-                yield coded_batch(batch, names, n_rows)
+                yield coded_batch(batch, names, sets, n_rows)
                 n_rows += batch.num_rows
 
     def coded_dataset(self, names: Sequence[str]) -> Any:
@@ -333,12 +339,12 @@ class ReaderLog(BatchLog):
         """Names of the columns."""
         return list(self.reader.schema.names)
 
-    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
         n_rows = 0
         with _arrow_errors("the record batches"):
             for batch in self.reader:
-                yield coded_batch(batch, names, n_rows)
+                yield coded_batch(batch, names, sets, n_rows)
                 n_rows += batch.num_rows
 
 
@@ -362,14 +368,14 @@ class TextLog(BatchLog):
     def _open(self) -> IO[bytes]:
         return gzip.open(self.path) if self.is_gzip else self.path.open("rb")  # type: ignore[return-value]
 
-    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
         with named_errors(self.path), self._open() as raw:
             header, rows = text_rows(raw, self.kind)
             for name in names:
                 if name not in header:
                     raise MissingColumnError(f"{self.path} has no column {name!r}; {suggest_labels(name, header)}")
-            yield from text_batches(rows, names)
+            yield from text_batches(rows, names, sets)
 
 
 class StreamLog(BatchLog):
@@ -384,10 +390,10 @@ class StreamLog(BatchLog):
         """Names of the columns."""
         return self._names
 
-    def batches(self, names: Sequence[str]) -> Iterator[Batch]:
+    def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
         with named_errors("the stream"):
-            yield from text_batches(self._rows, names)
+            yield from text_batches(self._rows, names, sets)
 
 
 def _stream_log(stream: Any) -> BatchLog:

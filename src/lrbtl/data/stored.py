@@ -29,7 +29,7 @@ class Stored:
 
     @classmethod
     def scan(
-        cls, source: Any, *, where: Sequence[Any] | None = None, progress: Progress | None = None, **options: Any
+        cls, source: Any, *, where: Sequence[Any] | None = None, progress: Progress | bool | None = None, **options: Any
     ) -> Battles:
         r"""Battles of a log that need not fit into memory: rows are counted as they are read.
 
@@ -42,8 +42,8 @@ class Stored:
         where : list of conditions, optional
             ``[("day", ">=", 20), ...]``, all of which rows must meet, or a pyarrow expression. For Parquet and Arrow
             datasets; row groups and folders (day=20) in which no row can meet them are not read.
-        progress : callable, optional
-            Called with a line of text now and then.
+        progress : True or callable, optional
+            Called with a line of text now and then; True shows one on stderr.
         **options
             Columns and outcomes: see `from_frame`.
 

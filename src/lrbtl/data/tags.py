@@ -31,6 +31,9 @@ def read_tags(columns: Mapping[str, Any], tags: str | Sequence[str]) -> Coded:
     >>> read_tags({"math": [1, 0], "code": [True, False]}, ["math", "code"]).labels
     ['{}', '{code, math}']
     """
+    if isinstance(tags, str) and isinstance(column := columns[tags], Coded):
+        sets = read_tags({tags: list(column.labels)}, tags)
+        return Coded(sets.codes[column.codes], sets.labels)
     if not isinstance(tags, str) or _holds_numbers(columns[tags]):
         names = [tags] if isinstance(tags, str) else list(tags)
         return join_flags({name: encode(columns[name], name) for name in names})

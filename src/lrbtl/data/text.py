@@ -11,7 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import IO, Any
 
-from lrbtl.data.encode import Coded, encode
+from lrbtl.data.encode import Coded, encode, encode_sets
 from lrbtl.errors import EmptyDataError, FileReadError, MissingColumnError, MissingValueError
 
 CHUNK_ROWS = 1 << 16
@@ -129,11 +129,14 @@ def _json_object(k: int, line: str) -> dict[str, Any]:
     return value
 
 
-def text_batches(rows: Rows, names: Sequence[str]) -> Iterator[list[Coded]]:
-    """Yield coded columns of some rows at a time; an empty value is an error that names its row."""
+def text_batches(rows: Rows, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[list[Coded]]:
+    """Yield coded columns of some rows at a time; an empty value is an error that names its row, but not in `sets`."""
     n_rows, source = 0, rows(names)
     while chunk := list(islice(source, CHUNK_ROWS)):
-        yield [_coded(list(column), name, n_rows) for name, column in zip(names, zip(*chunk, strict=True), strict=True)]
+        yield [
+            encode_sets(column, name) if name in sets else _coded(list(column), name, n_rows)
+            for name, column in zip(names, zip(*chunk, strict=True), strict=True)
+        ]
         n_rows += len(chunk)
 
 

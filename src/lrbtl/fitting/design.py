@@ -1,7 +1,7 @@
 """What the kernels see: cells, and the (context, model) slots they touch."""
 
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Protocol
@@ -87,14 +87,13 @@ class Design:
     y: Floats
     count: Floats
     centred: bool = True
-    n_threads: int = field(default=1, compare=False)
     link: Link = LOGISTIC
     variance: Floats | None = None
     effects: Effects | None = None
     weight: Floats | None = None
 
     @classmethod
-    def of(cls, data: Data, n_threads: int = 1, link: Link | None = None) -> "Design":
+    def of(cls, data: Data, link: Link | None = None) -> "Design":
         """Return the design of battles or of observed entries."""
         cells, count = data.cells, data.cells.count.astype(float)
         entries = isinstance(data, Observations)
@@ -102,7 +101,7 @@ class Design:
         variance = data.variance if isinstance(data, Observations) else None
         fields = () if isinstance(data, Observations) else (linear_effects(data), unit_weights(data))
         sides = cells.start, cells.a, cells.b, cells.y, count
-        return cls(data.shape, *sides, not entries, n_threads, chosen, variance, *fields)
+        return cls(data.shape, *sides, not entries, chosen, variance, *fields)
 
     @property
     def total(self) -> float:
@@ -248,7 +247,7 @@ class Design:
             return (V @ U.T).reshape(-1)
         *_, slot_start, model = self.slot_table
         out = np.zeros(slot_start[-1])
-        tangent.push_slots(slot_start, model, U, V, out, self.n_threads)
+        tangent.push_slots(slot_start, model, U, V, out)
         return out
 
     def slot_changes(self, space: TangentSpace, dU: Floats, dV: Floats) -> Floats:
@@ -259,21 +258,21 @@ class Design:
         """Return <value, X> of every cell from one value per slot."""
         slot_a, slot_b, *_ = self.slot_table
         out = np.empty(len(self.a))
-        tangent.fill_differences(slot_a, slot_b, value, out, self.n_threads)
+        tangent.fill_differences(slot_a, slot_b, value, out)
         return out
 
     def gram_sums(self, weight: Floats, value: Floats) -> Floats:
         """Return sum of weight <value, X> X over cells, from and to one value per slot [Li26, eq. Ghat_def]."""
         slot_a, slot_b, *_ = self.slot_table
         out = np.zeros(len(value))
-        gram.apply_gram(self.start, slot_a, slot_b, value, weight, out, self.n_threads)
+        gram.apply_gram(self.start, slot_a, slot_b, value, weight, out)
         return out
 
     def slot_sums(self, value: Floats) -> Floats:
         """Return for each slot the sum of a cell value, signed by side."""
         slot_a, slot_b, slot_start, _ = self.slot_table
         out = np.zeros(slot_start[-1])
-        tangent.sum_slots(self.start, slot_a, slot_b, value, out, self.n_threads)
+        tangent.sum_slots(self.start, slot_a, slot_b, value, out)
         return out
 
     def slot_matrix(self, value: Floats) -> Floats | sparse.csr_array:
@@ -345,7 +344,7 @@ class Design:
         count, total = self.atom_weights(each), self.atom_weights(each * self.y)
         y = np.divide(total, count, out=total, where=count > 0)
         sides = atoms.start, atoms.a, atoms.b
-        other = Design(self.shape, *sides, y, count, self.centred, self.n_threads, self.link)
+        other = Design(self.shape, *sides, y, count, self.centred, self.link)
         other.__dict__["full"] = self.full
         other.__dict__["slot_table"] = (atoms.slot_a, atoms.slot_b, *self.slot_table[2:])
         other.__dict__["atom_table"] = atoms
@@ -355,14 +354,14 @@ class Design:
         """Add the block of J^T (sum of weight X X^T) J for the model factor to a border of zeros; weights of atoms."""
         atoms = self.atom_table
         cells = atoms.start, atoms.a, atoms.b
-        gram.sum_model_blocks(*cells, space.V, weight, border, len(space.U), self.n_threads)
+        gram.sum_model_blocks(*cells, space.V, weight, border, len(space.U))
 
     def slot_rows(self, space: TangentSpace, weight: Floats) -> tuple[Floats, Floats]:
         """Return design rows per slot (n_slots, r1), weighted by atoms, and their Gram matrices (D, r1, r1)."""
         atoms, (_, _, slot_start, model), r1 = self.atom_table, self.slot_table, space.U.shape[1]
         rows, outer = np.zeros((slot_start[-1], r1)), np.zeros((self.n_contexts, r1, r1))
         cells = atoms.start, atoms.a, atoms.b, atoms.slot_a, atoms.slot_b, slot_start, model
-        gram.sum_slot_rows(*cells, space.U, weight, rows, outer, self.n_threads)
+        gram.sum_slot_rows(*cells, space.U, weight, rows, outer)
         return rows, outer
 
     def cross_blocks(self, space: TangentSpace, rows: Floats, score: Floats) -> Floats | sparse.bsr_array:
@@ -408,12 +407,12 @@ def unit_weights(battles: Battles) -> Floats | None:
     return None if weight is None else weight * (count @ weight) / (count @ weight**2)
 
 
-def every_entry(shape: tuple[int, ...], n_threads: int = 1) -> Design:
+def every_entry(shape: tuple[int, ...]) -> Design:
     """Return the design in which every entry is observed once."""
     D = prod(shape[1:])
     a = np.tile(np.arange(shape[0], dtype=np.int32), D)
     start = np.arange(D + 1, dtype=np.int64) * shape[0]
-    return Design(shape, start, a, np.full_like(a, -1), np.zeros(len(a)), np.ones(len(a)), False, n_threads)
+    return Design(shape, start, a, np.full_like(a, -1), np.zeros(len(a)), np.ones(len(a)), False)
 
 
 @dataclass(frozen=True)
@@ -421,14 +420,14 @@ class CompleteDesign(Design):
     """Every pair in every context once: sums over cells become dense products."""
 
     @classmethod
-    def of_shape(cls, shape: tuple[int, ...], n_threads: int = 1) -> "CompleteDesign":
+    def of_shape(cls, shape: tuple[int, ...]) -> "CompleteDesign":
         """Return all atoms of a shape."""
         a, b = np.triu_indices(shape[0], 1)
         n_contexts = prod(shape[1:])
         start = np.arange(n_contexts + 1, dtype=np.int64) * len(a)
         left, right = (np.tile(side.astype(np.int32), n_contexts) for side in (a, b))
         zeros = np.zeros(len(left))
-        return cls(shape, start, left, right, zeros, np.ones(len(zeros)), n_threads=n_threads)
+        return cls(shape, start, left, right, zeros, np.ones(len(zeros)))
 
     @cached_property
     def atom_table(self) -> _Atoms:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy import sparse
 
-from lrbtl.data.battles import Battles, check_same_labels
+from lrbtl.data.battles import Battles
 from lrbtl.data.frames import as_data
+from lrbtl.data.labels import check_same_labels
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import (
     ConvergenceWarning,
@@ -18,14 +19,13 @@ from lrbtl.errors import (
     RidgeError,
     UndeterminedRankWarning,
     UninformedError,
-    check_whole,
     warn_user,
 )
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.newton import Newton, choose_ridge, minimise, residual_variance
 from lrbtl.lowrank.tucker import Tucker, check_rank, eigenvectors, truncate
 from lrbtl.model.links import LOGISTIC, Identity, Link, as_link
-from lrbtl.threads import one_blas_thread
+from lrbtl.threads import check_threads, one_blas_thread
 from lrbtl.typing import Floats, Seed
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Fit:
     n_iter: int
     stop_reason: str
     objective: float
-    n_threads: int = field(default=1, repr=False)
+    n_threads: int | None = field(default=1, repr=False)
     link: Link = LOGISTIC
     rank_chosen: bool = False
     asks_for_more: bool = False
@@ -118,12 +118,12 @@ class Fit:
     @cached_property
     def design(self) -> Design:
         """The cells of the battles under the link of the fit."""
-        return Design.of(self.battles, self.n_threads).under(self)
+        return Design.of(self.battles).under(self)
 
     def log_likelihood(self, battles: Data) -> float:
         """Return the mean log-likelihood per battle, in nats, of battles with the labels of those fitted."""
         check_same_labels(battles, self.battles)
-        design = Design.of(battles, self.n_threads).under(self)
+        design = Design.of(battles).under(self)
         return -design.at(self.point).loss / design.total
 
     def __repr__(self) -> str:
@@ -140,7 +140,7 @@ def fit(
     *,
     ridge: float | Sequence[float] | Literal["auto"] = "auto",
     link: str | Link | None = None,
-    n_threads: int = 1,
+    n_threads: int | None = 1,
     rng: Seed = 0,
 ) -> Fit:
     """Fit a low-rank score tensor by penalised maximum likelihood.
@@ -157,9 +157,9 @@ def fit(
     link : "logistic", "probit", "davidson", "rao-kupper", "identity" or Link
         Law of a response given its eta. Davidson and Rao-Kupper know ties as an outcome of their own and estimate its
         parameter. By default logistic for battles, identity (Gaussian noise) for observed entries.
-    n_threads : int
-        Threads of the compiled loops and, with rank="auto", of the folds; results do not depend on it. Functions of a
-        `CustomLink` are then called from several threads.
+    n_threads : int or None
+        With rank="auto", threads that take a fold each; None for one per core. Results do not depend on it. Functions
+        of a `CustomLink` are then called from several threads.
     rng : int, Generator or None
         Randomness of `select_rank`, where asked for.
 
@@ -177,7 +177,7 @@ def fit(
     >>> bool(abs(fit.scores - truth).mean() < 0.1)
     True
     """
-    check_whole(n_threads, "n_threads")
+    check_threads(n_threads)
     battles = as_data(battles)
     chosen, asks_for_more = isinstance(rank, str), False
     if isinstance(rank, str):
@@ -201,44 +201,42 @@ def fit(
         found = fit_with_chosen_ridge(battles, full_rank, n_threads, link=link)
     else:
         penalties = check_ridge(ridge, battles.shape)
-        found = _as_fit(
-            battles, minimise(*_prepared(battles, full_rank, link, n_threads), penalties), penalties, n_threads
-        )
+        found = _as_fit(battles, minimise(*_prepared(battles, full_rank, link), penalties), penalties, n_threads)
     return replace(found, rank_chosen=chosen, asks_for_more=asks_for_more)
 
 
 def fit_with_chosen_ridge(
     battles: Data,
     rank: tuple[int, ...],
-    n_threads: int = 1,
+    n_threads: int | None = 1,
     near: Fit | None = None,
     *,
     link: str | Link | None = None,
 ) -> Fit:
     """Return the fit with the ridge that the criterion chooses; it starts from a fit of another rank where given."""
-    prepared = _prepared(battles, rank, link, n_threads, near)
+    prepared = _prepared(battles, rank, link, near)
     penalties, newton = choose_ridge(*prepared, None if near is None else near.ridge)
     return _as_fit(battles, newton, penalties, n_threads)
 
 
 @one_blas_thread
 def _prepared(
-    data: Data, rank: tuple[int, ...], link: str | Link | None, n_threads: int, near: Fit | None = None
+    data: Data, rank: tuple[int, ...], link: str | Link | None, near: Fit | None = None
 ) -> tuple[Design, Tucker]:
     """Return the design, with the variance of the noise where the link lacks it, and the spectral start."""
-    design = make_design(data, link, n_threads)
+    design = make_design(data, link)
     start = spectral_start(design, rank, near.point if near is not None and design.full else None)
     if isinstance(design.link, Identity) and design.link.variance is None and design.variance is None:
         design = design.with_link(Identity(residual_variance(design, start)))
     return design, start
 
 
-def make_design(data: Data, link: str | Link | None, n_threads: int = 1) -> Design:
+def make_design(data: Data, link: str | Link | None) -> Design:
     """Return the design of some data under a link, by default their own, with a first guess of its parameters."""
     entries = isinstance(data, Observations)
     chosen = as_link(("identity" if entries else "logistic") if link is None else link)
     chosen.check(data.cells.y, not entries)
-    return Design.of(data, n_threads, chosen.started(data.cells.y, data.cells.count.astype(float)))
+    return Design.of(data, chosen.started(data.cells.y, data.cells.count.astype(float)))
 
 
 def refit(
@@ -329,7 +327,7 @@ def check_informed(battles: Data) -> None:
         )
 
 
-def _as_fit(battles: Data, newton: Newton, ridge: Floats, n_threads: int) -> Fit:
+def _as_fit(battles: Data, newton: Newton, ridge: Floats, n_threads: int | None) -> Fit:
     """Return the fit at the rank that the penalty left; warn where it is less, or where the fit did not converge."""
     if not newton.converged:
         warn_user(

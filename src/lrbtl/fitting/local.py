@@ -131,7 +131,7 @@ class Local:
         shared = np.zeros(len(design.a)) + self.terms.effects.along(direction[self.space.extra])
         squares, largest = np.zeros((2, design.n_contexts))
         cells = design.start, slot_a, slot_b, value, self.terms.score, shared, design.count
-        variance.sum_influences(*cells, squares, largest, design.n_threads)
+        variance.sum_influences(*cells, squares, largest)
         return float(squares.sum()), float(largest.max())
 
 
@@ -146,7 +146,7 @@ def tangent_variances(design: Design, space: TangentSpace, inverse: Inverse) -> 
     out = np.empty(len(design.a))
     models = np.ascontiguousarray(blocks.border[:q1, :q1])
     cells = design.start, design.a, design.b
-    variance.fill_leverages(*cells, space.U, space.V, models, cross, own, out, design.n_threads)
+    variance.fill_leverages(*cells, space.U, space.V, models, cross, own, out)
     return out
 
 

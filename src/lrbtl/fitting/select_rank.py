@@ -10,12 +10,12 @@ import numpy as np
 from lrbtl.data.folds import check_fold_number, check_folds, fold_counts
 from lrbtl.data.frames import as_data
 from lrbtl.data.observations import Data, Observations
-from lrbtl.errors import RankCollapseWarning, RankError, check_whole
+from lrbtl.errors import RankCollapseWarning, RankError
 from lrbtl.fitting.fit import Fit, check_informed, fit_with_chosen_ridge, refit
 from lrbtl.lowrank.tucker import check_rank, rank_caps
 from lrbtl.model.links import Link
 from lrbtl.progress import as_progress
-from lrbtl.threads import one_blas_thread, ordered_map
+from lrbtl.threads import check_threads, one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Progress, Seed
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def select_rank(
     *,
     n_folds: int = 5,
     link: str | Link | None = None,
-    n_threads: int = 1,
+    n_threads: int | None = 1,
     progress: Progress | bool | None = None,
     rng: Seed = 0,
 ) -> RankSelection:
@@ -123,7 +123,8 @@ def select_rank(
     n_folds : int
     link : str or Link, optional
         See `fit`.
-    n_threads : int
+    n_threads : int or None
+        Threads that take a fold each; None for one per core. Results do not depend on it.
     progress : True or callable, optional
         A bar, or a function that gets one line per rank.
     rng : int, Generator or None
@@ -136,7 +137,7 @@ def select_rank(
     >>> lrbtl.select_rank(lrbtl.simulate_battles(truth, 30_000, rng=1), [1, 2, 3]).rank
     (2, 2)
     """
-    check_whole(n_threads, "n_threads")
+    check_threads(n_threads)
     check_fold_number(n_folds)
     battles = as_data(battles)
     listener = as_progress(progress)
@@ -182,13 +183,12 @@ def _held_out(full_fit: Fit, folds: Floats) -> tuple[Floats, bool]:
 
     And whether every training fold determines all directions of the scores.
     """
-    serial_fit = full_fit if full_fit.n_threads == 1 else replace(full_fit, n_threads=1)  # threads take a fold each
-    design = serial_fit.design
-    start = refit(serial_fit, design.count, tol=HELD_OUT_TOL)
+    design = full_fit.design
+    start = refit(full_fit, design.count, tol=HELD_OUT_TOL)
 
     def loss_of(held_out: Floats) -> tuple[Floats, bool]:
         train = design.count - held_out
-        fold = refit(serial_fit, train, start=start, tol=HELD_OUT_TOL)
+        fold = refit(full_fit, train, start=start, tol=HELD_OUT_TOL)
         here = design.under(fold).with_count(train).at(fold.point)
         return here.terms.loss, here.solver().null is None
 

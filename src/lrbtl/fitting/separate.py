@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl.data.battles import Battles, check_same_labels
+from lrbtl.data.battles import Battles
 from lrbtl.data.cells import Cells, component_members, strong_components, weak_components
+from lrbtl.data.labels import check_same_labels
 from lrbtl.errors import ConvergenceWarning, SeparationError, SeparationWarning, warn_user
 from lrbtl.fitting.bradley_terry import Pairs, fit_batch, pair_cells, score_covariances
 from lrbtl.model.links import logistic_terms

@@ -53,7 +53,7 @@ def accumulate(
         sums = [design.slot_matrix(column) for column in (*rows.T, sums_of_score)]
         for group in range(len(space.groups)):
             _add_group(space, group, gram, sums, border, others, slot_score is not None)
-    return Arrowhead(border, blocks, _join(models, others.reshape(dl * rl, -1)), design.n_threads)
+    return Arrowhead(border, blocks, _join(models, others.reshape(dl * rl, -1)))
 
 
 def fix_gauge(matrix: Arrowhead, space: TangentSpace) -> Arrowhead:

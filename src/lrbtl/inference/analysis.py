@@ -215,8 +215,8 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     se : "crossfit" or "full"
         Errors from out-of-fold influence values (default), or from the full sample as in the paper, which covers less.
     solver : "auto", "direct" or "cg"
-    n_threads : int
-        By default 1.
+    n_threads : int or None
+        Threads that take a fold or a board each, by default 1; None for one per core. Results do not depend on it.
     rng : int, Generator or None
     progress : True or callable, optional
         A bar on a terminal or in a notebook (tqdm where installed), or a function that gets lines of text.

@@ -292,7 +292,11 @@ class LinkComparison:
 
 
 def compare_links(
-    battles: "Battles | Frame", links: Sequence[str | Link] | None = None, *, rank: Rank = "auto", n_threads: int = 1
+    battles: "Battles | Frame",
+    links: Sequence[str | Link] | None = None,
+    *,
+    rank: Rank = "auto",
+    n_threads: int | None = 1,
 ) -> LinkComparison:
     """Compare laws of votes by how well they predict every vote from the others, under the default method.
 
@@ -304,7 +308,7 @@ def compare_links(
         By default all that these battles allow: logistic, probit and cauchit, and where there are ties (and no other
         soft votes) davidson and rao-kupper. Links without an outcome for ties take the share of ties as a constant.
     rank : int, tuple or "auto"
-    n_threads : int
+    n_threads : int or None
 
     Returns
     -------

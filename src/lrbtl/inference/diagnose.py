@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 import numpy as np
 from scipy.special import ndtr
 
-from lrbtl.data.battles import Battles, check_same_labels
+from lrbtl.data.battles import Battles
 from lrbtl.data.cells import component_members, weak_components
 from lrbtl.data.frames import as_data
+from lrbtl.data.labels import check_same_labels
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import LrbtlWarning
 from lrbtl.fitting.design import Design
@@ -47,7 +48,7 @@ class AnalysisOptions(TypedDict, total=False):
     method: str | None
     rank: Rank
     link: str | Link | None
-    n_threads: int
+    n_threads: int | None
     rng: Seed
 
 
@@ -336,7 +337,7 @@ def _diagnose_fit(
         coverage, at_best = expected_coverage(fit, wider)
     if targets is None:
         targets = [score(i) for i in range(part.shape[0])]
-    design = Design.of(part, fit.n_threads, fit.link)
+    design = Design.of(part, fit.link)
     here = design.with_count(design.count / part.n_battles).at(fit.point)
     space, solver = here.space, here.solver()
     resolved = resolve_targets(part, [targets] if isinstance(targets, Target) else targets)

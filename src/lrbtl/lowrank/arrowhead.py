@@ -33,7 +33,6 @@ class Arrowhead:
     border: Floats
     blocks: Floats
     cross: Floats | sparse.csr_array
-    n_threads: int = 1
 
     @property
     def q(self) -> int:
@@ -105,7 +104,7 @@ class Arrowhead:
         schur *= top[:, None]
         if sparse.issparse(cross):
             indptr, indices = cross.indptr.astype(np.int32), cross.indices.astype(np.int32)
-            gram.subtract_sparse_gram(indptr, indices, cross.data, schur, self.n_threads)
+            gram.subtract_sparse_gram(indptr, indices, cross.data, schur)
         else:
             schur -= cross.T @ cross
         diagonal = np.diag(schur).copy()

@@ -12,7 +12,7 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.folds import check_fold_number
 from lrbtl.data.observations import Data
-from lrbtl.errors import check_choice, check_whole, make_rng
+from lrbtl.errors import check_choice, make_rng
 from lrbtl.fitting.fit import Fit, check_rank_kind, check_ridge
 from lrbtl.fitting.solvers import SolverName
 from lrbtl.methods.clusters import SMALLEST, Rows, cluster_moments, semidefinite
@@ -21,6 +21,7 @@ from lrbtl.methods.targets import Resolved, resolved_gap, resolved_score
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import Sampling
 from lrbtl.progress import as_progress
+from lrbtl.threads import check_threads
 from lrbtl.typing import Bools, Floats, Progress, Rank, Ridge, Seed
 
 CLUSTER_BATCH = 512  # targets whose errors are summed by cluster at a time, where covariances are not asked for
@@ -40,7 +41,7 @@ class RunOptions(TypedDict, total=False):
     sampling: Sampling | None
     se: Literal["crossfit", "full"]
     solver: SolverName
-    n_threads: int
+    n_threads: int | None
     rng: Seed
     progress: Progress | bool | None
     control: Sequence[str] | None
@@ -59,7 +60,7 @@ class Options:
     sampling: Sampling | None = None
     se: str = "crossfit"
     solver: SolverName = "auto"
-    n_threads: int = 1
+    n_threads: int | None = 1
     rng: Seed = 0
     progress: Progress | bool | None = None
     control: Sequence[str] | None = None
@@ -73,7 +74,7 @@ class Options:
         if not (isinstance(self.ridge, str) and self.ridge == "auto"):
             check_ridge(self.ridge, shape)
         check_fold_number(self.n_folds)
-        check_whole(self.n_threads, "n_threads")
+        check_threads(self.n_threads)
         make_rng(self.rng)
         as_progress(self.progress)
 

@@ -57,5 +57,5 @@ class Efficient(CrossFitted):
             )
         everywhere = None if variance is None else np.full(prod(data.shape), variance[0])
         entries = not design.centred
-        law = Law.of(options.sampling, data.shape, design.n_threads, entries=entries, variance=everywhere)
+        law = Law.of(options.sampling, data.shape, entries=entries, variance=everywhere)
         return EfficientRecipe(law, options.solver)

@@ -87,7 +87,7 @@ class Hierarchical(Method):
             raise MethodError("the hierarchical method is for battles; use method='efficient' for observed entries.")
         if not np.any(data.cells.y != 0.5):
             raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
-        search = _Search(make_design(data, options.link, options.n_threads))
+        search = _Search(make_design(data, options.link))
         if len(data.shape) == 1:
             nodes = [search.node(search.climb(search.first((1,)), 0.0), 1.0)]
         else:

@@ -88,13 +88,12 @@ class CrossFitted(LowRank):
         """Return the method run on the battles of a fit."""
         check_signal(full_fit)
         data, design = full_fit.battles, full_fit.design
-        serial_fit = full_fit if full_fit.n_threads == 1 else replace(full_fit, n_threads=1)  # threads take a fold each
         if options.sampling is not None and not hasattr(options.sampling, "probability"):
             raise SamplingError(
                 f"sampling={options.sampling!r} is no law: give lrbtl.UniformSampling(), ProductSampling or "
                 "TableSampling."
             )
-        recipe = self.recipe(serial_fit.design, options, data)
+        recipe = self.recipe(design, options, data)
         check_folds(data, options.n_folds)
         ridge = self.ridge_share * full_fit.ridge
         start = refit(full_fit, design.count, ridge=ridge)
@@ -103,12 +102,12 @@ class CrossFitted(LowRank):
 
         def step(at: Newton, held_out: Floats, trained_on: float) -> FoldStep:
             scaled = None if spread is None else spread * (float(design.count.sum()) / trained_on)
-            return fold_step(serial_fit.design.under(at), at.point, held_out, recipe, scaled)
+            return fold_step(design.under(at), at.point, held_out, recipe, scaled)
 
         def fold(counts: Longs) -> tuple[FoldStep, bool]:
             held_out = counts.astype(float)
             train = design.count - held_out
-            newton = refit(serial_fit, train, ridge=ridge, start=start)
+            newton = refit(full_fit, train, ridge=ridge, start=start)
             return step(newton, held_out, float(train.sum())), newton.converged
 
         steps, failed = [], int(not start.converged)

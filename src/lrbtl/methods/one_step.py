@@ -157,13 +157,12 @@ class Law:
         cls,
         sampling: Sampling,
         shape: tuple[int, ...],
-        n_threads: int = 1,
         *,
         entries: bool = False,
         variance: Floats | None = None,
     ) -> "Law":
         """Return the law that a sampling gives to the pairs or entries of a shape; `variance` is that of each entry."""
-        atoms = every_entry(shape, n_threads) if entries else CompleteDesign.of_shape(shape, n_threads)
+        atoms = every_entry(shape) if entries else CompleteDesign.of_shape(shape)
         return cls(replace(atoms, variance=variance), sampling.weights(atoms, shape))
 
     def at(self, space: TangentSpace, link: Link = LOGISTIC) -> Local:

@@ -8,8 +8,10 @@ from typing import Any
 
 _HOMES = [
     ("boards.board", ["Leaderboard", "Leaderboards"]),
+    ("boards.changes", ["Changes", "changes"]),
     ("boards.comparison", ["Comparison", "WinMatrix", "compare", "win_matrix"]),
     ("boards.history", ["History", "history"]),
+    ("boards.influence", ["Influence", "influence"]),
     ("boards.leaderboard", ["leaderboard"]),
     ("boards.gate", ["Gate", "gate"]),
     ("boards.outlook", ["VotesNeeded", "votes_needed"]),
@@ -30,7 +32,7 @@ _HOMES = [
     ("model.links", ["Cauchit", "CustomLink", "Davidson", "Identity", "Link", "Logistic", "Probit", "RaoKupper"]),
     ("model.sampling", ["ProductSampling", "TableSampling", "UniformSampling"]),
     ("model.simulate", ["demo_battles", "simulate_battles", "simulate_observations", "simulate_scores"]),
-    ("show.plots", ["plot_heatmap", "plot_history", "plot_leaderboard", "plot_ranks", "plot_scree"]),
+    ("show.plots", ["plot_changes", "plot_heatmap", "plot_history", "plot_leaderboard", "plot_ranks", "plot_scree"]),
     ("show.plots", ["plot_calibration", "plot_plan", "plot_win_matrix", "plot_z_histogram", "save_picture"]),
     ("show.report", ["report_html", "write_report"]),
 ]

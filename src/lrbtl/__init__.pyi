@@ -1,8 +1,10 @@
 from lrbtl import errors as errors
 from lrbtl.boards.board import Leaderboard, Leaderboards
+from lrbtl.boards.changes import Changes, changes
 from lrbtl.boards.comparison import Comparison, WinMatrix, compare, win_matrix
 from lrbtl.boards.gate import Gate, gate
 from lrbtl.boards.history import History, history
+from lrbtl.boards.influence import Influence, influence
 from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.boards.outlook import VotesNeeded, votes_needed
 from lrbtl.boards.plan import Plan, plan
@@ -38,6 +40,7 @@ from lrbtl.model.simulate import demo_battles, simulate_battles, simulate_observ
 from lrbtl.show import plots as plots
 from lrbtl.show.plots import (
     plot_calibration,
+    plot_changes,
     plot_heatmap,
     plot_history,
     plot_leaderboard,
@@ -57,6 +60,7 @@ __all__ = [
     "Battles",
     "Calibration",
     "Cauchit",
+    "Changes",
     "Comparison",
     "CustomLink",
     "Davidson",
@@ -67,6 +71,7 @@ __all__ = [
     "Gate",
     "History",
     "Identity",
+    "Influence",
     "Leaderboard",
     "Leaderboards",
     "Link",
@@ -87,6 +92,7 @@ __all__ = [
     "all_gaps",
     "all_scores",
     "analyse",
+    "changes",
     "compare",
     "compare_links",
     "demo_battles",
@@ -101,10 +107,12 @@ __all__ = [
     "gate",
     "history",
     "infer",
+    "influence",
     "leaderboard",
     "linear",
     "plan",
     "plot_calibration",
+    "plot_changes",
     "plot_heatmap",
     "plot_history",
     "plot_leaderboard",

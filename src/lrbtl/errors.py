@@ -295,6 +295,14 @@ class VarianceWarning(LrbtlWarning):
     """Given variances that the residuals contradict."""
 
 
+class ChangeError(LrbtlError, ValueError):
+    """Two boards that cannot be compared."""
+
+
+class InfluenceError(LrbtlError, ValueError):
+    """A question about the influence of votes that has no answer."""
+
+
 class PeriodError(LrbtlError, ValueError):
     """Times that cannot be read, or periods that are no history."""
 

@@ -145,3 +145,17 @@ def test_models_that_nothing_links_are_left_out():
 def test_holm_is_the_textbook_rule():
     assert holm(np.array([0.01, 0.2, 0.02]), 0.05).tolist() == [True, False, True]
     assert holm(np.array([0.03, 0.2, 0.02]), 0.05).tolist() == [False, False, False]
+
+
+def test_covariates_are_taken_out_and_weights_count():
+    rng = np.random.default_rng(3)
+    t, a = rng.integers(4, size=4000), rng.integers(4, size=4000)
+    b = (a + rng.integers(1, 4, size=4000)) % 4
+    won = (rng.random(4000) < 1 / (1 + np.exp(-0.5 - (a - b) / 2))).astype(float)
+    frame = {"model_a": a, "model_b": b, "winner": won, "t": t, "voter": t, "w": np.full(4000, 2.0)}
+    found = lrbtl.history(frame, "t", position=True, cluster="voter")
+    assert abs(found.effects["position"].estimate[0] - 0.5) < 4 * found.effects["position"].se[0]
+    assert "one voter" in found.heading()[-1]
+    plain = lrbtl.history(frame, "t")
+    assert plain.effects is None
+    np.testing.assert_allclose(lrbtl.history(frame, "t", weight="w").se, plain.se, rtol=1e-6)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from lrbtl.fitting.walk import STIFF, Prior, TimedVotes, find_path, fit_walk
+from lrbtl.fitting.walk import STIFF, Prior, TimedVotes, find_path, fit_once, fit_walks
 
 
 def make_votes(n_covariates=0, seed=0):
@@ -90,9 +90,25 @@ def test_steps_of_the_models_present_sum_to_zero():
     np.testing.assert_allclose(np.diff(path.scores, axis=0)[2].sum(), 0, atol=1e-3)
 
 
-def test_the_step_has_the_largest_evidence():
-    votes = make_votes()
-    best = fit_walk(votes)
-    for factor in (0.5, 2.0):
-        other = Prior(best.prior.spread, factor * best.prior.step, best.prior.dispersion)
-        assert find_path(votes, other, best.scores, best.slopes).log_evidence < best.log_evidence + 1e-3
+def test_steps_are_chosen_by_their_evidence():
+    votes, seen = make_votes(), []
+
+    def choose(steps, evidence):
+        seen.extend(zip(steps, evidence, strict=True))
+        return steps[[int(np.argmax(evidence))]]
+
+    (best,) = fit_walks(votes, choose)
+    assert best.log_evidence == pytest.approx(max(found for _, found in seen), abs=1e-5)
+    assert len(seen) > 2 and [step for step, _ in seen] == sorted(step for step, _ in seen)
+    spread = fit_once(votes).prior.spread
+    assert best.prior.spread == spread
+    for factor in (0.7, 1.4):
+        other = Prior(factor * spread, 1.0, best.prior.dispersion)
+        tried = find_path(votes.together(), other, np.zeros((1, 5)), np.zeros(0))
+        assert tried.log_evidence < fit_once(votes).log_evidence
+
+
+def test_one_period_is_one_board():
+    votes = make_votes().together()
+    (path,) = fit_walks(votes, lambda steps, evidence: steps)
+    np.testing.assert_allclose(path.scores, fit_once(votes).scores)

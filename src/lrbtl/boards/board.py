@@ -26,7 +26,7 @@ from lrbtl.tables import (
     text_table,
     to_frame,
 )
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import Bools, Floats, Longs
 
 BoardScale = Literal["elo", "logit", "probability"]
 Status = Literal["ranked", "absent", "preliminary", "unplaced"]
@@ -37,6 +37,15 @@ METHOD_WORDS = {"bradley-terry": "Bradley-Terry fit", "naive": "separate Bradley
 ROWS_SHOWN = 60
 GAINS = 1.02, 10.0  # below, sharing between contexts gains nothing worth telling; above, separate fits hardly exist
 MOST_NAMED = 8  # effects that a heading spells out
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """What a board rests on: an analysis, the weights (D,) of its contexts, and which models (d1,) are ranked."""
+
+    analysis: Analysis
+    weights: Floats
+    ranked: Bools
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,6 +102,9 @@ class Leaderboard:
     islands : tuple of Leaderboard
         Boards of the models that no chain of battles links with this board's models: scores of different islands cannot
         be compared, so they are never merged.
+    basis : Basis or None
+        What the board rests on, for `changes`; boards read from files, unpickled or made by other packages' arithmetic
+        have none.
 
     Examples
     --------
@@ -132,9 +144,13 @@ class Leaderboard:
     digest: str = ""
     islands: tuple[Leaderboard, ...] = ()
     effects: Estimate | None = None
+    basis: Basis | None = None
 
     def __len__(self) -> int:
         return len(self.models)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "basis": None}
 
     @property
     def has_intervals(self) -> bool:

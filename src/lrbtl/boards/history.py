@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
 from lrbtl.boards.compat import BASE_RATING
@@ -23,7 +24,7 @@ from lrbtl.errors import (
     check_whole,
     warn_user,
 )
-from lrbtl.fitting.walk import Path, TimedVotes, fit_walk
+from lrbtl.fitting.walk import Path, TimedVotes, fit_walks
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.methods.base import Provenance
@@ -40,10 +41,11 @@ from lrbtl.tables import (
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Longs
 
-LARGEST = 1 << 28  # numbers in the matrices of all periods
+LARGEST = 1 << 26  # numbers in the matrices of all periods of one walk
 ROWS_SHOWN = 40
 MOVERS_SHOWN = 5
 DRIFT_LEVEL = 0.05
+NODES = (0.4, 0.75, 0.95)  # quantiles of the step; those of few models would hide a drift half of the time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,9 +62,10 @@ class History:
         1000, and no move is one that all models present share.
     votes : array of int
     step : float
-        Standard deviation of a model's move from one period to the next, in Elo points, by marginal likelihood.
-    effects : array
-        Slopes of the battles' covariates, which all periods share.
+        Standard deviation of a model's move from one period to the next, in Elo points: the mean of its distribution
+        under the votes (a flat prior times the marginal likelihood).
+    effects : Estimate or None
+        Of the battles' covariates, which all periods share, per unit of each.
     level : float
     info : Provenance
 
@@ -83,33 +86,33 @@ class History:
     se: Floats
     votes: Longs
     step: float
-    effects: Floats
+    effects: Estimate | None
     level: float
     info: Provenance
-    path: Path
-    places: Longs  # (models,) positions of the models in the path
-    gauge: Floats  # (periods, models of the path) weights whose sum of scores is zero
+    paths: tuple[Path, ...]  # at steps that stand for what votes leave open, averaged over with equal weights
+    places: Longs  # (models,) positions of the models in the paths
+    gauge: Floats  # (periods, models of a path) weights whose sum of scores is zero
     ends: Longs  # (models, 2) periods of the first and the last vote
 
     def at(self, period: Any) -> Estimate:
         """Return the scores of the models present in a period, with their covariance, in log odds."""
         t = self._period(period)
         here = np.flatnonzero((self.ends[:, 0] <= t) & (self.ends[:, 1] >= t))
-        cov = next(own for s, own, _ in self.path.covariances(self._nowhere) if s == t)
-        at = self.places[here]
-        level, spread = self._level
-        cov = cov[np.ix_(at, at)] - level[t, at][:, None] - level[t, at] + spread
-        return Estimate([str(self.models[k]) for k in here], self._scores(t, at), cov, links="identity", info=self.info)
+        at, parts = self.places[here], []
+        for path in self.paths:
+            cov = next(own for s, own, _ in path.covariances(self._nowhere) if s == t)
+            parts.append(_on_gauge(path, self.gauge, t, at, cov[np.ix_(at, at)]))
+        return Estimate([str(self.models[k]) for k in here], *mixed(parts), links="identity", info=self.info)
 
     def of(self, model: Any) -> Estimate:
         """Return the scores of a model over time, with their covariance, in log odds."""
         k = self.row(model)
         first, last = self.ends[k].tolist()
         times, at = np.arange(first, last + 1), int(self.places[k])
-        level, spread = self._level
-        cov = self.path.model_covariance(at, (first, last)) - level[times, at][:, None] - level[times, at] + spread
-        labels = [str(self.periods[t]) for t in times]
-        return Estimate(labels, self._scores(times, at), cov, links="identity", info=self.info)
+        parts = [
+            _on_gauge(path, self.gauge, times, at, path.model_covariance(at, (first, last))) for path in self.paths
+        ]
+        return Estimate([str(self.periods[t]) for t in times], *mixed(parts), links="identity", info=self.info)
 
     def drift(self, since: Any = None, until: Any = None) -> Estimate:
         """Return each model's change between two periods, in log odds, with errors for the test that it is none.
@@ -134,13 +137,15 @@ class History:
         at = self.places[kept]
         ends = self._nowhere
         ends[at] = stops
-        variance = np.zeros(kept.size)
-        for t, own, cross in self.path.covariances(ends):
-            here, there = at[starts == t], at[stops == t]
-            variance[starts == t] += own[here, here] - 2 * cross[here, here]
-            variance[stops == t] += own[there, there]
-        scores = self.path.scores
-        moved = scores[stops, at] - scores[starts, at]
+        parts = []
+        for path in self.paths:
+            variance = np.zeros(kept.size)
+            for t, own, cross in path.covariances(ends):
+                here, there = at[starts == t], at[stops == t]
+                variance[starts == t] += own[here, here] - 2 * cross[here, here]
+                variance[stops == t] += own[there, there]
+            parts.append((path.scores[stops, at] - path.scores[starts, at], variance))
+        moved, variance = mixed(parts)
         names = [str(self.models[k]) for k in kept]
         return Estimate(names, moved, None, se=np.sqrt(variance), links="identity", info=self.info)
 
@@ -165,16 +170,7 @@ class History:
 
     @property
     def _nowhere(self) -> Longs:
-        return np.full(self.path.scores.shape[1], -1)
-
-    @property
-    def _level(self) -> tuple[Floats, float]:
-        """Covariance of all scores with the mean level, and the variance of that."""
-        level = self.path.covariance_with(self.gauge)
-        return level, float(np.sum(level * self.gauge))
-
-    def _scores(self, times: Any, places: Any) -> Floats:
-        return np.asarray(self.path.scores[times, places] - np.sum(self.path.scores * self.gauge))
+        return np.full(self.gauge.shape[1], -1)
 
     def _period(self, period: Any) -> int:
         return find_label(index_labels(self.periods, "periods"), period, "period", UnknownContextError)
@@ -282,8 +278,8 @@ def history(
     """Return ratings over time: each model's score walks from period to period, as far as the votes say so.
 
     Scores of a period lean on those before and after, the more the less they differ over time, which the votes
-    themselves tell (the variance of a step has the largest marginal likelihood). Time and memory grow linearly with
-    the number of periods. Ties count as half a win. Contexts other than time are pooled.
+    themselves tell: results are averaged over the size of a step by its marginal likelihood. Time and memory grow
+    linearly with the number of periods. Ties count as half a win. Contexts other than time are pooled.
 
     Parameters
     ----------
@@ -328,7 +324,8 @@ def history(
             f"the matrices of {len(periods):,} periods and {members.size:,} models have {size:,} numbers: use longer "
             "periods, or battles.top_models(n)."
         )
-    return _story(battles, fit_walk(votes), members, periods, min_battles, level, pooled=len(battles.levels) > 1)
+    paths = fit_walks(votes, step_quantiles)
+    return _story(battles, paths, members, periods, min_battles, level, pooled=len(battles.levels) > 1)
 
 
 def _read(
@@ -362,18 +359,26 @@ def _timed_votes(battles: Battles, mode: int, periods: tuple[Any, ...], group: L
     code = np.zeros(len(battles.models), dtype=np.int64)
     code[members] = np.arange(members.size)
     present = np.searchsorted(first[members], np.arange(len(periods)), side="right")
-    count = cells.count[inside].astype(float)
-    votes = TimedVotes(
-        period[inside], code[cells.a[inside]], code[cells.b[inside]], cells.y[inside], count,
-        np.zeros((inside.size, 0)), present,
-    )  # fmt: skip
+    count = cells.count[inside].astype(np.float64)
+    if cells.weight is not None:  # weights count as many votes as they are worth
+        weight = cells.weight[inside]
+        count *= weight * (count @ weight) / (count @ weight**2)
+    slopes = np.zeros((inside.size, 0)) if cells.slopes is None else cells.slopes[inside]
+    sides = code[cells.a[inside]], code[cells.b[inside]]
+    votes = TimedVotes(period[inside], *sides, cells.y[inside], count, slopes, present)
     return votes, members
 
 
 def _story(
-    battles: Battles, path: Path, members: Longs, periods: tuple[Any, ...], min_battles: int, level: float, pooled: bool
+    battles: Battles,
+    paths: list[Path],
+    members: Longs,
+    periods: tuple[Any, ...],
+    min_battles: int,
+    level: float,
+    pooled: bool,
 ) -> History:
-    votes, (T, d1) = path.votes, path.scores.shape
+    votes, (T, d1) = paths[0].votes, paths[0].scores.shape
     fought = np.zeros((T, d1))
     for side in (votes.a, votes.b):
         np.add.at(fought, (votes.period, side), votes.count)
@@ -383,15 +388,13 @@ def _story(
     enough = fought.sum(axis=0) >= min_battles
     counted = inside & (enough if enough.sum() > 1 else True)
     gauge = counted / np.maximum(counted.sum(axis=0), 1) / counted.any(axis=0).sum()
-    level_cov = path.covariance_with(gauge)
-    variance = np.full((T, d1), np.nan)
-    for t, own, _ in path.covariances(np.full(d1, -1)):
-        variance[t, : len(own)] = np.diag(own) - 2 * level_cov[t, : len(own)] + np.sum(level_cov * gauge)
-    score = np.where(inside, BASE_RATING + ELO * (path.scores - np.sum(path.scores * gauge)), np.nan).T
-    se = np.where(inside, ELO * np.sqrt(np.maximum(variance, 0.0)), np.nan).T
+    means, variances = mixed([_moments(path, gauge) for path in paths])
+    score = np.where(inside, BASE_RATING + ELO * means, np.nan).T
+    se = np.where(inside, ELO * np.sqrt(np.maximum(variances, 0.0)), np.nan).T
     order = np.lexsort((-score[np.arange(d1), ends[:, 1]], ends[:, 1] < T - 1))
     reach = float(ndtri(0.5 + level / 2))
-    others = ("categories are pooled",) if pooled else ()
+    notes = ["categories are pooled"] if pooled else []
+    notes += [f"bands take votes of one {name} as independent" for name in battles.cluster_names]
     return History(
         models=tuple(battles.models[members[k]] for k in order),
         periods=periods,
@@ -399,13 +402,69 @@ def _story(
         lower=(score - reach * se)[order],
         upper=(score + reach * se)[order],
         se=se[order],
-        votes=fought.T[order].astype(np.int64),
-        step=ELO * path.prior.step,
-        effects=path.slopes,
+        votes=np.rint(fought.T[order]).astype(np.int64),
+        step=ELO * float(np.mean([path.prior.step for path in paths])),
+        effects=_effects(battles, paths),
         level=level,
-        info=Provenance(method="random walk", n_battles=int(fought.sum()) // 2, level=level, notes=others),
-        path=path,
+        info=Provenance(method="random walk", n_battles=int(fought.sum()) // 2, level=level, notes=tuple(notes)),
+        paths=tuple(paths),
         places=order,
         gauge=gauge,
         ends=ends[order],
     )
+
+
+def step_quantiles(steps: Floats, log_evidence: Floats) -> Floats:
+    """Return quantiles of the step under a flat prior on (0, largest step], from its log evidence at some values.
+
+    They lean upward, to be honest: with few models the evidence is often too low.
+
+    >>> step_quantiles(np.array([0.1, 0.2, 0.3]), np.array([-50.0, 0.0, -50.0])).round(1)
+    array([0.2, 0.2, 0.2])
+    """
+    if len(steps) < 2:
+        return np.full(len(NODES), steps[0])
+    grid = np.linspace(0.0, steps[-1], 2001)
+    heights = np.append(log_evidence[:1], log_evidence)  # flat below the smallest step
+    density = np.exp(PchipInterpolator(np.append(0.0, steps), heights)(grid) - heights.max())
+    below = np.cumsum(density)
+    return np.asarray(np.interp(np.array(NODES) * below[-1], below, grid))
+
+
+def _effects(battles: Battles, paths: list[Path]) -> Estimate | None:
+    """Return the coefficients of the covariates, in units of their scale."""
+    if not battles.covariates:
+        return None
+    value, cov = mixed([(path.slopes, path.slopes_cov) for path in paths])
+    scale = np.array([covariate.scale for covariate in battles.covariates])
+    names = [covariate.name for covariate in battles.covariates]
+    return Estimate(names, scale * value, cov * np.outer(scale, scale), links="identity")
+
+
+def _moments(path: Path, gauge: Floats) -> tuple[Floats, Floats]:
+    """Return scores (T, d1) on the gauge and their variances, which mean nothing before a model is present."""
+    level, variance = path.covariance_with(gauge), np.zeros_like(gauge)
+    for t, own, _ in path.covariances(np.full(gauge.shape[1], -1)):
+        variance[t, : len(own)] = np.diag(own)
+    return path.scores - np.sum(path.scores * gauge), variance - 2 * level + np.sum(level * gauge)
+
+
+def _on_gauge(path: Path, gauge: Floats, times: Any, places: Any, cov: Floats) -> tuple[Floats, Floats]:
+    """Return some scores and their covariance, less the mean level of all."""
+    level = path.covariance_with(gauge)
+    here = level[times, places]
+    scores = path.scores[times, places] - np.sum(path.scores * gauge)
+    return scores, cov - here[:, None] - here + float(np.sum(level * gauge))
+
+
+def mixed(parts: list[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """Return mean and covariance (or variances) of an equal mixture, given those of its parts.
+
+    >>> mixed([(np.array([0.0]), np.array([1.0])), (np.array([2.0]), np.array([3.0]))])
+    (array([1.]), array([3.]))
+    """
+    means, covs = (np.array(part) for part in zip(*parts, strict=True))
+    mean = means.mean(axis=0)
+    away = means - mean
+    spread = away**2 if covs.ndim == means.ndim else away[:, :, None] * away[:, None, :]
+    return mean, (covs + spread).mean(axis=0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 import numpy as np
 from scipy.special import logit
 
-from lrbtl.boards.board import STATUSES, BoardScale, Lazy, Leaderboard, Leaderboards, count_of
+from lrbtl.boards.board import STATUSES, Basis, BoardScale, Lazy, Leaderboard, Leaderboards, count_of
 from lrbtl.boards.comparison import is_gap, win_table
 from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, compat_boards
 from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board
@@ -356,6 +356,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         margin=verdicts.margin,
         weights=_named_weights(part.battles, standing.weights),
         digest=view.digest,
+        basis=Basis(part.analysis, standing.weights, standing.ranked),
     )
 
 

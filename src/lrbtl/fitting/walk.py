@@ -26,8 +26,9 @@ DECREMENT = 1e-8  # squared Newton decrement at which the mode is found
 MAX_STEPS = 50
 MAX_HALVINGS = 30
 SPREADS = (0.05, 5.0)  # log odds between which the spread of models is sought
-STEPS = (1e-3, 1.0)  # parts of that spread between which the size of a step is sought
-TOLERANCE = 0.05  # of the log of either
+TOLERANCE = 0.05  # of the log of the spread
+STEPS = (0.004, 0.01, 0.02, 0.035, 0.06, 0.1, 0.17, 0.3, 0.6)  # parts of that spread at which steps are tried
+NEGLIGIBLE = 8.0  # nats below the best beyond which a step need not be looked at
 
 
 @dataclass(frozen=True)
@@ -261,33 +262,55 @@ def _by_model(votes: TimedVotes, values: Floats, n_periods: int, n_models: int) 
     return np.asarray(sum_by(at + votes.a, values, size) - sum_by(at + votes.b, values, size)).reshape(n_periods, -1)
 
 
-def fit_walk(votes: TimedVotes) -> Path:
-    """Return the walk whose spread and step have the largest evidence.
+def fit_walks(votes: TimedVotes, choose: Callable[[Floats, Floats], Floats]) -> list[Path]:
+    """Return walks with steps that `choose` makes of some steps (increasing) and their log evidence.
 
-    The spread is that of one board of all votes together; then the step is found with the whole walk.
+    The spread of first scores is that of largest evidence for one board of all votes together.
     """
-    T, d1 = len(votes.present), int(votes.present[-1])
+    once = fit_once(votes)
+    spread, dispersion = once.prior.spread, once.prior.dispersion
+    if len(votes.present) == 1:
+        return [once]
+    near: dict[int, tuple[Floats, Floats]] = {}
+    evidence: dict[int, float] = {}
+    steps = spread * np.array(STEPS)
+    middle = len(steps) // 2
+    near[middle] = once.scores * (np.arange(once.scores.shape[1]) < votes.present[:, None]), once.slopes
+
+    def climb(k: int, start: int) -> None:
+        path = find_path(votes, Prior(spread, float(steps[k]), dispersion), *near[start])
+        near[k], evidence[k] = (path.scores, path.slopes), path.log_evidence
+
+    climb(middle, middle)
+    for direction in (-1, 1):
+        k = middle + direction
+        while 0 <= k < len(steps):
+            climb(k, k - direction)
+            if evidence[k] < max(evidence.values()) - NEGLIGIBLE:
+                break
+            k += direction
+    known = sorted(evidence)
+    chosen = choose(steps[known], np.array([evidence[k] for k in known]))
+    starts = [near[min(known, key=lambda k: abs(steps[k] - step))] for step in chosen]
+    return [
+        find_path(votes, Prior(spread, float(step), dispersion), *start)
+        for step, start in zip(chosen, starts, strict=True)
+    ]
+
+
+def fit_once(votes: TimedVotes) -> Path:
+    """Return one board of all votes together, with the spread and dispersion of the models that votes show."""
     once = votes.together()
-    near = [find_path(once, Prior(1.0, 1.0), np.zeros((1, d1)), np.zeros(votes.slopes.shape[1]))]
-    eta = near[0].scores[0, votes.a] - near[0].scores[0, votes.b] + votes.slopes @ near[0].slopes
+    d1, k = int(votes.present[-1]), votes.slopes.shape[1]
+    near = find_path(once, Prior(1.0, 1.0), np.zeros((1, d1)), np.zeros(k))
+    eta = near.scores[0, votes.a] - near.scores[0, votes.b] + votes.slopes @ near.slopes
     dispersion = LOGISTIC.dispersion(eta, votes.y, votes.count)
 
-    def climb(log_spread: float, log_step: float, data: TimedVotes) -> float:
-        prior = Prior(float(np.exp(log_spread)), float(np.exp(log_step)), dispersion)
-        near[0] = find_path(data, prior, near[0].scores, near[0].slopes)
-        return -near[0].log_evidence
+    def climb(log_spread: float) -> Path:
+        return find_path(once, Prior(float(np.exp(log_spread)), 1.0, dispersion), near.scores, near.slopes)
 
-    log_spread = _least(lambda x: climb(x, 0.0, once), *np.log(SPREADS))
-    if T == 1:
-        climb(log_spread, 0.0, once)
-        return near[0]
-    static = near[0].scores * (np.arange(d1) < votes.present[:, None])
-    near[0] = find_path(votes, Prior(np.exp(log_spread), 0.1 * np.exp(log_spread), dispersion), static, near[0].slopes)
-    ends = log_spread + np.log(STEPS)
-    climb(log_spread, _least(lambda x: climb(log_spread, x, votes), *ends), votes)
-    return near[0]
-
-
-def _least(function: Callable[[float], float], low: float, high: float) -> float:
-    found = minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": TOLERANCE})
-    return float(found.x)
+    low, high = (float(np.log(spread)) for spread in SPREADS)
+    found = minimize_scalar(
+        lambda x: -climb(x).log_evidence, bounds=(low, high), method="bounded", options={"xatol": TOLERANCE}
+    )
+    return climb(float(found.x))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Unpack
 
@@ -44,6 +44,8 @@ class Analysis:
     run : Run
     notes : tuple of str
         On the options.
+    options : dict
+        Those of `analyse`, with which other battles are analysed likewise.
 
     Examples
     --------
@@ -60,6 +62,7 @@ class Analysis:
     method: str
     run: Run
     notes: tuple[str, ...] = ()
+    options: RunOptions = field(default_factory=RunOptions)
 
     @property
     def provenance(self) -> Provenance:
@@ -244,7 +247,7 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     chosen, found = Options(**options), find_method(options.get("method"), battles)
     chosen.check(battles.shape)
     note = found.unused_note(options)
-    return Analysis(battles, found.name, found.run(battles, chosen), (note,) if note else ())
+    return Analysis(battles, found.name, found.run(battles, chosen), (note,) if note else (), options)
 
 
 def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = "efficient") -> Analysis:
@@ -260,7 +263,9 @@ def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = 
     options.check(full_fit.battles.shape)
     if not isinstance(chosen, LowRank):
         raise MethodError(f"method={method!r} does not start from a low-rank fit: use lrbtl.analyse.")
-    return Analysis(full_fit.battles, method, chosen.run_fit(full_fit, options))
+    run = chosen.run_fit(full_fit, options)
+    likewise = RunOptions(method=method, rank=full_fit.rank, link=full_fit.link)
+    return Analysis(full_fit.battles, method, run, options=likewise)
 
 
 @named_options

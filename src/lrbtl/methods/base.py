@@ -204,6 +204,7 @@ class Run(ABC):
     link: Link  # law of the responses, with its own parameters as estimated
     provenance: Provenance
     fit: Fit | None = None  # the low-rank fit behind it, where there is one
+    shrinks: ClassVar[bool] = False  # whether errors hold what a prior pulls at, beside the noise of votes
 
     @abstractmethod
     def vote_moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:

@@ -343,6 +343,7 @@ class HierarchicalRun(Run):
     """The posterior of all scores: means over nodes, their covariances and the spread between them."""
 
     data: Battles
+    shrinks = True
 
     def __init__(self, data: Battles, nodes: list[Node], provenance: Provenance) -> None:
         self.data, self.nodes, self.provenance = data, nodes, provenance

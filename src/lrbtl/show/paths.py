@@ -1,4 +1,4 @@
-"""Pictures of ratings over time."""
+"""Pictures of ratings over time and of changes between boards."""
 
 from __future__ import annotations
 
@@ -7,9 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lrbtl.boards.changes import Changes
 from lrbtl.boards.history import History
 from lrbtl.errors import PlotError
-from lrbtl.show.style import ThemeName, find_theme, mark_thousands, open_axes, short_label, write_title
+from lrbtl.show.style import (
+    ThemeName,
+    find_theme,
+    grid_rows,
+    label_rows,
+    label_width,
+    mark_thousands,
+    open_axes,
+    row_size,
+    short_label,
+    write_title,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,3 +91,43 @@ def write_ends(ax: Axes, ends: Sequence[tuple[int, float, str, str]]) -> None:
             short_label(name, 24), (x, y), (x + 0.012 * (ax.get_xlim()[1] - ax.get_xlim()[0]), at),
             color=color, fontsize=8, va="center", annotation_clip=False, parse_math=False,
         )  # fmt: skip
+
+
+def plot_changes(found: Changes, *, top: int | None = None, ax: Axes | None = None, theme: ThemeName = "light") -> Axes:
+    """Axes with the change of each model's score and its interval; movers stand out.
+
+    Parameters
+    ----------
+    found : Changes
+    top : int, optional
+        Draw only that many models, those with the largest changes.
+    ax : Axes, optional
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3, 2), 1, scale=1, rng=0), 900, rng=1)
+    >>> boards = [lrbtl.leaderboard(battles, method=method) for method in ("naive", "hierarchical")]
+    >>> plot_changes(lrbtl.changes(*boards)).get_xlabel()
+    'change in Elo points'
+    """
+    if not isinstance(found, Changes):
+        raise PlotError(f"changes are needed, not {type(found).__name__}: draw lrbtl.changes(before, after)")
+    if top is not None and top < 1:
+        raise PlotError(f"top is {top}; ask for at least one model")
+    rows = np.sort(np.argsort(-np.abs(found.change), kind="stable")[:top])
+    style = find_theme(theme)
+    height, fontsize = row_size(rows.size)
+    names = [f"{found.models[k]}  ({found.rank_before[k]} → {found.rank_after[k]})" for k in rows]
+    ax = open_axes(ax, style, 6.0 + label_width(names, fontsize), 1.4 + height * rows.size)
+    label_rows(ax, style, names, fontsize)
+    lift = grid_rows(ax, style, rows.size)
+    colors = [style.accent if found.models[k] in found.movers else style.main for k in rows]
+    ax.axvline(0, color=style.muted, linewidth=0.9)
+    ax.hlines(np.arange(rows.size), found.lower[rows], found.upper[rows], color=colors, linewidth=1.6, zorder=2)
+    ax.scatter(found.change[rows], np.arange(rows.size), s=2.6 * fontsize, color=colors, linewidth=0, zorder=3)
+    ax.set_xlabel("change in Elo points", color=style.muted, fontsize=8.5)
+    words = f"after minus before with {found.level:.0%} interval (rank before → after); other colour: moved"
+    write_title(ax, style, "What changed", words, lift)
+    return ax

@@ -288,7 +288,7 @@ def test_labels_that_no_encoding_holds_are_written(tmp_path):
     overall = replace(boards.overall, models=("\udcff", "日本", *boards.overall.models[2:]))
     report.write_report(tmp_path / "report.html", replace(boards, overall=overall, win={}), title="\udcff")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert json.loads(Page(text).scripts[0])["groups"][0]["models"][:2] == ["\udcff", "日本"]
+    assert json.loads(Page(text).scripts[0])["groups"][0]["models"][:2] == ["\\udcff", "日本"]
 
 
 def test_real_boards_with_number_labels():

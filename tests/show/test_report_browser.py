@@ -28,8 +28,10 @@ FLAGS = (
     "--force-prefers-reduced-motion"  # a smooth scroll may still run when a click comes
 )
 DIAGNOSTICS = [("ok", "All models are connected."), ("warn", f"{SCRIPT} has few battles.")]
-TABS = ["Overview", "Leaderboard", "Heat map", "Win matrix", "Head to head", "Effects"]
+TABS = ["Overview", "Leaderboard", "Heat map", "Win matrix", "Head to head", "History", "Effects"]
 EFFECTS = {"effect": ["length", "position"], "estimate": [0.4, 0.1], "lower": [0.2, -0.1], "upper": [0.6, 0.3]}
+
+HISTORY = {"model": ["x", "x", SCRIPT, SCRIPT], "period": [2, 10, 2, 10], "score": [1000, 1020, 990, None]}
 
 
 def make_meta(boards):
@@ -59,7 +61,11 @@ def files(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(boards, files):
     path = files / "report.html"
-    extra = {"meta": make_meta(boards), "tables": [("Effects", EFFECTS)], "diagnostics": DIAGNOSTICS}
+    extra = {
+        "meta": make_meta(boards),
+        "tables": [("History", HISTORY), ("Effects", EFFECTS)],
+        "diagnostics": DIAGNOSTICS,
+    }
     write_report(path, boards, title=f"Arena {SCRIPT}", date="3 May 2026", **extra)
     return path.as_uri()
 
@@ -197,6 +203,9 @@ def test_keyboard_sorts_and_changes_tabs(page, boards):
     page.switch_to.active_element.send_keys(Keys.END)
     assert column(page, "column effect", "more-table") == EFFECTS["effect"]
     assert len(page.find_elements(By.CSS_SELECTOR, "#more-table .bar")) == 2
+    page.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
+    assert len(page.find_elements(By.CSS_SELECTOR, ".chart polyline")) == 2
+    assert {"2", "10", "x", SCRIPT} <= set(texts(page, ".chart text"))
 
 
 def test_category_switch(page, boards):
@@ -386,7 +395,7 @@ def test_one_board_without_duels(browser, tmp_path):
     write_report(tmp_path / "report.html", board)
     open_at(browser, (tmp_path / "report.html").as_uri(), "tab=duel")
     assert [button.text for button in browser.find_elements(By.CSS_SELECTOR, "#tabs button")][:2] == ["", "Leaderboard"]
-    for name in ("category", "group", "tab-overview", "tab-duel", "diagnostics-fold"):
+    for name in ("category", "group", "tab-overview", "tab-duel"):
         assert not shown(browser, name)
     assert column(browser, "model") == list(board.models)
     assert browser.get_log("browser") == []

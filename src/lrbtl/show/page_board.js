@@ -54,7 +54,8 @@ function drawBoard() {
 function tableAxis(columns) {
   const known = [...columns.lower, ...columns.upper].filter((x) => x !== null);
   if (!known.length) return null;
-  const [low, high] = [Math.min(...known, 0), Math.max(...known, 0)];
+  let [low, high] = [Math.min(...known), Math.max(...known)];
+  if (Math.max(low, -high) < high - low) [low, high] = [Math.min(low, 0), Math.max(high, 0)]; // zero, unless it is far away
   const margin = 0.04 * (high - low) || 1;
   return [low - margin, high + margin];
 }
@@ -75,6 +76,10 @@ function drawMore(table) {
     const read = (row) => ({ value: row[value], lower: row.lower, upper: row.upper });
     shown.splice(names.indexOf("upper") + 1, 0, intervalColumn("drawn", axis, read, [0]));
   }
+  const chart = byId("more-chart");
+  chart.replaceChildren();
+  chart.toggleAttribute("hidden", !["model", "period", "score"].every((name) => name in columns));
+  if (!chart.hasAttribute("hidden")) drawPaths(chart, title, columns);
   byId("more-table").caption.textContent = title;
   byId("more-about").replaceChildren(...about.map((line) => element("li", "", line)));
   drawTable(byId("more-table"), shown, rows, { sort: state.sort, onSort: sortBy, sections: false });

@@ -18,6 +18,7 @@ from lrbtl.errors import ReportError
 from lrbtl.inference.estimate import ELO
 from lrbtl.show.meta import is_link, read_meta
 from lrbtl.show.style import board_axis
+from lrbtl.tables import shown
 from lrbtl.typing import Bools, Floats
 
 PAIR_BYTES = 1_000_000  # for head-to-head chances in all; beyond it, only the best models can be compared
@@ -79,7 +80,7 @@ def facts(boards: Leaderboards, date: str, version: str) -> list[str]:
 
 def headline(board: Leaderboard) -> str:
     """Return who leads a board, in one sentence."""
-    first = [str(model) for model, tier in zip(board.models, board.tier, strict=True) if tier == 1]
+    first = [shown(model) for model, tier in zip(board.models, board.tier, strict=True) if tier == 1]
     if not (first and board.has_intervals):
         return ""
     if len(first) == 1:
@@ -94,7 +95,7 @@ def group_data(boards: Leaderboards, pair_bytes: int) -> dict[str, Any]:
     every = boards.every()
     code = {model: i for i, model in enumerate(boards.models)}
     return {
-        "models": [str(model) for model in boards.models],
+        "models": [shown(model) for model in boards.models],
         "headline": headline(boards.overall),
         "boards": [board_data(board, code) for board in every],
         "duels": duels_data(boards, code, pair_bytes),
@@ -118,7 +119,7 @@ def board_data(board: Leaderboard, code: Mapping[Any, int]) -> dict[str, Any]:
 
 def board_name(context: Any) -> str:
     """Name of a board in the report."""
-    return "Overall" if context is None else shown_context(context)
+    return "Overall" if context is None else shown(shown_context(context))
 
 
 # ------------------------------------------------------------------------------

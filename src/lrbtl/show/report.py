@@ -28,7 +28,7 @@ from lrbtl.tables import write_whole
 if TYPE_CHECKING:
     from lrbtl.data.frames import Frame
 
-SCRIPTS = [f"page_{part}.js" for part in ("base", "table", "board", "matrix", "duel", "main")]  # in one scope
+SCRIPTS = [f"page_{part}.js" for part in ("base", "table", "chart", "board", "matrix", "duel", "main")]  # in one scope
 
 
 def write_report(
@@ -99,7 +99,8 @@ def report_html(
         Those behind the boards: the report then tells what they can and cannot say.
     tables : iterable of (title, table), optional
         Further tabs: anything with a method `to_dict` that returns columns, or a mapping of columns. Where a table has
-        columns `lower` and `upper`, the intervals are drawn.
+        columns `lower` and `upper`, the intervals are drawn; the history of ratings is drawn as lines. Examples are
+        `("Effects", estimate)` and `("History", history(battles, time="week"))`.
     diagnostics : iterable of (level, sentence), optional
         Instead of those that `battles` give; level is "ok" or "warn".
     method_note : str, optional

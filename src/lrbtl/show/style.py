@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from lrbtl.errors import MissingExtraError, PlotError
+from lrbtl.tables import shown
 from lrbtl.typing import Bools, Floats, Longs
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def short_label(label: object, length: int = MAX_LABEL) -> str:
     >>> short_label("a-model-with-a-long-name", 11)
     'a-mod…-name'
     """
-    text = " ".join(str(label).split()) or "(no name)"
+    text = shown(" ".join(str(label).split())) or "(no name)"
     if len(text) <= length:
         return text
     tail = (length - 1) // 2

@@ -245,6 +245,19 @@ def test_tables_become_tabs(boards):
             page_data.report_data(boards, tables=[("Wrong", wrong)])
 
 
+def test_effects_have_a_tab_of_their_own():
+    rng = np.random.default_rng(0)
+    a, tokens = rng.integers(0, 2, 2000), rng.integers(50, 500, (2, 2000))
+    won = rng.random(2000) < np.where(tokens[0] > tokens[1], 0.6, 0.4)
+    log = {"model_a": a, "model_b": 1 - a, "winner": won, "long_a": tokens[0], "long_b": tokens[1]}
+    battles = lrbtl.Battles.from_frame(log, covariates={"length": ("long_a", "long_b")})
+    board = lrbtl.leaderboard(battles)
+    (table,) = json.loads(Page(report.report_html(board)).scripts[0])["tables"]
+    assert table["title"] == "Effects" and table["columns"]["label"] == ["length"]
+    assert table["columns"]["lower"][0] < table["columns"]["estimate"][0] < table["columns"]["upper"][0]
+    assert "points of win probability" in table["columns"]["in_words"][0]
+
+
 def test_diagnostics_come_from_the_boards_and_battles():
     battles = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3), 1, scale=1, rng=0), 6000, rng=1)
     by_fit = lrbtl.leaderboard(battles, context="all", rank=1, method="efficient")

@@ -331,7 +331,7 @@ def test_head_to_head(page, boards):
             numbers = [float(number.rstrip("%")) for number in (row[1], *row[2].split(" to "))]
             assert numbers == pytest.approx([100 * win, 100 * lower, 100 * upper], abs=0.11)
             ahead = boards.models[first] if lower > 0.5 else boards.models[second] if upper < 0.5 else None
-            assert row[4] == (f"{ahead} is ahead" if ahead else "too close to call")
+            assert row[4] == (f"{ahead} is ahead" if ahead else "the votes cannot tell")
 
     expect(a, b)
     assert page.find_element(By.ID, "duel-words").text.startswith(f"Overall: {SCRIPT} beats {LONG} with probability")

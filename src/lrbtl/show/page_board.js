@@ -35,6 +35,7 @@ function boardColumns(one) {
     textColumn("battles", "Votes", "number", -1, (row) => row.battles, (row) => whole(row.battles)),
     textColumn("win_rate", "Win rate", "number", -1, (row) => row.win_rate,
       (row) => (row.win_rate === null ? NOTHING : percent(row.win_rate))),
+    ...(one.verdicts ? [textColumn("verdict", "Against the first", "text", 1, (row) => row.verdict, (row) => row.verdict ?? NOTHING)] : []),
     ...metaColumns.map(metaColumn),
   ];
 }

@@ -15,6 +15,7 @@ from lrbtl.boards.board import STATUSES, Leaderboard, Leaderboards
 from lrbtl.boards.columns import COLUMNS
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import ReportError
+from lrbtl.inference.effects import EffectEstimate
 from lrbtl.inference.estimate import ELO
 from lrbtl.show.meta import is_link, read_meta
 from lrbtl.show.style import board_axis
@@ -58,7 +59,7 @@ def report_data(
         "facts": facts(boards, date, version),
         "groups": [group_data(group, PAIR_BYTES // n_boards) for group in groups],
         "meta": [{"name": name, "values": values, "link": has_links(values)} for name, values in known.items()],
-        "tables": [table_data(title, table) for title, table in tables],
+        "tables": [table_data(title, table) for title, table in (*effect_tables(overall), *tables)],
         "diagnostics": [read_diagnostic(entry) for entry in diagnostics],
         "method": [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", note) if paragraph.strip()],
     }
@@ -113,6 +114,7 @@ def board_data(board: Leaderboard, code: Mapping[Any, int]) -> dict[str, Any]:
         "context": board_name(board.context),
         "about": board.heading()[1:],
         "intervals": board.has_intervals,
+        "verdicts": board.margin is not None,
         "axis": board_axis(board),
     }
 
@@ -220,6 +222,14 @@ def encode(values: np.ndarray[Any, Any]) -> str:
 # ------------------------------------------------------------------------------
 # Tables beside the boards, diagnostics, words.
 # ------------------------------------------------------------------------------
+
+
+def effect_tables(board: Leaderboard) -> list[tuple[str, Any]]:
+    """Return the table of what covariates do to votes, where a board holds some fixed."""
+    if board.effects is None:
+        return []
+    words = {"in_words": board.effects.sentences(board.level)} if isinstance(board.effects, EffectEstimate) else {}
+    return [("Effects", board.effects.to_dict() | words)]
 
 
 def table_data(title: str, table: Any) -> dict[str, Any]:

@@ -42,7 +42,7 @@ function sayDuel(pair, a, b) {
   if (!pair) return "not comparable: the votes do not say";
   if (pair.lower > 0.5) return `${a} is ahead`;
   if (pair.upper < 0.5) return `${b} is ahead`;
-  return "too close to call";
+  return "the votes cannot tell";
 }
 
 function drawDuel() {

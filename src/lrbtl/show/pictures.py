@@ -233,7 +233,7 @@ def plot_plan(plan: Plan, *, top: int = 25, ax: Axes | None = None, theme: Theme
     row, fontsize = row_size(len(shown))
     names = [str(model) for model in shown]
     space = label_width(names, fontsize) + max(row, 0.36) * len(shown)
-    ax = open_axes(ax, style, max(space + 0.5, 4.6), space + 1.2)
+    ax = open_axes(ax, style, max(space + 0.5, 6.4), space + 1.2)  # wide enough for the words below
     ax.set_aspect("equal")
     squares = draw_squares(ax, style, votes, 0.95 * np.sqrt(votes / votes.max()), (-votes.max(), votes.max()))
     squares.set_array(None)

@@ -80,7 +80,7 @@ def dense(frame, scale, *, by_context=False, weighted=False, clusters=(), gradie
     Z = (w * (y - p) / (1 - h))[:, None] * (X @ C @ g.T)
     if not clusters:
         return g @ beta, np.sqrt((Z**2).sum(axis=0))
-    total, noise = np.zeros(5), np.zeros(5)
+    total, noise, least = np.zeros(5), np.zeros(5), 0.1 * (Z**2).sum(axis=0)
     names = [frame[name] for name in clusters]
     both = [names[0] * 1000 + names[1]] if len(names) == 2 else []
     for sign, codes in [*((1, c) for c in names), *((-1, c) for c in both)]:
@@ -89,7 +89,8 @@ def dense(frame, scale, *, by_context=False, weighted=False, clusters=(), gradie
         total += sign * G / (G - 1) * (sums**2).sum(axis=0)
         if sign > 0:
             noise = np.maximum(noise, (sums**4).sum(axis=0) / (sums**2).sum(axis=0) ** 2 - 1 / G)
-    return g @ beta, np.sqrt(np.maximum(total, 0.1 * (Z**2).sum(axis=0))) * widening(2 * noise)
+            least = np.maximum(least, G / (G - 1) * (sums**2).sum(axis=0))
+    return g @ beta, np.sqrt(np.maximum(total, least)) * widening(2 * noise)
 
 
 @pytest.mark.parametrize("by_context", [False, True])

@@ -197,10 +197,37 @@ def columns_of(options: Namespace) -> Columns:
 def read(options: Namespace, source: Any, columns: Columns) -> Battles:
     """Return the battles of a log or a state, and say what was guessed."""
     words = {"outcomes": read_outcomes(options.outcome), "ties": options.ties, "both_bad": options.both_bad}
-    found = read_battles(source, columns, progress=progress_of(options), **words)
+    found = read_battles(source, columns, progress=progress_of(options), **words, **vote_fields(options))
     for sentence in found.said:
         say(command_words(sentence))
     return found.battles
+
+
+def vote_fields(options: Namespace) -> dict[str, Any]:
+    """Return what votes carry as options of `Battles.from_frame`."""
+    covariates: dict[str, Any] = {}
+    for text in options.covariate:
+        name, equals, columns = text.partition("=")
+        parts = tuple(part.strip() for part in columns.split(",")) if equals else (name,)
+        if not (name and all(parts) and len(parts) <= 3):
+            raise UsageError(f"--covariate {text}: write NAME=A,B or NAME=A,B,RULE, such as length=tokens_a,tokens_b.")
+        covariates[name] = parts[0] if len(parts) == 1 else parts
+    given = {"covariates": covariates, "position": options.position, "weight": options.weight}
+    given["reweight"] = options.reweight
+    if options.cluster:
+        given["cluster"] = [name.strip() for name in options.cluster.split(",")]
+    return {name: value for name, value in given.items() if value}
+
+
+def read_control(text: str | None) -> list[str] | None:
+    """Return the names of covariates to hold fixed; None for all.
+
+    >>> read_control(None), read_control("none"), read_control("length, position")
+    (None, [], ['length', 'position'])
+    """
+    if text is None:
+        return None
+    return [] if text == "none" else [name.strip() for name in text.split(",")]
 
 
 def drop_thin_levels(battles: Battles, fewest: int) -> Battles:
@@ -239,6 +266,8 @@ def analysis_options(options: Namespace) -> dict[str, Any]:
         "n_threads": options.threads,
         "rng": options.seed,
         "progress": progress_of(options),
+        "control": read_control(options.control),
+        "effects": options.effects,
         **({} if options.folds is None else {"n_folds": options.folds}),
     }
 

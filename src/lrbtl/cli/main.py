@@ -187,6 +187,22 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--both-bad", choices=("tie", "drop"), default="tie", help="votes that both are bad: ties, or dropped"
     )
+    _add_votes(group)
+
+
+def _add_votes(group: Any) -> None:
+    group.add_argument(
+        "--covariate",
+        metavar="NAME=A,B[,RULE]",
+        action="append",
+        default=[],
+        help="hold a pair of columns fixed, such as length=tokens_a,tokens_b; rules: relative (default), difference, "
+        "log. NAME=COLUMN for a column that is a difference already. Repeatable",
+    )
+    group.add_argument("--position", action="store_true", help="model_a was shown first: hold that fixed")
+    group.add_argument("--weight", metavar="COLUMN", help="weight of each vote")
+    group.add_argument("--reweight", choices=("pairs",), help="all pairs of models count alike, as in arena-rank")
+    group.add_argument("--cluster", metavar="COLUMN,...", help="voter, session or prompt whose votes may be alike")
 
 
 def _add_analysis(parser: argparse.ArgumentParser) -> None:
@@ -204,6 +220,10 @@ def _add_analysis(parser: argparse.ArgumentParser) -> None:
         default="traffic",
         metavar="W",
         help="weights of categories overall: traffic (default), equal, or label=number,label=number",
+    )
+    group.add_argument("--control", metavar="NAME,...", help="covariates to hold fixed (default: all; none for none)")
+    group.add_argument(
+        "--effects", choices=("shared", "by_context"), default="shared", help="one effect each, or one per category"
     )
     group.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence level (default 0.95)")
     group.add_argument("--folds", type=int, metavar="K", help="folds of efficient and whitened (10)")

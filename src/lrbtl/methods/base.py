@@ -243,10 +243,11 @@ class Run(ABC):
         extra = cluster_moments(rows, self.data, len(targets), diagonal=found.cov is None)
         wider = widening(2.0 * extra.noise)
         noise = found.variance_noise + extra.noise
+        least = np.maximum(found.se**2 + extra.least, SMALLEST * found.se**2)
         if found.cov is None:
-            variance = np.maximum(found.se**2 + extra.added, SMALLEST * found.se**2)
+            variance = np.maximum(found.se**2 + extra.added, least)
             return replace(found, se=wider * np.sqrt(variance), variance_noise=noise)
-        cov = semidefinite(found.cov + extra.added, SMALLEST * np.diag(found.cov)) * np.outer(wider, wider)
+        cov = semidefinite(found.cov + extra.added, least) * np.outer(wider, wider)
         return replace(found, cov=cov, se=np.sqrt(np.maximum(np.diag(cov), 0.0)), variance_noise=noise)
 
     @abstractmethod

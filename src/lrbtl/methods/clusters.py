@@ -21,16 +21,26 @@ from lrbtl.typing import Floats, Ints, Longs
 
 BUDGET = 1 << 22  # numbers that the influences of one batch of cells may fill
 FEW_CLUSTERS = 30
-SMALLEST = 0.1  # of the variance of independent votes: clusters of several columns never make it less
+SMALLEST = 0.1  # of the variance of independent votes: clusters never make it less
 
 Rows = Callable[[Longs], Floats]  # from positions of cells to the influence of one vote of each, (n, M)
 
 
 @dataclass(frozen=True)
 class ClusterMoments:
-    """What clusters add to the covariance of M targets, (M, M) or (M,), and how noisy their variances are, (M,)."""
+    """What clusters add to the covariance of M targets.
+
+    Attributes
+    ----------
+    added : array (M, M) or (M,)
+    least : array (M,)
+        What the column that adds most adds to variances: several together never add less.
+    noise : array (M,)
+        Variance of the log of the estimated variances.
+    """
 
     added: Floats
+    least: Floats
     noise: Floats
 
 
@@ -39,18 +49,19 @@ def cluster_moments(rows: Rows, battles: Battles, n_targets: int, *, diagonal: b
     clusters = battles.cells.clusters
     assert clusters is not None
     shape = (n_targets,) if diagonal else (n_targets, n_targets)
-    added, noise = np.zeros(shape), np.zeros(n_targets)
+    added, noise, least = np.zeros(shape), np.zeros(n_targets), np.full(n_targets, -np.inf)
     for size in range(1, clusters.shape[1] + 1):
         for columns in combinations(range(clusters.shape[1]), size):
             order, first = _sorted(clusters[:, columns])
             found = _sums(rows, battles.cells.count, order, first, n_targets, diagonal=diagonal)
             n_clusters = len(first)
-            sign = 1.0 if size % 2 else -1.0
-            added += sign * n_clusters / max(n_clusters - 1, 1) * found.squares
+            correction = n_clusters / max(n_clusters - 1, 1)
+            added += (1.0 if size % 2 else -1.0) * correction * found.squares
             if size == 1:
                 noise = np.maximum(noise, found.noise(n_clusters))
+                least = np.maximum(least, correction * found.own)
                 plain = found.plain
-    return ClusterMoments(added - plain, noise)
+    return ClusterMoments(added - plain, least - (plain if diagonal else np.diag(plain)), noise)
 
 
 def _sorted(codes: Ints) -> tuple[Longs, Longs]:

@@ -46,7 +46,7 @@ def test_board_with_everything(log, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--covariate", "length=tokens_a,tokens_q"], "there is no column 'tokens_q'"),
+        (["--covariate", "length=tokens_a,tokens_q"], "no column 'tokens_q'"),
         (["--covariate", "length=tokens_a,tokens_b,cube"], "'cube' is not known"),
         (["--covariate", "length=,"], "write NAME=A,B"),
         (["--covariate", "task"], "not numbers"),

@@ -154,3 +154,10 @@ def test_votes_of_one_voter_are_alike_on_both_boards(truth):
     assert np.abs(found.change / found.se).max() < 3.5
     board = lrbtl.leaderboard(first)
     np.testing.assert_allclose(lrbtl.changes(board, board).se, 0, atol=1e-3)
+
+
+def test_a_report_shows_changes_and_histories_as_tabs(logs, truth):
+    found = lrbtl.changes(*map(lrbtl.leaderboard, logs))
+    story = lrbtl.history(lrbtl.simulate_battles(truth, 900, rng=0))
+    page = lrbtl.report_html(lrbtl.leaderboard(logs[1]), tables=[("What changed", found), ("Over time", story)])
+    assert "What changed" in page and "Over time" in page

@@ -276,3 +276,12 @@ def test_matched_pairs_do_not_shrink_the_ladder():
         found = lrbtl.analyse(log, rank=1).scores().mean(axis=1)
         slopes.append(found @ level / (level @ level))
     assert np.mean(slopes) > 0.85
+
+
+@pytest.mark.parametrize("contexts", [(), 3])
+def test_two_models_have_the_errors_of_their_votes(contexts):
+    """A prior that the votes themselves make must not shorten the only gap there is."""
+    truth = lrbtl.simulate_scores((2, 3) if contexts else (2,), 1, scale=0.2, rng=0)
+    battles = lrbtl.simulate_battles(truth, 900, rng=1)
+    ours, plain = (lrbtl.infer(battles, lrbtl.gap(0, 1), method=method) for method in ("hierarchical", "naive"))
+    assert ours.se[0] == pytest.approx(plain.se[0], rel=0.02)

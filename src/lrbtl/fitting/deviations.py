@@ -129,6 +129,8 @@ def population_prior(space: TangentSpace, information: Floats) -> Prior:
         own = np.tile(1.0 / np.maximum(spread, 1e-12), (len(factor), 1))
         # in its first component no population counts as narrower than what battles can tell of one of its members
         own[:, 0] = np.minimum(own[:, 0], information[part].reshape(factor.shape)[:, 0].mean())
+        if k > 0 and len(space.factors[0]) == 2:
+            own[:, 0] = 0.0  # the loading of two models is their gap, of which nothing but votes tells
         own = own.reshape(-1)
         both = KAPPA * own + information[part]
         precision[part] = np.divide(KAPPA * own**2, both, out=np.zeros_like(own), where=both > 0)

@@ -32,7 +32,7 @@ class EffectEstimate(Estimate):
     >>> frame = {"model_a": a, "model_b": 1 - a, "winner": won, "tokens_a": tokens[0], "tokens_b": tokens[1]}
     >>> battles = lrbtl.Battles.from_frame(frame, covariates={"length": ("tokens_a", "tokens_b")})
     >>> print(*lrbtl.analyse(battles).effects().sentences(), sep="")
-    300 more tokens against 300: +6.7 points of win probability (95%: +5.2 to +8.3)
+    300 more tokens against 300: +8.5 points of win probability (95%: +6.4 to +10.5)
     """
 
     covariates: tuple[Covariate, ...] = ()

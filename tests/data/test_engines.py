@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,8 +142,19 @@ def test_missing_values_are_counted_in_the_engine(route, tmp_path):
         lrbtl.Battles.from_frame(route(str(tmp_path / "log.parquet")))
 
 
-def test_boards_are_the_same(file, rows):
-    battles = lrbtl.Battles.from_frame(rows, contexts="task", outcomes=LOG["outcomes"])
-    lazy = lrbtl.Battles.from_frame(polars_lazy(file), contexts="task", outcomes=LOG["outcomes"])
-    boards = [lrbtl.leaderboard(one, context="all", rank=1) for one in (battles, lazy)]
-    assert boards[0].to_dict() == boards[1].to_dict()
+def test_files_folders_and_states_give_the_same_cells(file, rows, tmp_path):
+    expected = lrbtl.Battles.from_frame(rows, **LOG)
+    for source in (file, Path(file).parent, f"{Path(file).parent}/*.parquet"):
+        assert_same(lrbtl.Battles.scan(source, **LOG), expected)
+    expected.save(tmp_path / "state.lrbtl")
+    assert_same(lrbtl.Battles.load(tmp_path / "state.lrbtl"), expected)
+
+
+def test_boards_are_the_same(file, rows, tmp_path):
+    options = {"contexts": "task", "outcomes": LOG["outcomes"]}
+    battles = lrbtl.Battles.from_frame(rows, **options)
+    battles.save(tmp_path / "state.lrbtl")
+    ways = [lrbtl.Battles.from_frame(route(file), **options) for route in (pandas_frame, polars_lazy)]
+    ways += [lrbtl.Battles.scan(file, **options), lrbtl.Battles.load(tmp_path / "state.lrbtl")]
+    board = lrbtl.leaderboard(battles, context="all", rank=1).to_dict()
+    assert all(lrbtl.leaderboard(way, context="all", rank=1).to_dict() == board for way in ways)

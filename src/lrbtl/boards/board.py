@@ -85,6 +85,8 @@ class Leaderboard:
     gain : float or None
         Median ratio of the errors of separate fits per context to those of this board, where the method tells it and
         separate fits exist.
+    above_floor : array or None
+        Probability that a model is better than the floor, where votes that both were bad are an outcome.
     effects : EffectEstimate, Estimate or None
         What covariates do to votes, where some are held fixed: scores are those of answers alike in them. Boards made
         as other packages do have their coefficients alone.
@@ -145,6 +147,7 @@ class Leaderboard:
     islands: tuple[Leaderboard, ...] = ()
     effects: Estimate | None = None
     basis: Basis | None = None
+    above_floor: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.models)
@@ -171,6 +174,9 @@ class Leaderboard:
         """
         parts = (self, *self.islands)
         table = {column.name: [x for part in parts for x in column.values(part)] for column in COLUMNS}
+        if self.above_floor is not None:
+            chances = [x for part in parts for x in np.asarray(part.above_floor, dtype=float).tolist()]
+            table["above_floor"] = [x if np.isfinite(x) else None for x in chances]
         if self.islands:
             table["island"] = [k for k, part in enumerate(parts, 1) for _ in part.models]
         return table

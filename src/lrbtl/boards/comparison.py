@@ -12,6 +12,7 @@ from scipy.special import expit, logit
 
 from lrbtl.boards.components import Component, analyse_components
 from lrbtl.data.battles import Battles
+from lrbtl.data.cells import points
 from lrbtl.data.frames import as_battles
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import NoDecisionError, SeparationError, TargetError, UninformedError
@@ -245,7 +246,7 @@ def _direct(battles: Battles, i: int, j: int, boards: Floats) -> tuple[Longs, Fl
     """Return the direct votes in the contexts of each board, and the share that i won."""
     cells = battles.cells
     pair = (cells.a == min(i, j)) & (cells.b == max(i, j))
-    y = cells.y[pair] if i < j else 1.0 - cells.y[pair]
+    y = points(cells.y[pair])[int(i > j)]
     used = (boards > 0)[:, cells.context[pair]]
     fought = used @ cells.count[pair]
     won = used @ (cells.count[pair] * y)

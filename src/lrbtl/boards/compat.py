@@ -20,7 +20,7 @@ from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.components import battle_counts
 from lrbtl.boards.ranking import rank_models
 from lrbtl.data.battles import Battles
-from lrbtl.data.cells import component_members, strong_components
+from lrbtl.data.cells import BOTH_BAD, component_members, strong_components
 from lrbtl.data.covariates import POSITION
 from lrbtl.errors import MethodError, ScaleError, SeparationError
 from lrbtl.fitting.bradley_terry import Pairs, fit_batch, laplacian, sum_by
@@ -260,6 +260,8 @@ def compat_boards(
     anchor: tuple[int, float] | None,
 ) -> Leaderboard | Leaderboards:
     """Return the board of the pooled battles, of some contexts', or the pooled one and every context's."""
+    if np.any(battles.cells.y == BOTH_BAD):
+        raise MethodError(f"{compat} does not know votes that both were bad as an outcome: use both_bad='tie'.")
     if scale != "elo":
         raise ScaleError(f"{compat} boards are in Elo points; leave scale={scale!r} out.")
     fixed = None if anchor is None else (battles.models[anchor[0]], anchor[1])

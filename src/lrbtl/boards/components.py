@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.cells import component_members, recode_cells, weak_components
+from lrbtl.data.cells import component_members, points, recode_cells, weak_components
 from lrbtl.errors import IslandWarning, LrbtlError, NoDecisionError, WeightError, warn_user
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.targets import Weights, context_weights
@@ -160,7 +160,8 @@ def battle_counts(battles: Battles, weights: Floats) -> tuple[Longs, Floats]:
         here = np.flatnonzero(weights[cells.context])
     a, b, count, y = cells.a[here], cells.b[here], cells.count[here], cells.y[here]
     votes = np.bincount(a, count, d1) + np.bincount(b, count, d1)
-    won = np.bincount(a, count * y, d1) + np.bincount(b, count * (1.0 - y), d1)
+    first, second = points(y)
+    won = np.bincount(a, count * first, d1) + np.bincount(b, count * second, d1)
     return votes.astype(np.int64), np.divide(won, votes, out=np.full(d1, np.nan), where=votes > 0)
 
 

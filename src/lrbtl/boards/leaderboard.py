@@ -9,12 +9,13 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
-from scipy.special import logit
+from scipy.special import logit, ndtr
 
 from lrbtl.boards.board import STATUSES, Basis, BoardScale, Lazy, Leaderboard, Leaderboards, count_of
 from lrbtl.boards.comparison import is_gap, win_table
 from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, compat_boards
 from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board
+from lrbtl.boards.notes import floor_sentence, vote_notes
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import as_battles
@@ -26,7 +27,6 @@ from lrbtl.inference.targets import Weights, all_gaps
 from lrbtl.inference.verdicts import Verdicts, read_size
 from lrbtl.methods.base import Options, RunOptions, named_options
 from lrbtl.methods.targets import resolved_win_rate
-from lrbtl.model.links import TIE_LINKS
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Longs, Seed
 
@@ -37,6 +37,7 @@ Board = TypeVar("Board")
 
 SCALES = ("elo", "logit", "probability")
 MOST_WEIGHTS = 1000  # contexts whose weights a board remembers
+FLOOR = {1: "above the floor", -1: "below the floor", 0: ""}
 FEW_VOTES = 10  # in the contexts of a board, below which a model has a note
 
 
@@ -287,7 +288,7 @@ def _boards(part: Component, view: View, labels: Sequence[Any], weights: Floats)
     if view.scale == "probability":
         estimates = [_win_rates(part, standing) for standing in standings]
     else:
-        among = np.array([standing.ranked for standing in standings])
+        among = None if part.analysis.run.absolute else np.array([standing.ranked for standing in standings])
         estimates = part.analysis.estimate_boards(np.array([standing.weights for standing in standings]), among)
     shared = not (view.rng is None or isinstance(view.rng, int | np.integer))  # a generator is used in order
     pairs = list(zip(standings, estimates, strict=True))
@@ -327,6 +328,13 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
     score = unit * _spread(found.estimate, at, d1)
     anchor_note, shift = _shift(part, view, score)
     lower, upper = (shift + unit * _spread(side, at, d1) for side in found.conf_int(view.level).T)
+    words = [_note(part, standing, k) for k in range(d1)]
+    above = None
+    if part.analysis.run.absolute and view.scale != "probability":
+        above = ndtr(_spread(found.estimate / found.se, at, d1))
+        sides = (lower > shift).astype(int) - (upper < shift)
+        words = [", ".join(filter(None, (FLOOR[side], word))) for side, word in zip(sides.tolist(), words, strict=True)]
+        anchor_note = (*anchor_note, floor_sentence(sides[standing.ranked], shift))
     ranks = _ranks(view, standing, found[np.searchsorted(at, np.flatnonzero(standing.ranked))])
     verdicts, places = _verdicts(part, view, standing, found)
     group = np.array([STATUSES.index(status) for status in standing.status])
@@ -343,7 +351,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         battles=standing.votes[order],
         win_rate=standing.win_rate[order],
         status=tuple(standing.status[order].tolist()),
-        notes=tuple(_note(part, standing, int(k)) for k in order),
+        notes=tuple(words[k] for k in order),
         level=view.level,
         scale=view.scale,
         method=info.method,
@@ -357,6 +365,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         weights=_named_weights(part.battles, standing.weights),
         digest=view.digest,
         basis=Basis(part.analysis, standing.weights, standing.ranked),
+        above_floor=None if above is None else above[order],
     )
 
 
@@ -471,23 +480,4 @@ def _board_notes(part: Component, view: View, standing: Standing) -> list[str]:
             else f"{unplaced} models have no score by this method and are"
         )
         notes.append(f"{are} listed last")
-    return [*notes, *_vote_notes(part, standing.weights)]
-
-
-def _vote_notes(part: Component, weights: Floats) -> list[str]:
-    """Return what became of ties, and what scores of other links mean."""
-    cells, link = part.battles.cells, part.analysis.provenance.link
-    count = np.where(weights[cells.context] > 0, cells.count, 0)
-    ties = int(count[cells.y == 0.5].sum())
-    notes = []
-    if part.battles.vote_weights is not None:
-        worth = f"{part.battles.n_effective:,.0f} of equal weight"
-        notes.append(f"votes are weighted: all {part.battles.n_battles:,} tell as much as {worth}")
-    if ties:
-        one = ties == 1
-        meaning = "an outcome of their own" if link in TIE_LINKS else "half a win for both"
-        verb = ("counts as" if one else "count as") if link not in TIE_LINKS else ("is" if one else "are")
-        notes.append(f"{count_of(ties, 'tie')} ({ties / count.sum():.1%}) {verb} {meaning}")
-    if link is not None:
-        notes.append(f"{link} link; scores are scaled to the log odds of a nearly even vote")
-    return notes
+    return [*notes, *vote_notes(part, standing.weights)]

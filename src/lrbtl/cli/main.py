@@ -185,7 +185,10 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--ties", choices=("half", "drop"), default="half", help="ties: half a win for both, or dropped")
     group.add_argument(
-        "--both-bad", choices=("tie", "drop"), default="tie", help="votes that both are bad: ties, or dropped"
+        "--both-bad",
+        choices=("tie", "drop", "outcome"),
+        default="tie",
+        help="votes that both are bad: ties, dropped, or an outcome of their own, which gives scores a zero",
     )
     _add_votes(group)
 

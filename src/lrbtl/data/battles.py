@@ -329,7 +329,8 @@ class Battles(Stored, Labelled):
     def win_rates(self) -> Floats:
         """Share of its battles that each model won, ties half: (d1,); NaN for a model without battles."""
         cells, d1 = self.cells, len(self.models)
-        won = np.bincount(cells.a, cells.count * cells.y, d1) + np.bincount(cells.b, cells.count * (1.0 - cells.y), d1)
+        first, second = _cells.points(cells.y)
+        won = np.bincount(cells.a, cells.count * first, d1) + np.bincount(cells.b, cells.count * second, d1)
         return np.asarray(np.divide(won, self.model_counts, out=np.full(d1, np.nan), where=self.model_counts > 0))
 
     def controlling(self, names: Iterable[str] | None = None, effects: str = "shared") -> Battles:

@@ -106,6 +106,16 @@ def other_side(y: ArrayLike) -> Floats:
     return np.where(y == BOTH_BAD, y, canonical_outcome(1.0 - y))
 
 
+def points(y: Floats) -> tuple[Floats, Floats]:
+    """Points of both sides: 1 for a win, half for a tie, none where both were bad.
+
+    >>> [side.tolist() for side in points(np.array([1.0, 0.5, BOTH_BAD]))]
+    [[1.0, 0.5, 0.0], [0.0, 0.5, 0.0]]
+    """
+    bad = y == BOTH_BAD
+    return np.where(bad, 0.0, y), np.where(bad, 0.0, 1.0 - y)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of codes and what each code means: row i holds ``meaning[codes[i]]``."""

@@ -9,11 +9,13 @@ import numpy as np
 from scipy import sparse
 
 from lrbtl.data.battles import Battles
+from lrbtl.data.cells import BOTH_BAD
 from lrbtl.data.frames import as_data
 from lrbtl.data.labels import check_same_labels
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import (
     ConvergenceWarning,
+    LinkError,
     RankCollapseWarning,
     RankError,
     RidgeError,
@@ -235,6 +237,11 @@ def make_design(data: Data, link: str | Link | None) -> Design:
     """Return the design of some data under a link, by default their own, with a first guess of its parameters."""
     entries = isinstance(data, Observations)
     chosen = as_link(("identity" if entries else "logistic") if link is None else link)
+    if np.any(data.cells.y == BOTH_BAD):
+        raise LinkError(
+            "votes that both were bad are an outcome here, which low-rank and separate fits do not know: use "
+            "leaderboard, infer or compare, or read the battles with both_bad='tie'."
+        )
     chosen.check(data.cells.y, not entries)
     return Design.of(data, chosen.started(data.cells.y, data.cells.count.astype(float)))
 

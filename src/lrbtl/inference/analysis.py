@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from lrbtl.data.battles import Battles
+from lrbtl.data.cells import BOTH_BAD
 from lrbtl.data.frames import as_data
 from lrbtl.data.observations import Data
 from lrbtl.errors import CovariateError, MethodError, SeparationWarning, check_choice, warn_user
@@ -20,6 +21,7 @@ from lrbtl.inference.targets import Family, Target, resolve_targets
 from lrbtl.methods.base import Method, Moments, Options, Provenance, Run, RunOptions, named_options
 from lrbtl.methods.clusters import check_clusters
 from lrbtl.methods.efficient import Efficient
+from lrbtl.methods.grounded import GroundedMethod
 from lrbtl.methods.hierarchical import Hierarchical
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.mle import Mle
@@ -314,13 +316,21 @@ LARGEST = 1 << 25  # contexts times squared models up to which its covariances f
 def find_method(name: str | None, data: Data) -> Method:
     """Return the method of a name, by default the one for these data; raise where there is none.
 
-    Observed entries have no hierarchical method, and very many contexts or models are too large for it: there the
-    default is the efficient one.
+    Battles with votes that both were bad have the grounded method only. Observed entries have no hierarchical method,
+    and very many contexts or models are too large for it: there the default is the efficient one.
 
     >>> import lrbtl
     >>> find_method(None, lrbtl.Battles.from_arrays(["x"], ["y"], [1])).name
     'hierarchical'
     """
+    bad = isinstance(data, Battles) and bool(np.any(data.cells.y == BOTH_BAD))
+    if bad and name not in (None, GroundedMethod.name):
+        raise MethodError(
+            f"method={name!r} does not know votes that both were bad as an outcome: leave method out, or read the "
+            "battles with both_bad='tie'."
+        )
+    if bad:
+        return GroundedMethod()
     if name is None:
         fits = isinstance(data, Battles) and data.n_contexts * data.shape[0] ** 2 <= LARGEST
         name = DEFAULT_METHOD if fits else "efficient"

@@ -23,6 +23,7 @@ from lrbtl.methods.targets import (
     resolved_win_rate,
     sparse_gradient,
 )
+from lrbtl.model.grounded import Grounded
 from lrbtl.model.links import TieLink
 from lrbtl.typing import Floats, Longs
 
@@ -408,7 +409,7 @@ def _pair(battles: Data, a: Any, b: Any) -> tuple[int, int]:
 
 
 def _tie_at(view: View) -> tuple[float, SparseGradient]:
-    if not isinstance(view.link, TieLink):
+    if not isinstance(view.link, TieLink | Grounded):
         raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
     nowhere = np.empty(0, dtype=np.int64)
     return view.link.tie, SparseGradient(nowhere, nowhere, np.empty(0), np.ones(1))

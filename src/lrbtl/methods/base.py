@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypedDict, TypeVar
 import numpy as np
 
 from lrbtl.data.battles import Battles
+from lrbtl.data.cells import other_side
 from lrbtl.data.folds import check_fold_number
 from lrbtl.data.observations import Data
 from lrbtl.errors import check_choice, make_rng
@@ -205,6 +206,7 @@ class Run(ABC):
     provenance: Provenance
     fit: Fit | None = None  # the low-rank fit behind it, where there is one
     shrinks: ClassVar[bool] = False  # whether errors hold what a prior pulls at, beside the noise of votes
+    absolute = False  # whether scores have a zero of their own, instead of the mean of the models
 
     @abstractmethod
     def vote_moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
@@ -364,7 +366,7 @@ def vote_record(data: Data, model: int, weights: Floats) -> tuple[int, int, int]
     """Return a model's votes in the contexts with a weight: all, those not lost outright, those not won outright."""
     cells = data.cells
     here = (np.asarray(weights)[cells.context] > 0) & ((cells.a == model) | (cells.b == model))
-    y = np.where(cells.a == model, cells.y, 1.0 - cells.y)[here] if isinstance(data, Battles) else cells.y[here]
+    y = np.where(cells.a == model, cells.y, other_side(cells.y))[here] if isinstance(data, Battles) else cells.y[here]
     count = cells.count[here]
     return int(count.sum()), int(count[y > 0].sum()), int(count[y < 1].sum())
 

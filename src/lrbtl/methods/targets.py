@@ -201,10 +201,10 @@ class Stack:
             parts.append((at, terms.models, terms.contexts, terms.weights))
         if self.wins is not None:
             at, wins = self.wins
-            mean, slope, by_effects = _mean_wins(at, wins, self.size, view)
+            mean, first, second, by_effects = _mean_wins(at, wins, self.size, view)
             values += mean
             effects[len(shared) :] += by_effects
-            parts += [(at, wins.a, wins.contexts, slope), (at, wins.b, wins.contexts, -slope)]
+            parts += [(at, wins.a, wins.contexts, first), (at, wins.b, wins.contexts, second)]
         for i, function in self.others:
             values[i], found = function(view)
             gradient = found if isinstance(found, SparseGradient) else sparse_gradient(found)
@@ -229,10 +229,10 @@ def _columns(rows: Sequence[tuple[int, tuple[Any, ...]]]) -> Iterator[Any]:
     return (np.concatenate(column) for column in zip(*(columns for _, columns in rows), strict=True))
 
 
-def _mean_wins(at: Longs, wins: Wins, size: int, view: View) -> tuple[Floats, Floats, Floats]:
-    """Return logits of mean win probabilities (size,), slopes in the gap of each row, and in the link's parameters."""
-    eta = view.entries(wins.a, wins.contexts) - view.entries(wins.b, wins.contexts)
-    odds, by_eta, by_effects = view.link.log_odds(eta)
+def _mean_wins(at: Longs, wins: Wins, size: int, view: View) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return logits of mean win probabilities (size,), slopes in both scores of a row, and in the link's parameters."""
+    sides = (view.entries(side, wins.contexts) for side in (wins.a, wins.b))
+    odds, by_first, by_second, by_effects = view.link.duel(*sides)
     odds = np.clip(odds, -LARGEST_LOGIT, LARGEST_LOGIT)
     p, q = expit(odds), expit(-odds)
     won, lost = np.bincount(at, wins.weights * p, size), np.bincount(at, wins.weights * q, size)
@@ -241,7 +241,7 @@ def _mean_wins(at: Longs, wins: Wins, size: int, view: View) -> tuple[Floats, Fl
     values[here] = np.log(won[here]) - np.log(lost[here])
     each = wins.weights * (p / won[at]) * (q / lost[at]) * (won[at] + lost[at])
     effects = np.array([np.bincount(at, each * slope, size) for slope in by_effects], dtype=np.float64)
-    return values, each * by_eta, effects.reshape(len(by_effects), size)
+    return values, each * by_first, each * by_second, effects.reshape(len(by_effects), size)
 
 
 def sparse_gradient(gradient: Floats) -> SparseGradient:

@@ -78,6 +78,11 @@ class Link(ABC):
     def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the log odds of the mean response, their derivative in eta (n,) and in its parameters (k, n)."""
 
+    def duel(self, first: Floats, second: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return the log odds between models with two scores, and their derivatives in these and in its parameters."""
+        odds, by_eta, by_parameters = self.log_odds(first - second)
+        return odds, by_eta, -by_eta, by_parameters
+
     @abstractmethod
     def spread(self, terms: CellTerms, eta: Floats, y: Floats, variance: Floats) -> CellTerms:
         """Return the terms with scores that allow for eta being normal round its fit with a variance.

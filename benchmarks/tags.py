@@ -1,0 +1,120 @@
+"""Votes with several tags: coverage of the boards of tags and of the overall board, and of rows exploded by hand.
+
+    python benchmarks/tags.py --reps 60
+    python benchmarks/tags.py --log lmarena_140k_dev.csv.gz   # seconds for boards of four flags and of eleven
+
+20 models, 6 tags, 20,000 votes with 1.9 tags each (1 to 3 of them) in 41 sets; the score of a model in a set is its
+own, plus the mean of what it gains by each tag, plus a deviation. The truth of a tag is the mean over its sets,
+weighted by the votes of the log. Nothing was tuned on these designs. Results go to results/tags.json and .md.
+"""
+
+import argparse
+import os
+import time
+import warnings
+from itertools import combinations
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+import lrbtl
+from lrbtl.errors import LrbtlWarning
+from replications import keep_results
+
+MODELS, TAGS, VOTES = 20, 6, 20_000
+SIZES = {1: 0.3, 2: 0.5, 3: 0.2}  # shares of votes with so many tags: 1.9 on average
+FLAGS = ["creative_writing", "instruction_following", "math", "hard_prompt"]
+CRITERIA = ["complexity", "creativity", "domain_knowledge", "problem_solving", "real_world", "specificity"]
+CRITERIA += ["technical_accuracy"]
+ELO = 400 / np.log(10)
+
+
+def simulate(seed: int) -> tuple[dict[str, Any], np.ndarray, list[tuple[int, ...]], np.ndarray]:
+    """Return a log, the true scores (models, sets), the sets, and the set of each vote."""
+    rng = np.random.default_rng(seed)
+    sets = [one for size in SIZES for one in combinations(range(TAGS), size)]
+    share = np.array([SIZES[len(one)] for one in sets]) * rng.gamma(2.0, size=len(sets))
+    for size, total in SIZES.items():
+        same = np.array([len(one) == size for one in sets])
+        share[same] *= total / share[same].sum()
+    own, gains = rng.normal(size=MODELS), 0.6 * rng.normal(size=(MODELS, TAGS))
+    scores = np.stack([own + gains[:, list(one)].mean(axis=1) for one in sets], axis=1)
+    scores += 0.1 * rng.normal(size=scores.shape)
+    scores -= scores.mean(axis=0)
+    a = rng.integers(0, MODELS, VOTES)
+    b = (a + rng.integers(1, MODELS, VOTES)) % MODELS
+    which = rng.choice(len(sets), VOTES, p=share)
+    won = rng.random(VOTES) < 1 / (1 + np.exp(scores[b, which] - scores[a, which]))
+    log = {"model_a": a, "model_b": b, "winner": won.astype(float)}
+    return log, scores, sets, which
+
+
+def coverage(boards: lrbtl.Leaderboards, truth: dict[Any, np.ndarray]) -> tuple[float, float, float]:
+    """Return the share of the intervals of tags' boards that cover, that of the overall board, and the mean width."""
+    hits, widths = {}, []
+    for label, scores in truth.items():
+        board = boards[label]
+        at = 1000 + ELO * scores[list(board.models)]
+        hits[label] = np.mean((board.lower <= at) & (at <= board.upper))
+        widths.append(np.mean(board.upper - board.lower))
+    return float(np.mean([hit for label, hit in hits.items() if label is not None])), float(hits[None]), np.mean(widths)
+
+
+def replicate(seed: int) -> list[float]:
+    """Return coverage with tags and with exploded rows, of tags' boards and overall, and mean widths."""
+    log, scores, sets, which = simulate(seed)
+    weight = np.bincount(which, minlength=len(sets)) / VOTES
+    inside = np.array([[tag in one for one in sets] for tag in range(TAGS)]) * weight
+    truth: dict[Any, np.ndarray] = {f"tag{k}": scores @ row / row.sum() for k, row in enumerate(inside)}
+    truth[None] = scores @ weight
+    lists = [[f"tag{tag}" for tag in sets[k]] for k in which]
+    tagged = lrbtl.leaderboard(lrbtl.Battles.from_frame({**log, "tags": lists}, tags="tags"), context="all")
+    times = np.array([len(tags) for tags in lists])
+    copied = {name: np.repeat(column, times) for name, column in log.items()}
+    copies = {**copied, "tag": [tag for tags in lists for tag in tags]}
+    exploded = lrbtl.leaderboard(lrbtl.Battles.from_frame(copies, contexts="tag"), context="all")
+    shares = inside.sum(axis=1) / inside.sum()  # what traffic of exploded rows weighs overall
+    means = {**truth, None: sum(share * truth[f"tag{k}"] for k, share in enumerate(shares))}
+    return [*coverage(tagged, truth), *coverage(exploded, means)]
+
+
+def time_log(path: str) -> dict[str, float]:
+    """Return processor seconds for all boards of LMArena's four flags, and of eleven."""
+    import pandas as pd
+
+    frame, seconds = pd.read_csv(path), {}
+    for flags in (FLAGS, FLAGS + CRITERIA):
+        battles = lrbtl.Battles.from_frame(frame, tags=flags)
+        start = time.process_time()
+        lrbtl.leaderboard(battles, context="all")
+        seconds[f"{len(flags)} flags, {battles.n_contexts} sets"] = round(time.process_time() - start, 2)
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--reps", type=int, default=60)
+    parser.add_argument("--log")
+    options = parser.parse_args()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LrbtlWarning)
+        if options.log:
+            print(time_log(options.log))
+            return
+        rows = np.array([replicate(seed) for seed in range(options.reps)])
+    mean, error = rows.mean(axis=0), rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
+    lines = [f"# Votes with 1.9 tags each, {options.reps} logs of {VOTES:,} votes, nominal 0.95", ""]
+    lines += ["| rows | boards of tags | overall | mean width, Elo |", "|---|---|---|---|"]
+    for name, k in (("tags, every vote once", 0), ("exploded by hand", 3)):
+        cells = [f"{mean[k + j]:.3f} ± {error[k + j]:.3f}" for j in range(2)]
+        lines.append(f"| {name} | {' | '.join(cells)} | {mean[k + 2]:.1f} |")
+    names = ["tags", "overall", "width", "tags, exploded", "overall, exploded", "width, exploded"]
+    found = {name: [float(m), float(e)] for name, m, e in zip(names, mean, error, strict=True)}
+    keep_results("tags", found, "\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

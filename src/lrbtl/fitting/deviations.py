@@ -32,6 +32,7 @@ LEAST_SPREAD = 0.1  # of the mean square: no population counts as narrower
 CHOLESKY_SIZE = 48  # where half the arithmetic outweighs a call from Python per matrix
 MAX_ITER = 10
 SETTLING = 5  # steps after which the prior stays
+STALE = 1.25  # times what the scores say now, beyond which an earlier precision is not kept
 SMALLEST_STEP = 1e-3
 LEAST_START = 1e-3  # of the noise of an entry: the size of a start where battles favour nobody
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
@@ -246,7 +247,10 @@ class Expansion:
         found = population_prior(self.scores.space, self.information.diagonal())
         if self.before is None:
             return found
-        return replace(found, precision=self.before if self.settled else np.sqrt(found.precision * self.before))
+        if not self.settled:
+            return replace(found, precision=np.sqrt(found.precision * self.before))
+        # where scores are about to vanish, the unit of the coordinates changes with every step
+        return replace(found, precision=np.minimum(self.before, STALE * found.precision))
 
     def _closed(self, matrix: Arrowhead) -> Arrowhead:
         """Return a matrix plus the prior and the gauge."""

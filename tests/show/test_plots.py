@@ -150,6 +150,9 @@ def test_axes_follow_the_bulk():
     assert 870 < low < 900 and 1100 < high < 1130
     mild = np.append(score[1:-1], 880.0)
     assert axis_range(mild, mild - 10, mild + 10)[0] < 880  # a score that is only a little farther out
+    half = np.where(score == 3400, 2000.0, 10.0)
+    vague = np.where(score == 3400, 1400.0, score)  # not far, but nobody knows: its interval does not fit either
+    assert axis_range(vague, vague - half, vague + half)[1] < 1130
     assert axis_range(np.array([]), np.array([]), np.array([])) is None
     unknown = np.array([np.nan, np.nan])
     assert axis_range(unknown, np.array([1.0, -np.inf]), np.array([np.inf, 5.0])) == pytest.approx((0.84, 5.16))

@@ -237,7 +237,7 @@ def axis_range(score: Floats, lower: Floats, upper: Floats) -> tuple[float, floa
         width = np.where(np.isfinite(lower) & np.isfinite(upper), upper - lower, np.inf)
         usual = WIDE * float(np.median(width[near & np.isfinite(width)])) if np.isfinite(width[near]).any() else 0.0
         fits = near & (width <= max(usual, SHARE * float(np.ptp(score[near]))))
-        ends = np.concatenate([score[near], lower[fits], upper[fits]])
+        ends = np.concatenate([score[fits], lower[fits], upper[fits]]) if fits.any() else score[near]
     if not ends.size:
         return None
     low, high = float(ends.min()), float(ends.max())

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 import lrbtl
 from lrbtl.boards.changes import common_keys
-from lrbtl.errors import ChangeError, PlotError
+from lrbtl.errors import ChangeError, LrbtlError, PlotError
 
 ELO = 400 / np.log(10)
 
@@ -161,3 +161,17 @@ def test_a_report_shows_changes_and_histories_as_tabs(logs, truth):
     story = lrbtl.history(lrbtl.simulate_battles(truth, 900, rng=0))
     page = lrbtl.report_html(lrbtl.leaderboard(logs[1]), tables=[("What changed", found), ("Over time", story)])
     assert "What changed" in page and "Over time" in page
+
+
+@pytest.mark.parametrize("wrong", [{"level": 2.5}, {"level": "x"}, {"rng": -1}, {"rng": "x"}])
+def test_bad_options_have_named_errors(logs, wrong):
+    board = lrbtl.leaderboard(logs[0], method="naive")
+    with pytest.raises(LrbtlError):
+        lrbtl.changes(board, board, **wrong)
+
+
+def test_labels_are_shown_safely():
+    pairs = (["\x1b[31mx"] * 2, ["y"] * 2)
+    few, more = (lrbtl.Battles.from_arrays(*pairs, [1, 0], counts=counts) for counts in ([60, 60], [900, 60]))
+    found = lrbtl.changes(lrbtl.leaderboard(few), lrbtl.leaderboard(more))
+    assert found.movers and "\x1b" not in str(found)

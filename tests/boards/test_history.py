@@ -159,3 +159,14 @@ def test_covariates_are_taken_out_and_weights_count():
     plain = lrbtl.history(frame, "t")
     assert plain.effects is None
     np.testing.assert_allclose(lrbtl.history(frame, "t", weight="w").se, plain.se, rtol=1e-6)
+
+
+@pytest.mark.parametrize("times", [[[]] * 4, [(1, 2)] * 4, []])
+def test_times_that_are_none_have_named_errors(times):
+    frame = {"model_a": ["x"] * 4, "model_b": ["y"] * 4, "winner": [1, 0, 1, 0], "t": times}
+    with pytest.raises(PeriodError, match="no column of times"):
+        lrbtl.history(frame, "t", period="month")
+    with pytest.raises(PeriodError, match="name the column"):
+        lrbtl.history(frame, [])
+    with pytest.raises(PlotError, match="list of models"):
+        lrbtl.plot_history(lrbtl.history({**frame, "t": [1, 1, 2, 2]}, "t"), "x")

@@ -23,8 +23,9 @@ from lrbtl.boards.ranking import rank_scores
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import Cells
 from lrbtl.data.labels import index_labels, shown_context
-from lrbtl.errors import ChangeError
+from lrbtl.errors import ChangeError, make_rng
 from lrbtl.inference.estimate import ELO, Estimate
+from lrbtl.inference.joint import normal_quantile
 from lrbtl.methods.targets import resolved_score
 from lrbtl.tables import (
     format_intervals,
@@ -32,6 +33,7 @@ from lrbtl.tables import (
     format_pvalues,
     html_table,
     mark_gap,
+    shown,
     shown_rows,
     text_table,
     to_frame,
@@ -124,13 +126,13 @@ class Changes:
         ]
         if self.movers:
             change = dict(zip(self.models, self.change, strict=True))
-            words = ", ".join(f"{model} ({change[model]:+.0f})" for model in self.movers[:ROWS_SHOWN])
+            words = ", ".join(f"{shown(model)} ({change[model]:+.0f})" for model in self.movers[:ROWS_SHOWN])
             lines.append(f"moved (all tests together at {MOVER_LEVEL:.0%}): {words}")
         else:
             lines.append("no model moved by more than chance")
         for what, models in (("new", self.joined), ("gone", self.left)):
             if models:
-                lines.append(f"{what}: {', '.join(map(str, models))}")
+                lines.append(f"{what}: {', '.join(map(shown, models))}")
         return lines
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
@@ -190,6 +192,9 @@ def changes(
     >>> found.shared
     3000
     """
+    if level is not None:
+        normal_quantile(level)
+    generator = make_rng(rng)
     first, second = (board.overall if isinstance(board, Leaderboards) else board for board in (before, after))
     bases = [_basis(board) for board in (first, second)]
     ranked = [_ranked(basis) for basis in bases]
@@ -208,7 +213,7 @@ def changes(
     names = [str(model) for model in common]
     found = Estimate(names, value, 0.5 * (cov + cov.T), links="identity")
     chosen = second.level if level is None else level
-    low, high = rank_changes(sides, joint, chosen, rng)
+    low, high = rank_changes(sides, joint, chosen, generator)
     order = np.argsort(-value, kind="stable")
     moved = holm(found.pvalue, MOVER_LEVEL)
     lower, upper = ELO * found.conf_int(chosen).T
@@ -361,10 +366,10 @@ def common_keys(battles: Battles, other: Battles) -> list[tuple[Any, ...]]:
     return list(zip(*columns, models[first], models[second], y.tolist(), strict=True))
 
 
-def rank_changes(sides: list[Side], joint: Floats, level: float, rng: Seed) -> tuple[Longs, Longs]:
+def rank_changes(sides: list[Side], joint: Floats, level: float, rng: np.random.Generator) -> tuple[Longs, Longs]:
     """Return intervals of the change of each rank, from draws of both boards' scores round what they say."""
     n = len(sides[0].values)
-    draws = np.random.default_rng(rng).standard_normal((DRAWS, 2 * n)) @ symmetric_root(joint)
+    draws = rng.standard_normal((DRAWS, 2 * n)) @ symmetric_root(joint)
     ranks = [
         np.argsort(np.argsort(-(side.values + part), axis=1), axis=1)
         for side, part in zip(sides, (draws[:, :n], draws[:, n:]), strict=True)

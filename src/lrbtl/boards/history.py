@@ -34,6 +34,7 @@ from lrbtl.tables import (
     format_pvalues,
     html_table,
     mark_gap,
+    shown,
     shown_rows,
     text_table,
     to_frame,
@@ -192,8 +193,8 @@ class History:
     def heading(self) -> list[str]:
         """Return what a reader must know: size, the walk, and who drifts."""
         first = (
-            f"History of {len(self.models):,} models over {len(self.periods):,} periods, {self.periods[0]} to "
-            f"{self.periods[-1]}: {int(self.votes.sum()) // 2:,} votes"
+            f"History of {len(self.models):,} models over {len(self.periods):,} periods, {shown(self.periods[0])} to "
+            f"{shown(self.periods[-1])}: {int(self.votes.sum()) // 2:,} votes"
         )
         walk = f"a model moves by {self.step:.1f} Elo points per period (standard deviation); {self.level:.0%} bands"
         return [first, walk, *self._mover_lines(), *self.info.notes]
@@ -207,7 +208,7 @@ class History:
         for model in movers[:MOVERS_SHOWN]:
             one = drift[str(model)]
             since = self.periods[self.ends[self.row(model), 0]]
-            words.append(f"{model} since {since} {change_words(one)}")
+            words.append(f"{shown(model)} since {shown(since)} {change_words(one)}")
         more = f"; and {len(movers) - MOVERS_SHOWN} more" if len(movers) > MOVERS_SHOWN else ""
         return [f"{have} (all tests together at {DRIFT_LEVEL:.0%}): " + "; ".join(words) + more]
 
@@ -337,11 +338,12 @@ def _read(
             raise PeriodError("period= and names of columns are for frames: battles have their periods as a mode.")
         mode = check_time(time, battles.mode_names)
         return battles, mode, battles.levels[mode]
-    if time is None:
+    if not isinstance(time, str):
         raise PeriodError("name the column of times: history(frame, time='date', period='month').")
     frame, known = with_periods(battles, time, period)
     found = Battles.from_frame(frame, contexts=time, **columns)
-    return found, 0, found.levels[0] if known is None else known
+    mode = check_time(time, found.mode_names)
+    return found, mode, found.levels[mode] if known is None else known
 
 
 def _timed_votes(battles: Battles, mode: int, periods: tuple[Any, ...], group: Longs) -> tuple[TimedVotes, Longs]:

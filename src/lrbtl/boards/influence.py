@@ -17,7 +17,7 @@ from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.targets import Target, context_weights, resolve_targets
 from lrbtl.methods.targets import Resolved, resolved_gap
-from lrbtl.tables import html_table, text_table, to_frame
+from lrbtl.tables import html_table, shown, text_table, to_frame
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs
 
@@ -76,7 +76,7 @@ class Influence:
         unit = "Elo points" if self.goal is None or self.goal.scale == "identity" else "log odds"
         largest = f"the largest change of {len(self.groups):,} is {abs(self.change[0]) / self.se:.2f} standard errors"
         what = "without equal votes" if self.by == "votes" else f"without each {self.by}"
-        return [f"{self.target}: {self.value:+.1f} ± {self.se:.1f} {unit}; change {what}", largest]
+        return [f"{shown(self.target)}: {self.value:+.1f} ± {self.se:.1f} {unit}; change {what}", largest]
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         rows = range(min(ROWS_SHOWN, len(self.groups)))
@@ -145,10 +145,10 @@ class Flip:
 
     def __repr__(self) -> str:
         first = (
-            f"without {self.n_votes:,} of {self.n_all:,} votes ({self.n_votes / self.n_all:.2%}), {self.target} is "
-            f"{self.after:+.1f} Elo points instead of {self.before:+.1f} ({self.n_fits} fits)"
+            f"without {self.n_votes:,} of {self.n_all:,} votes ({self.n_votes / self.n_all:.2%}), "
+            f"{shown(self.target)} is {self.after:+.1f} Elo points instead of {self.before:+.1f} ({self.n_fits} fits)"
         )
-        return "\n".join([first, *(f"  {count:,} × {what}" for what, count in self.removed[:ROWS_SHOWN])])
+        return "\n".join([first, *(f"  {count:,} × {shown(what)}" for what, count in self.removed[:ROWS_SHOWN])])
 
 
 @one_blas_thread

@@ -53,7 +53,12 @@ def with_periods(frame: Any, time: str, period: str | int | None) -> tuple[Any, 
 def read_times(column: Any, name: str) -> NDArray[np.datetime64]:
     """Return a column of dates, times, texts, years or seconds as times; raise where one cannot be read."""
     series = as_series(column)
-    values = np.asarray(column if series is None else series.to_numpy())
+    try:
+        values = np.asarray(column if series is None else series.to_numpy())
+    except ValueError:  # rows of unequal length
+        values = np.empty((0, 0))
+    if values.ndim != 1 or not values.size:
+        raise PeriodError(f"{name} is no column of times; give one date, ISO text or number per row.")
     if values.dtype.kind in "iuf":
         numbers = values.astype(float)
         if np.isnan(numbers).any():

@@ -59,8 +59,9 @@ def plot_history(
     """
     if not isinstance(story, History):
         raise PlotError(f"a history is needed, not {type(story).__name__}: draw lrbtl.history(battles, time=...)")
-    if top < 1:
-        raise PlotError(f"top is {top}; ask for at least one model")
+    check_top(top)
+    if models is not None and (isinstance(models, str) or not isinstance(models, Sequence)):
+        raise PlotError(f"models is a {type(models).__name__}; give a list of models")
     rows = list(range(min(top, len(story.models)))) if models is None else [story.row(model) for model in models]
     style, times = find_theme(theme), np.arange(len(story.periods))
     ax = open_axes(ax, style, 8.4, 4.6)
@@ -79,6 +80,12 @@ def plot_history(
     words = f"random walk of {story.step:.1f} Elo points per period, {story.level:.0%} bands"
     write_title(ax, style, "Ratings over time", words)
     return ax
+
+
+def check_top(top: object) -> None:
+    """Raise where a number of models is none."""
+    if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 1:
+        raise PlotError(f"top is {top!r}; ask for at least one model")
 
 
 def write_ends(ax: Axes, ends: Sequence[tuple[int, float, str, str]]) -> None:
@@ -114,8 +121,8 @@ def plot_changes(found: Changes, *, top: int | None = None, ax: Axes | None = No
     """
     if not isinstance(found, Changes):
         raise PlotError(f"changes are needed, not {type(found).__name__}: draw lrbtl.changes(before, after)")
-    if top is not None and top < 1:
-        raise PlotError(f"top is {top}; ask for at least one model")
+    if top is not None:
+        check_top(top)
     rows = np.sort(np.argsort(-np.abs(found.change), kind="stable")[:top])
     style = find_theme(theme)
     height, fontsize = row_size(rows.size)

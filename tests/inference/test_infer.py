@@ -407,3 +407,29 @@ def test_options_without_effect_are_noted_and_all_are_named():
     for function in (lrbtl.infer, lrbtl.analyse, lrbtl.leaderboard, lrbtl.compare, lrbtl.win_matrix):
         named = inspect.signature(function).parameters
         assert {"method", "rank", "n_folds", "link", "rng"} <= set(named) and "options" not in named
+
+
+@pytest.mark.parametrize("shape", [(8, 4), (6,), (5, 3, 2)])
+def test_a_start_changes_nothing(shape):
+    truth = lrbtl.simulate_scores(shape, 1, scale=1.5, rng=0)
+    first = lrbtl.simulate_battles(truth, 3000, rng=1)
+    models = [model for model in first.models if model != first.models[2]]
+    earlier = lrbtl.analyse(first.select(models=models))  # one model less
+    both = first + lrbtl.simulate_battles(truth, 1000, rng=2)
+    cold, warm = lrbtl.analyse(both), lrbtl.analyse(both, start=earlier)
+    one, two = (run.estimate(lrbtl.all_scores()) for run in (cold, warm))
+    np.testing.assert_allclose(two.estimate, one.estimate, atol=1e-4 * one.se.min())
+    np.testing.assert_allclose(two.se, one.se, rtol=1e-4)
+    assert "start" not in warm.options
+    assert lrbtl.leaderboard(both, start=earlier).models == lrbtl.leaderboard(both).models
+
+
+def test_a_start_of_another_kind():
+    truth = lrbtl.simulate_scores((6, 3), 1, scale=1.5, rng=0)
+    battles = lrbtl.simulate_battles(truth, 3000, rng=1)
+    earlier = lrbtl.analyse(battles.pooled())
+    one, two = (lrbtl.infer(battles, lrbtl.score(0, 0), start=start) for start in (None, earlier))
+    np.testing.assert_allclose(one.estimate, two.estimate, atol=1e-3 * one.se[0])
+    with pytest.raises(MethodError, match="start is a str"):
+        lrbtl.analyse(battles, start="yesterday")
+    assert "no effect" in lrbtl.analyse(battles, method="naive", start=earlier).notes[0]

@@ -12,6 +12,7 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD
 from lrbtl.data.frames import as_data
+from lrbtl.data.labels import index_labels, map_contexts, map_labels
 from lrbtl.data.observations import Data
 from lrbtl.errors import CovariateError, MethodError, SeparationWarning, check_choice, warn_user
 from lrbtl.fitting.fit import Fit
@@ -230,6 +231,9 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         none, as if the battles had no covariates.
     effects : "shared" or "by_context"
         Whether a covariate has one effect, or one in each context.
+    start : Analysis, optional
+        An earlier analysis, of other votes or other labels, from whose scores the hierarchical method begins its
+        search. The answer is the same.
 
     Examples
     --------
@@ -248,8 +252,23 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         raise CovariateError("control and effects are for battles with covariates, not for observed entries.")
     chosen, found = Options(**options), find_method(options.get("method"), battles)
     chosen.check(battles.shape)
+    if chosen.start is not None:
+        chosen = replace(chosen, start=scores_for(chosen.start, battles))
     note = found.unused_note(options)
-    return Analysis(battles, found.name, found.run(battles, chosen), (note,) if note else (), options)
+    kept = RunOptions(**{name: value for name, value in options.items() if name != "start"})  # type: ignore[typeddict-item]
+    return Analysis(battles, found.name, found.run(battles, chosen), (note,) if note else (), kept)
+
+
+def scores_for(earlier: Analysis, data: Data) -> Floats:
+    """Return the scores of an earlier analysis under the labels of other data, (d1, D); 0 for what it did not know."""
+    if not isinstance(earlier, Analysis):
+        raise MethodError(f"start is a {type(earlier).__name__}; give an earlier analysis of lrbtl.analyse(...).")
+    known = earlier.battles
+    models = map_labels(data.models, index_labels(known.models, "models"))
+    fits = len(known.levels) == len(data.levels)
+    contexts = map_contexts(data.levels, known.levels) if fits else np.full(data.n_contexts, -1)
+    scores = np.pad(np.nan_to_num(earlier.scores()), ((0, 1), (0, 1)))  # what is not known, -1, is the last
+    return np.ascontiguousarray(scores[np.ix_(models, contexts)])
 
 
 def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = "efficient") -> Analysis:

@@ -47,6 +47,7 @@ class RunOptions(TypedDict, total=False):
     progress: Progress | bool | None
     control: Sequence[str] | None
     effects: Literal["shared", "by_context"]
+    start: Any
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Options:
     progress: Progress | bool | None = None
     control: Sequence[str] | None = None
     effects: str = "shared"
+    start: Any = None
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise where an option is no such option, whether or not the method will use it."""
@@ -343,7 +345,7 @@ class Method(ABC):
     """A way to estimate targets, chosen by its name."""
 
     name: ClassVar[str]
-    unused: ClassVar[tuple[str, ...]] = ()  # options that have no effect on it
+    unused: ClassVar[tuple[str, ...]] = ("start",)  # options that have no effect on it
 
     def unused_note(self, options: RunOptions) -> str:
         """Return a note on options that were given and have no effect; empty where there are none.

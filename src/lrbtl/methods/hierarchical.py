@@ -87,7 +87,7 @@ class Hierarchical(Method):
             raise MethodError("the hierarchical method is for battles; use method='efficient' for observed entries.")
         if not np.any(data.cells.y != 0.5):
             raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
-        search = _Search(make_design(data, options.link))
+        search = _Search(make_design(data, options.link), options.start)
         if len(data.shape) == 1:
             nodes = [search.node(search.climb(search.first((1,)), 0.0), 1.0)]
         else:
@@ -124,12 +124,12 @@ def deviation_sentence(share: float) -> str:
 class _Search:
     """Modes of one log at several ranks and taus."""
 
-    def __init__(self, cells: Design) -> None:
+    def __init__(self, cells: Design, near: Floats | None = None) -> None:
         cells = without_idle_slots(cells)
         self.cells = BlockDesign.of_cells(cells)
         self.design = BlockDesign.of_cells(cells.averaged())
         self.shape = cells.shape
-        self.pilot = start_scores(self.design, spectral_start(self.design, self._rank(1)))
+        self.pilot = self._scores_near(near)
         self.dispersion, self.gauge = 1.0, self._gauge(self.pilot)
         for _ in range(PILOTS if len(self.shape) > 1 else 1):
             self.pilot = self.climb(self.pilot, self._guess(self.pilot)).scores
@@ -138,6 +138,15 @@ class _Search:
         self.dispersion = self.pilot.design.link.dispersion(eta, self.cells.y, count) or 1.0
         self.gauge = self._gauge(self.pilot) / self.dispersion
         self.spread = self._spread(self.pilot)
+
+    def _scores_near(self, near: Floats | None) -> Scores:
+        """Return where the search begins: at the scores of an earlier analysis, (d1, D), or at those of the votes."""
+        if near is None:
+            return start_scores(self.design, spectral_start(self.design, self._rank(1)))
+        context, model = self.design.slot_places
+        plain = start_scores(self.design, truncate(near.reshape(self.shape), self._rank(1)))
+        E = near[model, context] - plain.low_rank if len(self.shape) > 1 else plain.E
+        return Scores(self.design, plain.space, E)
 
     def _guess(self, scores: Scores) -> float:
         """Return a tau that lets deviations show all that battles tell: the spread of a rough fit."""

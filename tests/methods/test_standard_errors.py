@@ -15,7 +15,7 @@ from lrbtl.methods.standard_errors import (
     SHARE,
     VarianceNoise,
     all_score_variances,
-    context_covariance,
+    context_covariances,
     pair_widening,
     sandwich_blocks,
     tail_widening,
@@ -48,8 +48,7 @@ def test_sandwich_of_all_scores(shape, rank, pairs):
     by_context = dense.reshape(shape[0], len(space.V), shape[0], len(space.V))
     seen = []
     for part in context_blocks(space, blocks):
-        for i, u in enumerate(part.contexts):
-            found = context_covariance(space, blocks, part, i)
+        for u, found in zip(part.contexts, context_covariances(space, blocks, part), strict=True):
             np.testing.assert_allclose(found, by_context[:, u, :, u], atol=1e-8 * np.abs(by_context).max())
             seen.append(u)
     assert sorted(seen) == list(range(len(space.V)))

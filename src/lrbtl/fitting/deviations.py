@@ -20,7 +20,7 @@ from scipy import linalg
 from lrbtl.fitting.blocks import BlockDesign, Matrices
 from lrbtl.fitting.newton import SLOW, Curvature, moved_point
 from lrbtl.fitting.solvers import accumulate, robust_factor
-from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite, mirrored
+from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.model.links import CellTerms
@@ -339,10 +339,11 @@ def spd_inverses(matrices: Floats) -> tuple[Floats, float]:
         return found, float(np.linalg.slogdet(found)[1].sum())
     out, determinant = np.empty_like(matrices), 0.0
     for i, matrix in enumerate(matrices):
-        chol, _ = linalg.lapack.dpotrf(matrix.T, lower=True, clean=False)
+        chol, _ = linalg.lapack.dpotrf(matrix.T, lower=True, clean=True)
         determinant -= 2.0 * float(np.log(np.diag(chol)).sum())
         lower, _ = linalg.lapack.dpotri(chol, lower=True, overwrite_c=True)
-        out[i] = mirrored(lower)
+        np.fill_diagonal(lower, 0.5 * np.diag(lower))
+        np.add(lower, lower.T, out=out[i])
     return out, determinant
 
 
@@ -380,17 +381,20 @@ class Mode:
         return self.at.log_evidence()
 
 
-def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float) -> Mode:
-    """Return the mode reached from some scores by Newton steps, halved until the posterior grows."""
+def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float, near: Expansion | None = None) -> Mode:
+    """Return the mode reached from some scores by Newton steps, halved until the posterior grows.
+
+    `near` is an expansion at scores near those, if at another tau, whose prior is kept at first.
+    """
     if tau == 0.0:
         scores = replace(scores, E=np.zeros_like(scores.E))
-    expected, before = np.inf, None
+    expected, before = (np.inf, None) if near is None else (0.0, near.prior.precision)
     for n_iter in range(1, MAX_ITER + 1):
         at = Expansion(scores, tau, dispersion, gauge, before, n_iter > SETTLING)
         before = at.prior.precision
         gradient = at.gradient()
-        near = expected < CLOSE
-        factor = at.newton_factor() if near else at.factor
+        close = expected < CLOSE
+        factor = at.newton_factor() if close else at.factor
         step = factor.solve(gradient)
         dE = at.deviation_step(step)
         expected = at.decrement(gradient, step, dE)
@@ -400,9 +404,9 @@ def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float) -> Mo
             trial = scores.moved(scale * step, scale * dE)
         if fall >= -DECREMENT:
             scores = trial
-        if abs(fall) < DECREMENT or (near and expected < ENOUGH):
+        if abs(fall) < DECREMENT or (close and expected < ENOUGH):
             return _lighter(Mode(scores, at, n_iter, scale == 1.0))
-        if near and scale == 1.0:
+        if close and scale == 1.0:
             scores, done = _small_steps(at, factor, scores, expected)
             if done:
                 return _lighter(Mode(scores, at, n_iter, True))

@@ -27,7 +27,7 @@ from lrbtl.typing import Bools, Floats, Ints, Longs
 
 FIRST_TAU, LEAST_TAU = 0.25, 0.02  # of the spread of the scores: first guess of tau, and the least that is looked at
 APART = 1.5  # ratio of values of tau whose evidence gives its curvature
-TAU_STEPS, FAR, WORTHWHILE = 4, 5.0, 0.2  # most steps in tau, in powers of that ratio, and nats that one must gain
+TAU_STEPS, FAR, WORTHWHILE = 4, 5.0, 0.4  # most steps in tau, in powers of that ratio, and nats that one must gain
 SURE_TAU = 0.05  # relative error of tau below which one value stands for all
 AT_ZERO = 0.5  # prior probability of no deviations at all
 NODES = (1 / 6, 1 / 2, 5 / 6)  # quantiles of tau that stand for its distribution
@@ -35,13 +35,14 @@ LITTLE_KNOWN = 2e-3  # of the largest information: directions below it show no c
 BITS = np.uint64(1) << np.arange(8, 37, dtype=np.uint64)  # one for each simulated residual: what noise looks like
 CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
 NOISE, SURELY = -0.7, 1.7  # standard deviations above noise at which a component is believed not at all, and wholly
-FORGOTTEN = 0.08  # weight below which a rank is left out
+OBVIOUS = 8.0  # where a component stands out so far that no tau would hide it
+FORGOTTEN = 0.12  # weight below which a rank is left out
 LARGEST_RANK = 8
 LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand out
 LIKELY = 0.5  # probability from which an entry is called an exception
 LONG = 1e9  # contexts times cubed models beyond which the gain over separate fits is not told
 BATCH = 1 << 22  # numbers that the gradients of one batch of targets may fill
-PILOTS = 3  # fits of rank 1 with large deviations: what truncated starts are made of
+PILOTS = 2  # fits of rank 1 with large deviations: what truncated starts are made of
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
 
 
@@ -94,8 +95,13 @@ class Hierarchical(Method):
             modes = (
                 search.ranks(options) if options.rank == "auto" else search.given(check_rank(options.rank, data.shape))
             )
-            taus = search.taus(modes[0][1])
-            nodes = [node for weight, mode in modes for node in search.nodes(mode, taus, weight)]
+            main, taus = max(weight for weight, _ in modes), search.taus(modes[0][1])
+            middle = taus[len(taus) // 2 :][:1]
+            nodes = [
+                node
+                for weight, mode in modes
+                for node in search.nodes(mode, taus if weight == main else middle, weight)
+            ]
         link = nodes[0].mode.scores.design.link
         provenance = Provenance(
             method=self.name,
@@ -181,14 +187,17 @@ class _Search:
         """Return the mode at a tau."""
         return find_mode(scores, tau, self.dispersion, self.gauge)
 
-    def settle(self, scores: Scores, tau: float) -> Mode:
+    def shifted(self, mode: Mode, tau: float) -> Mode:
+        """Return the mode at a tau near that of another mode."""
+        return mode if tau == mode.tau else find_mode(mode.scores, tau, self.dispersion, self.gauge, mode.at)
+
+    def settle(self, mode: Mode) -> Mode:
         """Return the mode at the tau that has the most evidence, about."""
-        mode = self.climb(scores, tau)
         for _ in range(TAU_STEPS):
             better, gain = self.better_tau(mode)
             if gain < WORTHWHILE:
                 break
-            mode = self.climb(mode.scores, better)
+            mode = self.shifted(mode, better)
         return mode
 
     def better_tau(self, mode: Mode) -> tuple[float, float]:
@@ -203,7 +212,7 @@ class _Search:
 
     def given(self, rank: tuple[int, ...]) -> list[tuple[float, Mode]]:
         """Return the mode at a rank, with weight one."""
-        return [(1.0, self.let_out(self.settle(self.first(rank), FIRST_TAU * self.spread)))]
+        return [(1.0, self.let_out(self.settle(self.climb(self.first(rank), FIRST_TAU * self.spread))))]
 
     def ranks(self, options: Options) -> list[tuple[float, Mode]]:
         """Return modes of one or more ranks with their weights.
@@ -213,9 +222,12 @@ class _Search:
         """
         largest = min(LARGEST_RANK, max(rank_caps(self.shape)))
         found: list[tuple[float, Mode]] = []
-        left, mode = 1.0, self.settle(self.first(self._rank(1)), FIRST_TAU * self.spread)
+        left, mode = 1.0, self.climb(self.first(self._rank(1)), FIRST_TAU * self.spread)
         for r in range(1, largest):
             excess = excess_component(mode)
+            if excess < OBVIOUS:
+                mode = self.settle(mode)
+                excess = excess_component(mode)
             options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
             more = float(np.clip((excess - NOISE) / (SURELY - NOISE), 0.0, 1.0))
             if more < 1.0:
@@ -224,9 +236,9 @@ class _Search:
             left *= more
             if left < FORGOTTEN:
                 break
-            mode = self.settle(self.first(self._rank(r + 1), mode.scores.offset), mode.tau)
+            mode = self.climb(self.first(self._rank(r + 1), mode.scores.offset), mode.tau)
         else:
-            found.append((left, self.let_out(mode)))
+            found.append((left, self.let_out(self.settle(mode))))
         kept = [each for each in found if each[0] >= FORGOTTEN]
         total = sum(weight for weight, _ in kept)
         return [(weight / total, each) for weight, each in kept]
@@ -241,7 +253,7 @@ class _Search:
                 break
             offset = np.where(likely, found.shift[model, context], 0.0)
             E = np.where(likely, 0.0, mode.scores.E)
-            mode = self.settle(replace(mode.scores, E=E, offset=offset), mode.tau)
+            mode = self.settle(self.climb(replace(mode.scores, E=E, offset=offset), mode.tau))
         return mode
 
     def taus(self, mode: Mode) -> Floats:
@@ -262,7 +274,7 @@ class _Search:
 
     def nodes(self, mode: Mode, taus: Floats, weight: float) -> list[Node]:
         """Return nodes at the rank of a mode."""
-        modes = [mode if tau == mode.tau else self.climb(mode.scores, float(tau)) for tau in taus]
+        modes = [self.shifted(mode, float(tau)) for tau in taus]
         return [self.node(each, weight / len(taus)) for each in modes]
 
     def node(self, mode: Mode, weight: float) -> Node:

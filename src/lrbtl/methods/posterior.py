@@ -7,7 +7,6 @@ of votes to estimates, and (M H - I) prior (M H - I)^T for what is shrunk. Resid
 their leverage.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,10 +16,10 @@ from scipy.special import expit
 from lrbtl.fitting.blocks import BlockDesign, Matrices
 from lrbtl.fitting.deviations import Expansion
 from lrbtl.fitting.solvers import accumulate
-from lrbtl.lowrank.arrowhead import Blocks, inverse_blocks
+from lrbtl.lowrank.arrowhead import Blocks, Inverse, inverse_blocks
 from lrbtl.lowrank.tangent import context_blocks
 from lrbtl.methods.clusters import Rows
-from lrbtl.methods.standard_errors import context_covariance, sandwich_blocks
+from lrbtl.methods.standard_errors import context_covariances, sandwich_blocks
 from lrbtl.typing import Bools, Floats, Longs
 
 LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
@@ -87,36 +86,48 @@ class Posterior:
     def _shape(self) -> tuple[int, int]:
         return self.design.shape[0], self.design.n_contexts
 
-    def _embedded(self, matrices: Matrices, fill: float) -> Iterator[tuple[int, Floats]]:
-        """Yield each context's matrix over all models; `fill` on the diagonal of those who did not meet there."""
+    def _over_models(self, matrices: Matrices, fill: float) -> Floats:
+        """Return each context's matrix over all models; `fill` on the diagonal of those who did not meet there."""
         d1, D = self._shape
-        seen = np.zeros(D, dtype=np.bool_)
+        out = np.zeros((D, d1, d1))
+        out[:, np.arange(d1), np.arange(d1)] = fill
         for group, stack in zip(self.design.groups, matrices, strict=True):
-            for u, slots, models, matrix in zip(group.contexts, group.slots, group.models, stack, strict=True):
-                seen[u] = True
-                inside = slots < self.design.n_slots
-                out = fill * np.eye(d1)
-                out[np.ix_(models[inside], models[inside])] = matrix[np.ix_(inside, inside)]
-                yield int(u), out
-        for u in np.flatnonzero(~seen):
-            yield int(u), fill * np.eye(d1)
+            if self.design.full:
+                out[group.contexts] = stack
+                continue
+            inside = group.slots < self.design.n_slots
+            which, row, column = np.nonzero(inside[:, :, None] & inside[:, None, :])
+            places = group.contexts[which], group.models[which, row], group.models[which, column]
+            out[places] = stack[which, row, column]
+        return out
+
+    @cached_property
+    def _open(self) -> Floats:
+        """S of each context over all models, (D, d1, d1)."""
+        return self._over_models(self.at.S, 1.0)
+
+    @cached_property
+    def _low_rank(self) -> Floats:
+        """J A^-1 J^T of each context, (D, d1, d1)."""
+        return self._from_coordinates(inverse_blocks(self._inverse))
+
+    @cached_property
+    def _inverse(self) -> Inverse:
+        return self.at.factor.inverse()
 
     @cached_property
     def plain(self) -> Floats:
         """Posterior covariance of the scores of each context, (D, d1, d1), centred."""
-        at = self.at
-        out = self._from_coordinates(inverse_blocks(at.factor.inverse()))
-        for u, S in self._embedded(at.S, 1.0):
-            out[u] = centred(S @ out[u] @ S + at.tau**2 * S)
-        return out
+        if self.at.tau == 0.0:
+            return centred(self._low_rank)
+        return centred(self._open @ self._low_rank @ self._open + self.at.tau**2 * self._open)
 
     def _from_coordinates(self, blocks: Blocks) -> Floats:
         """Return J_u (covariance of coordinates) J_u^T of each context, (D, d1, d1)."""
         (d1, D), space = self._shape, self.at.scores.space
         out = np.empty((D, d1, d1))
         for part in context_blocks(space, blocks):
-            for i, u in enumerate(part.contexts):
-                out[u] = context_covariance(space, blocks, part, i)
+            out[part.contexts] = context_covariances(space, blocks, part)
         return out
 
     @cached_property
@@ -162,17 +173,15 @@ class Posterior:
         at = self.at
         if at.scores.space.extra.stop > at.scores.space.extra.start:
             return self._by_context_directly()
-        open_meat = [S @ X @ S for S, X in zip(at.S, self.excess, strict=True)]
+        open_meat = [S @ X @ S for S, X in zip(at.S, self.excess, strict=True)] if at.tau > 0 else self.excess
         meat = accumulate(self.design, at.scores.space, open_meat)  # type: ignore[arg-type]
-        inverse = at.factor.inverse()
-        coordinates = self._from_coordinates(inverse_blocks(inverse))
-        extra = self._from_coordinates(sandwich_blocks(inverse, meat))
-        out = self.plain.copy()
-        for (u, S), (_, M) in zip(self._embedded(at.S, 1.0), self._embedded(open_meat, 0.0), strict=True):
-            mixed = at.tau**2 * M @ coordinates[u] @ S
-            along = self.stretch[1][:, u]
-            out[u] += centred(S @ extra[u] @ S + mixed + mixed.T + at.tau**4 * M) + np.outer(along, along)
-        return out
+        more = self._from_coordinates(sandwich_blocks(self._inverse, meat))
+        if at.tau > 0:
+            own = self._over_models(open_meat, 0.0)
+            mixed = at.tau**2 * own @ self._low_rank @ self._open
+            more = self._open @ more @ self._open + mixed + np.swapaxes(mixed, 1, 2) + at.tau**4 * own
+        along = self.stretch[1].T
+        return self.plain + centred(more) + along[:, :, None] * along[:, None, :]
 
     @cached_property
     def stretch(self) -> tuple[Floats, Floats]:
@@ -283,13 +292,13 @@ class Posterior:
         what a free entry would add. sqrt(P) shift is standard normal, or N(0, 1 + k) with k = P times the variance of
         the scores for an exception; their share comes by expectation-maximisation over all entries.
         """
-        at, (d1, D) = self.at, self._shape
-        variance, own = np.zeros((D, d1)), np.zeros((D, d1))
+        at = self.at
         known = np.broadcast_to(at.scores.offset, at.g.shape)
         g, offset = self._from_slots(np.stack([at.g, known], axis=1))
-        for u, H in self._embedded(at.H, 0.0):
-            HC = H @ self.plain[u]
-            variance[u], own[u] = np.diag(H) - np.einsum("ab,ba->a", HC, H), np.diag(HC)
+        H = self._over_models(at.H, 0.0)
+        HC = H @ self.plain
+        variance = np.einsum("uaa->ua", H) - np.einsum("uab,uba->ua", HC, H)
+        own = np.einsum("uaa->ua", HC)
         played = variance > 1e-9 * max(float(variance.max(initial=0.0)), 1e-300)
         P = np.where(played, variance, 1.0)
         k = P * float(np.mean(at.scores.dense() ** 2))
@@ -317,6 +326,6 @@ def exception_probabilities(log_ratio: Floats, played: Bools) -> Floats:
 
 
 def centred(matrix: Floats) -> Floats:
-    """Return Q M Q with Q = I - 1 1^T / d."""
-    matrix = matrix - matrix.mean(axis=0)
-    return np.asarray(matrix - matrix.mean(axis=1, keepdims=True))
+    """Return Q M Q with Q = I - 1 1^T / d, for matrices (..., d, d)."""
+    matrix = matrix - matrix.mean(axis=-2, keepdims=True)
+    return np.asarray(matrix - matrix.mean(axis=-1, keepdims=True))

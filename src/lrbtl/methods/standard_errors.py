@@ -92,19 +92,23 @@ def all_gap_variances(space: TangentSpace, blocks: Blocks) -> Floats:
     a, b = np.triu_indices(len(space.U), 1)
     out = np.empty((len(a), len(space.V)))
     for part in context_blocks(space, blocks):
-        for i, u in enumerate(part.contexts):
-            covariance = context_covariance(space, blocks, part, i)
+        for u, covariance in zip(part.contexts, context_covariances(space, blocks, part), strict=True):
             own = np.diag(covariance)
             out[:, u] = own[a] + own[b] - 2 * covariance[a, b]
     return out
 
 
-def context_covariance(space: TangentSpace, blocks: Blocks, part: ContextBlocks, i: int) -> Floats:
-    """Return the covariance (d1, d1) of the scores of context part.contexts[i]; right for gaps, centred or not."""
-    v = space.V[part.contexts[i]]
-    models = np.einsum("k,akbl,l->ab", v, model_block(space, blocks), v, optimize=True)
-    cross = space.U @ np.einsum("kal,l->ka", part.cross[i], v)
-    return np.asarray(models + cross + cross.T + space.U @ part.own[i] @ space.U.T)
+def context_covariances(space: TangentSpace, blocks: Blocks, part: ContextBlocks) -> Floats:
+    """Return covariances (n, d1, d1) of the scores of the contexts of a part; right for gaps, centred or not."""
+    d1, r1 = space.U.shape
+    v = space.V[part.contexts]
+    models = model_block(space, blocks).transpose(1, 3, 0, 2).reshape(r1 * r1, d1 * d1)
+    out = ((v[:, :, None] * v[:, None, :]).reshape(len(v), -1) @ models).reshape(-1, d1, d1)
+    cross = np.einsum("jkal,jl->jka", part.cross, v)
+    half = space.U @ (cross + 0.5 * part.own @ space.U.T)
+    out += half
+    out += np.swapaxes(half, 1, 2)
+    return np.asarray(out)
 
 
 # ------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ Truths are rank 2 (or 3) plus a share of their variance in deviations of single 
 plus four specialists. Battles are uniform, Zipf in models and categories, or between models of similar strength.
 Every replication draws a new truth; those of the present table have not been used for tuning, though designs marked
 "tuning" have, with other truths. Separate fits are run on all truths, the efficient method and rank intervals on some
-of them: its RMSE stands beside that of the default on the same truths. Errors are those of means over truths. Results go to
-results/nearly_low_rank.json and .md; designs that are not run keep theirs.
+of them: its RMSE stands beside that of the default on the same truths. Errors are those of means over truths.
+Results go to results/nearly_low_rank.json and .md; designs that are not run keep theirs.
 """
 
 import argparse
@@ -205,7 +205,8 @@ def summarise(design: Design, found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def to_markdown(rows: list[dict[str, Any]]) -> str:
     head = ["design", "reps", "all", "large", "sparse", "thin", "specialists", "gaps", "wins", "ranks",
-            "width / separate", "RMSE", "separate", "efficient: truths, all, RMSE (default there)", "width / efficient", "s"]  # fmt: skip
+            "width / separate", "RMSE", "separate",
+            "efficient: truths, all, RMSE (default there)", "width / efficient", "s"]  # fmt: skip
     about = " ".join((__doc__ or "").split("\n\n")[2].split())
     lines = ["# Nearly low rank: coverage of nominal 0.95 with defaults", "", about, ""]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]

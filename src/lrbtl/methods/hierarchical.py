@@ -25,7 +25,7 @@ from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Ints, Longs
 
-FIRST_TAU, LEAST_TAU = 0.25, 0.02  # of the spread of the scores: first guess of tau, and the least that is looked at
+FIRST_TAU, LEAST_TAU = 0.65, 0.02  # of the spread of the scores: first guess of tau, and the least that is looked at
 APART = 1.5  # ratio of values of tau whose evidence gives its curvature
 TAU_STEPS, FAR, WORTHWHILE = 4, 5.0, 0.4  # most steps in tau, in powers of that ratio, and nats that one must gain
 SURE_TAU = 0.05  # relative error of tau below which one value stands for all
@@ -35,7 +35,7 @@ LITTLE_KNOWN = 2e-3  # of the largest information: directions below it show no c
 BITS = np.uint64(1) << np.arange(8, 37, dtype=np.uint64)  # one for each simulated residual: what noise looks like
 CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
 NOISE, SURELY = -0.7, 1.7  # standard deviations above noise at which a component is believed not at all, and wholly
-OBVIOUS = 8.0  # where a component stands out so far that no tau would hide it
+OBVIOUS = 8.0  # where a component stands out at the first, large tau, it does at any
 FORGOTTEN = 0.12  # weight below which a rank is left out
 LARGEST_RANK = 8
 LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand out
@@ -222,7 +222,8 @@ class _Search:
         """
         largest = min(LARGEST_RANK, max(rank_caps(self.shape)))
         found: list[tuple[float, Mode]] = []
-        left, mode = 1.0, self.climb(self.first(self._rank(1)), FIRST_TAU * self.spread)
+        wide = FIRST_TAU * self.spread
+        left, mode = 1.0, self.climb(self.first(self._rank(1)), wide)
         for r in range(1, largest):
             excess = excess_component(mode)
             if excess < OBVIOUS:
@@ -236,7 +237,7 @@ class _Search:
             left *= more
             if left < FORGOTTEN:
                 break
-            mode = self.climb(self.first(self._rank(r + 1), mode.scores.offset), mode.tau)
+            mode = self.climb(self.first(self._rank(r + 1), mode.scores.offset), wide)
         else:
             found.append((left, self.let_out(self.settle(mode))))
         kept = [each for each in found if each[0] >= FORGOTTEN]

@@ -36,6 +36,7 @@ BITS = np.uint64(1) << np.arange(8, 37, dtype=np.uint64)  # one for each simulat
 CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
 NOISE, SURELY = -0.7, 1.7  # standard deviations above noise at which a component is believed not at all, and wholly
 OBVIOUS = 8.0  # where a component stands out at the first, large tau, it does at any
+LITTLE = 0.3  # standard deviations that a component must take out of the residuals
 FORGOTTEN = 0.12  # weight below which a rank is left out
 LARGEST_RANK = 8
 LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand out
@@ -223,13 +224,19 @@ class _Search:
         largest = min(LARGEST_RANK, max(rank_caps(self.shape)))
         found: list[tuple[float, Mode]] = []
         wide = FIRST_TAU * self.spread
-        left, mode = 1.0, self.climb(self.first(self._rank(1)), wide)
+        left, least, mode = 1.0, np.inf, self.climb(self.first(self._rank(1)), wide)
+        idle: list[Mode] = []  # since when components take nothing out of the residuals
         for r in range(1, largest):
             excess = excess_component(mode)
             if excess < OBVIOUS:
                 mode = self.settle(mode)
                 excess = excess_component(mode)
             options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
+            idle = [*idle, mode] if excess > least - LITTLE else [mode]
+            least = min(excess, least)
+            if len(idle) > 2:
+                found += [(left / 2, self.let_out(each)) for each in idle[:2]]
+                break
             more = float(np.clip((excess - NOISE) / (SURELY - NOISE), 0.0, 1.0))
             if more < 1.0:
                 mode = self.let_out(mode)
@@ -237,7 +244,7 @@ class _Search:
             left *= more
             if left < FORGOTTEN:
                 break
-            mode = self.climb(self.first(self._rank(r + 1), mode.scores.offset), wide)
+            mode = self.climb(self.first(self._rank(r + 1), mode.scores.offset), mode.tau)
         else:
             found.append((left, self.let_out(self.settle(mode))))
         kept = [each for each in found if each[0] >= FORGOTTEN]

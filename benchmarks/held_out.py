@@ -1,0 +1,120 @@
+"""Held-out log-likelihood of real logs: pooled, per context, low rank at each rank, and the default; and board times.
+
+    python benchmarks/held_out.py FOLDER [--folds 5] [--only llmfao]
+
+Battles are split in folds at random, stratified by context; every model is fitted to the others and predicts each
+fold's votes (ties as half wins) with logistic win probabilities, in mnats per vote (higher is better). A pair of
+which a fit says nothing is predicted as even. The default's probabilities are at its score estimates, as for the
+others. Seconds are those of all boards with defaults, on one thread. Results go to results/held_out.json and .md;
+logs that are not run keep theirs.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import pandas as pd
+
+import lrbtl
+from lrbtl.errors import LrbtlError, LrbtlWarning
+from replications import RESULTS, keep_results
+
+FLAGS = ["creative_writing", "instruction_following", "math", "hard_prompt"]
+LOGS: dict[str, tuple[str, list[str]]] = {
+    "lmarena, category": ("lmarena_140k_dev", ["category"]),
+    "lmarena, four flags": ("lmarena_140k_dev", FLAGS),
+    "llmfao, category x judge": ("llmfao", ["category", "judge_type"]),
+    "football, tournament x era": ("football_intl_1990_2026", ["tournament_type", "era"]),
+    "pandalm, application x judge": ("pandalm_testset", ["application", "judge"]),
+}
+RANKS = (1, 2, 3, 4)
+LARGEST = 12.0  # logits beyond which no fit is followed
+
+
+def log_likelihood(scores: np.ndarray, test: lrbtl.Battles) -> float:
+    """Return the sum over votes of the log-likelihood of scores (d1, D); unknown gaps count as even."""
+    cells = test.cells
+    eta = scores[cells.a, cells.context] - scores[cells.b, cells.context]
+    eta = np.clip(np.where(np.isfinite(eta), eta, 0.0), -LARGEST, LARGEST)
+    return float(cells.count @ (-cells.y * np.logaddexp(0, -eta) - (1 - cells.y) * np.logaddexp(0, eta)))
+
+
+def fits(train: lrbtl.Battles) -> dict[str, np.ndarray]:
+    """Return the scores (d1, D) of each model of the battles that has a fit."""
+    shape = (train.shape[0], train.n_contexts)
+    out = {"default": lrbtl.analyse(train).scores()}
+    pooled = lrbtl.analyse(train.pooled(), method="naive").scores()
+    out["pooled"] = np.broadcast_to(np.reshape(pooled, (-1, 1)), shape)
+    out["per context"] = np.asarray(lrbtl.fit_separate(train).scores).reshape(shape)
+    for rank in RANKS:
+        try:
+            out[f"rank {rank}"] = np.asarray(lrbtl.fit(train, rank).scores).reshape(shape)
+        except LrbtlError:
+            continue
+    return out
+
+
+def measure(battles: lrbtl.Battles, folds: int) -> dict[str, Any]:
+    totals: dict[str, float] = {}
+    for train, test in battles.split(folds, rng=0):
+        for name, scores in fits(train).items():
+            totals[name] = totals.get(name, 0.0) + log_likelihood(scores, test)
+        print(".", end="", flush=True)
+    start = time.perf_counter(), time.process_time()
+    board = lrbtl.leaderboard(battles, context="all")
+    seconds = time.perf_counter() - start[0], time.process_time() - start[1]
+    return {
+        "votes": battles.n_battles, "shape": list(battles.shape), "folds": folds,
+        "mnats": {name: 1000 * total / battles.n_battles for name, total in totals.items()},
+        "seconds": seconds[0], "cpu seconds": seconds[1], "boards": len(board),
+    }  # fmt: skip
+
+
+def to_markdown(rows: dict[str, dict[str, Any]]) -> str:
+    names = ["default", "pooled", "per context", *(f"rank {rank}" for rank in RANKS)]
+    about = " ".join((__doc__ or "").split("\n\n")[2].split())
+    lines = ["# Held-out log-likelihood, mnats per vote", "", about, ""]
+    head = ["log", "shape", "folds", *names, "boards: s (CPU s)"]
+    lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for log, row in rows.items():
+        best = max(row["mnats"].values())
+        cells = []
+        for name in names:
+            value = row["mnats"].get(name)
+            text = "" if value is None else f"{value:.2f}"
+            cells.append(f"**{text}**" if value == best else text)
+        shape = " x ".join(str(size) for size in row["shape"])
+        end = f"{row['seconds']:.1f} ({row['cpu seconds']:.1f})"
+        lines.append(f"| {log} | {shape} | {row['folds']} | " + " | ".join(cells) + f" | {end} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    kept = RESULTS / "held_out.json"
+    rows = json.loads(kept.read_text()) if kept.exists() else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LrbtlWarning)
+        for name, (file, contexts) in LOGS.items():
+            if options.only in name:
+                frame = pd.read_csv(options.folder / f"{file}.csv.gz")
+                battles = lrbtl.Battles.from_frame(frame, contexts=contexts)
+                rows[name] = measure(battles, options.folds)
+                rows = {log: rows[log] for log in LOGS if log in rows}
+                keep_results("held_out", rows, to_markdown(rows))
+                print(f"\n{to_markdown({name: rows[name]}).splitlines()[-1]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

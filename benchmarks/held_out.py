@@ -5,7 +5,7 @@
 Battles are split in folds at random, stratified by context; every model is fitted to the others and predicts each
 fold's votes (ties as half wins) with logistic win probabilities, in mnats per vote (higher is better). A pair of
 which a fit says nothing is predicted as even. The default's probabilities are at its score estimates, as for the
-others. Seconds are those of all boards with defaults, on one thread. Results go to results/held_out.json and .md;
+others. A model that has no fit in some fold is left out. The 200 most frequent models are kept, of LMArena 50. Seconds are those of all boards with defaults, on one thread. Results go to results/held_out.json and .md;
 logs that are not run keep theirs.
 """
 
@@ -34,6 +34,7 @@ LOGS: dict[str, tuple[str, list[str]]] = {
     "football, tournament x era": ("football_intl_1990_2026", ["tournament_type", "era"]),
     "pandalm, application x judge": ("pandalm_testset", ["application", "judge"]),
 }
+MODELS = {"lmarena_140k_dev": 50}  # most frequent ones that are kept; elsewhere 200
 RANKS = (1, 2, 3, 4)
 LARGEST = 12.0  # logits beyond which no fit is followed
 
@@ -63,16 +64,19 @@ def fits(train: lrbtl.Battles) -> dict[str, np.ndarray]:
 
 def measure(battles: lrbtl.Battles, folds: int) -> dict[str, Any]:
     totals: dict[str, float] = {}
+    times: dict[str, int] = {}
     for train, test in battles.split(folds, rng=0):
         for name, scores in fits(train).items():
             totals[name] = totals.get(name, 0.0) + log_likelihood(scores, test)
+            times[name] = times.get(name, 0) + 1
         print(".", end="", flush=True)
     start = time.perf_counter(), time.process_time()
     board = lrbtl.leaderboard(battles, context="all")
     seconds = time.perf_counter() - start[0], time.process_time() - start[1]
     return {
         "votes": battles.n_battles, "shape": list(battles.shape), "folds": folds,
-        "mnats": {name: 1000 * total / battles.n_battles for name, total in totals.items()},
+        "mnats": {name: 1000 * total / battles.n_battles for name, total in totals.items()
+                  if times[name] == folds},
         "seconds": seconds[0], "cpu seconds": seconds[1], "boards": len(board),
     }  # fmt: skip
 
@@ -110,6 +114,7 @@ def main() -> None:
             if options.only in name:
                 frame = pd.read_csv(options.folder / f"{file}.csv.gz")
                 battles = lrbtl.Battles.from_frame(frame, contexts=contexts)
+                battles = battles.top_models(min(MODELS.get(file, 200), battles.shape[0]))
                 rows[name] = measure(battles, options.folds)
                 rows = {log: rows[log] for log in LOGS if log in rows}
                 keep_results("held_out", rows, to_markdown(rows))

@@ -160,15 +160,18 @@ class BlockDesign(Design):
 
     @cached_property
     def ladder(self) -> Floats:
-        """Places of the models (d1,) by whom they meet, mean square 1: neighbours meet often, the two ends seldom.
+        """Places of the models (d1,) by whom they meet: neighbours meet often, the two ends seldom.
 
-        It is the smoothest direction of the graph of pairings, whatever came out of them.
+        It is the smoothest direction of the graph of pairings, whatever came out of them. Its mean square is near 1 for
+        a ladder and near 0 where anybody meets anybody.
         """
         votes = self.summed(self.laplacians(self.count))
         root = 1.0 / np.sqrt(np.maximum(np.diag(votes), 1.0))
-        place = root * np.linalg.eigh(votes * root * root[:, None])[1][:, min(1, len(root) - 1)]
+        values, vectors = np.linalg.eigh(votes * root * root[:, None])
+        place = root * vectors[:, min(1, len(root) - 1)]
         place = place - place.mean()
-        return np.asarray(place / max(float(np.sqrt(np.mean(place**2))), 1e-300))
+        size = max(1.0 - float(values[min(1, len(root) - 1)]), 0.0)
+        return np.asarray(size * place / max(float(np.sqrt(np.mean(place**2))), 1e-300))
 
     def traces(self, matrices: Matrices, other: Floats) -> Floats:
         """Return the trace of each context's matrix times another (d1, d1), (D,)."""

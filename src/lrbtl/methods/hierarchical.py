@@ -27,7 +27,7 @@ from lrbtl.typing import Bools, Floats, Ints, Longs
 
 FIRST_TAU, LEAST_TAU = 0.65, 0.02  # of the spread of the scores: first guess of tau, and the least that is looked at
 APART = 1.5  # ratio of values of tau whose evidence gives its curvature
-TAU_STEPS, FAR, WORTHWHILE = 4, 5.0, 0.4  # most steps in tau, in powers of that ratio, and nats that one must gain
+TAU_STEPS, FAR, WORTHWHILE = 5, 5.0, 0.05  # most steps in tau, in powers of that ratio, and nats that one must gain
 SURE_TAU = 0.05  # relative error of tau below which one value stands for all
 AT_ZERO = 0.5  # prior probability of no deviations at all
 NODES = (1 / 6, 1 / 2, 5 / 6)  # quantiles of tau that stand for its distribution
@@ -96,13 +96,7 @@ class Hierarchical(Method):
             modes = (
                 search.ranks(options) if options.rank == "auto" else search.given(check_rank(options.rank, data.shape))
             )
-            main, taus = max(weight for weight, _ in modes), search.taus(modes[0][1])
-            middle = taus[len(taus) // 2 :][:1]
-            nodes = [
-                node
-                for weight, mode in modes
-                for node in search.nodes(mode, taus if weight == main else middle, weight)
-            ]
+            nodes = search.average(modes)
         link = nodes[0].mode.scores.design.link
         provenance = Provenance(
             method=self.name,
@@ -280,10 +274,18 @@ class _Search:
         taus = np.array(sorted(at))
         return tau_quantiles(taus, np.array([at[tau] for tau in taus]))
 
-    def nodes(self, mode: Mode, taus: Floats, weight: float) -> list[Node]:
-        """Return nodes at the rank of a mode."""
-        modes = [self.shifted(mode, float(tau)) for tau in taus]
-        return [self.node(each, weight / len(taus)) for each in modes]
+    def average(self, modes: list[tuple[float, Mode]]) -> list[Node]:
+        """Return the nodes of modes of growing rank: several taus at the one of most weight, one at the others.
+
+        Larger ranks take its tau: a component too many fits part of the deviations and hides their size.
+        """
+        main = max(range(len(modes)), key=lambda k: modes[k][0])
+        taus = self.taus(modes[main][1])
+        out = []
+        for k, (weight, mode) in enumerate(modes):
+            own = [mode.tau] if k < main else taus if k == main else taus[len(taus) // 2 :][:1]
+            out += [self.node(self.shifted(mode, float(tau)), weight / len(own)) for tau in own]
+        return out
 
     def node(self, mode: Mode, weight: float) -> Node:
         """Return a mode with its covariances and exceptions."""

@@ -4,9 +4,10 @@
 
 Battles are split in folds at random, stratified by context; every model is fitted to the others and predicts each
 fold's votes (ties as half wins) with logistic win probabilities, in mnats per vote (higher is better). A pair of
-which a fit says nothing is predicted as even. The default's probabilities are at its score estimates, as for the
-others. A model that has no fit in some fold is left out. The 200 most frequent models are kept, of LMArena 50. Seconds are those of all boards with defaults, on one thread. Results go to results/held_out.json and .md;
-logs that are not run keep theirs.
+which a fit says nothing is predicted as even; a method that has no fit in some fold is left out. The default's
+probabilities are at its score estimates, as for the others. The 200 most frequent models are kept, of LMArena 50.
+Seconds are those of all boards with defaults, on one thread. Results go to results/held_out.json and .md; logs that
+are not run keep theirs.
 """
 
 import argparse

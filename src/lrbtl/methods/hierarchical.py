@@ -272,7 +272,8 @@ class _Search:
             at.setdefault(tau, mode.at.at_tau(tau).log_evidence())
         at[0.0] = mode.at.at_tau(0.0).log_evidence()
         taus = np.array(sorted(at))
-        return tau_quantiles(taus, np.array([at[tau] for tau in taus]))
+        several = np.count_nonzero(np.diff(self.design.start)) > 1  # one context alone cannot tell E from L
+        return tau_quantiles(taus, np.array([at[tau] for tau in taus]), AT_ZERO if several else 0.0)
 
     def average(self, modes: list[tuple[float, Mode]]) -> list[Node]:
         """Return the nodes of modes of growing rank: several taus at the one of most weight, one at the others.
@@ -294,7 +295,7 @@ class _Search:
         return Node(weight, rank, mode.tau, mode, posterior, posterior.exceptions())
 
 
-def tau_quantiles(taus: Floats, log_evidence: Floats) -> Floats:
+def tau_quantiles(taus: Floats, log_evidence: Floats, at_zero: float = AT_ZERO) -> Floats:
     """Return quantiles of tau under a flat prior on (0, largest tau] and one on zero, from its log evidence.
 
     Examples
@@ -305,7 +306,7 @@ def tau_quantiles(taus: Floats, log_evidence: Floats) -> Floats:
     grid = np.linspace(0.0, taus[-1], 2001)
     density = np.exp(PchipInterpolator(taus, log_evidence)(grid) - log_evidence.max())
     below = np.cumsum(density) / len(grid)
-    below += AT_ZERO / (1 - AT_ZERO) * density[0]
+    below += at_zero / (1 - at_zero) * density[0]
     return np.asarray(np.interp(np.array(NODES) * below[-1], below, grid))
 
 

@@ -25,6 +25,7 @@ _HOMES = [
     ("inference.bounds", ["efficiency_bound"]),
     ("inference.calibration", ["Calibration", "LinkComparison", "compare_links"]),
     ("inference.diagnose", ["Diagnosis", "FitDiagnosis", "diagnose"]),
+    ("inference.effects", ["EffectEstimate"]),
     ("inference.estimate", ["Estimate"]),
     ("inference.targets", ["all_gaps", "all_scores", "effect", "entry", "functional", "gap", "linear", "score"]),
     ("inference.targets", ["tail_score", "tie_parameter", "weighted_score", "win_probability", "win_rate"]),
@@ -32,7 +33,18 @@ _HOMES = [
     ("model.links", ["Cauchit", "CustomLink", "Davidson", "Identity", "Link", "Logistic", "Probit", "RaoKupper"]),
     ("model.sampling", ["ProductSampling", "TableSampling", "UniformSampling"]),
     ("model.simulate", ["demo_battles", "simulate_battles", "simulate_observations", "simulate_scores"]),
-    ("show.plots", ["plot_changes", "plot_heatmap", "plot_history", "plot_leaderboard", "plot_ranks", "plot_scree"]),
+    (
+        "show.plots",
+        [
+            "plot_changes",
+            "plot_effects",
+            "plot_heatmap",
+            "plot_history",
+            "plot_leaderboard",
+            "plot_ranks",
+            "plot_scree",
+        ],
+    ),
     ("show.plots", ["plot_calibration", "plot_plan", "plot_win_matrix", "plot_z_histogram", "save_picture"]),
     ("show.report", ["report_html", "write_report"]),
 ]

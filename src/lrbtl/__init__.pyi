@@ -17,6 +17,7 @@ from lrbtl.inference.analysis import Analysis, analyse, infer
 from lrbtl.inference.bounds import efficiency_bound
 from lrbtl.inference.calibration import Calibration, LinkComparison, compare_links
 from lrbtl.inference.diagnose import Diagnosis, FitDiagnosis, diagnose
+from lrbtl.inference.effects import EffectEstimate
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.targets import (
     all_gaps,
@@ -41,6 +42,7 @@ from lrbtl.show import plots as plots
 from lrbtl.show.plots import (
     plot_calibration,
     plot_changes,
+    plot_effects,
     plot_heatmap,
     plot_history,
     plot_leaderboard,
@@ -65,6 +67,7 @@ __all__ = [
     "CustomLink",
     "Davidson",
     "Diagnosis",
+    "EffectEstimate",
     "Estimate",
     "Fit",
     "FitDiagnosis",
@@ -113,6 +116,7 @@ __all__ = [
     "plan",
     "plot_calibration",
     "plot_changes",
+    "plot_effects",
     "plot_heatmap",
     "plot_history",
     "plot_leaderboard",

@@ -23,11 +23,12 @@ from lrbtl.inference.analysis import Analysis, analyse, analyse_fit, find_method
 from lrbtl.inference.calibration import Calibration, LinkComparison, calibrate, compare_laws, leave_out, possible_links
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.regime import alignment, incoherence, influence, information_range, inverse_norm, overlap
-from lrbtl.inference.targets import Target, resolve_targets, score
+from lrbtl.inference.targets import Target, context_weights, resolve_targets, score
+from lrbtl.methods.clusters import design_effects
 from lrbtl.methods.hierarchical import HierarchicalRun
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.one_step import evaluate_targets
-from lrbtl.methods.targets import Stack
+from lrbtl.methods.targets import Stack, resolved_score
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import Sampling
 from lrbtl.typing import Bools, Floats, Longs, Rank, Seed
@@ -86,6 +87,8 @@ class Diagnosis:
     unit : "battles" or "observations"
     notes : tuple of str
         What to know of how the battles were read.
+    design_effects : tuple of (str, float)
+        By how much each cluster column alone multiplies the variance of overall scores, the median over models.
     """
 
     n_battles: int
@@ -106,6 +109,7 @@ class Diagnosis:
     reason: str = ""
     unit: str = "battles"
     notes: tuple[str, ...] = ()
+    design_effects: tuple[tuple[str, float], ...] = ()
 
     @property
     def is_good(self) -> bool:
@@ -118,7 +122,8 @@ class Diagnosis:
         return [("ok" if good else "warn", text) for good, text in self._checks()]
 
     def _checks(self) -> list[words.Check]:
-        return [*words.about_sharing(self), *words.about_votes(self), *words.about_calibration(self)]
+        clusters = words.about_clusters(self)
+        return [*words.about_sharing(self), *words.about_votes(self), *clusters, *words.about_calibration(self)]
 
     def to_dict(self) -> dict[str, object]:
         """Return the numbers as plain values."""
@@ -264,8 +269,19 @@ def diagnose(
     if isinstance(fit, Fit):
         return _diagnose_fit(battles, fit, targets, sampling)
     found = _with_analysis(_diagnose_votes(battles, fit.battles), fit)
+    found = replace(found, design_effects=_design_effects(fit))
     verdict, reason = words.board_verdict(found)
     return replace(found, verdict=verdict, reason=reason)
+
+
+def _design_effects(analysis: Analysis) -> tuple[tuple[str, float], ...]:
+    """Return what clusters do to the variances of overall scores, by column."""
+    battles = analysis.battles
+    if not isinstance(battles, Battles) or battles.cells.clusters is None:
+        return ()
+    weights = context_weights(battles, "traffic")
+    targets = [resolved_score(a, weights) for a in np.flatnonzero(battles.model_counts).tolist()]
+    return tuple(design_effects(analysis.run.influence_rows(targets), battles, len(targets)))
 
 
 def _default(battles: Data, options: AnalysisOptions) -> Fit | Analysis:

@@ -113,6 +113,16 @@ def about_sharing(d: Diagnosis) -> list[Check]:
     return checks
 
 
+def about_clusters(d: Diagnosis) -> list[Check]:
+    """Return by how much votes of a cluster are alike."""
+    return [
+        (True, f"Clusters: votes by {name} are alike, as if there were {effect:.1f} times fewer; errors allow for it.")
+        if effect > 1.05
+        else (True, f"Clusters: votes by {name} are no more alike than others.")
+        for name, effect in d.design_effects
+    ]
+
+
 def about_votes(d: Diagnosis) -> list[Check]:
     """Return who meets whom, where, and how often."""
     n = len(d.groups)

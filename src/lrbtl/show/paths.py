@@ -1,4 +1,4 @@
-"""Pictures of ratings over time and of changes between boards."""
+"""Pictures of ratings over time, of changes between boards, and of what covariates do to votes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.changes import Changes
 from lrbtl.boards.history import History
 from lrbtl.errors import PlotError
+from lrbtl.inference.effects import EffectEstimate
 from lrbtl.show.style import (
     ThemeName,
     find_theme,
@@ -137,4 +139,47 @@ def plot_changes(found: Changes, *, top: int | None = None, ax: Axes | None = No
     ax.set_xlabel("change in Elo points", color=style.muted, fontsize=8.5)
     words = f"after minus before with {found.level:.0%} interval (rank before → after); other colour: moved"
     write_title(ax, style, "What changed", words, lift)
+    return ax
+
+
+def plot_effects(
+    found: EffectEstimate | Leaderboard | Leaderboards,
+    *,
+    level: float = 0.95,
+    ax: Axes | None = None,
+    theme: ThemeName = "light",
+) -> Axes:
+    """Axes with what covariates do to a vote between equal models, in points of win probability, with intervals.
+
+    Parameters
+    ----------
+    found : EffectEstimate or board
+        `analysis.effects()`, or a board whose battles have covariates.
+    level : float
+    ax : Axes, optional
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> frame = {"model_a": ["x", "y"] * 40, "model_b": ["y", "x"] * 40, "winner": [1, 1, 0, 1] * 20}
+    >>> plot_effects(lrbtl.leaderboard(lrbtl.Battles.from_frame(frame, position=True))).get_xlabel()
+    'points of win probability'
+    """
+    board = found.overall if isinstance(found, Leaderboards) else found
+    effects = board.effects if isinstance(board, Leaderboard) else board
+    if not isinstance(effects, EffectEstimate):
+        raise PlotError("effects are needed: draw analysis.effects(), or a board whose battles have covariates")
+    style, rows = find_theme(theme), 100 * effects.changes(level)
+    height, fontsize = row_size(len(rows))
+    names = [sentence.split(": ")[0] for sentence in effects.sentences(level)]
+    ax = open_axes(ax, style, 5.0 + label_width(names, fontsize), 1.4 + height * len(rows))
+    label_rows(ax, style, names, fontsize)
+    lift = grid_rows(ax, style, len(rows))
+    at = np.arange(len(rows))
+    ax.axvline(0, color=style.muted, linewidth=0.9)
+    ax.hlines(at, rows[:, 1], rows[:, 2], color=style.main, linewidth=1.6, zorder=2)
+    ax.scatter(rows[:, 0], at, s=2.6 * fontsize, color=style.main, linewidth=0, zorder=3)
+    ax.set_xlabel("points of win probability", color=style.muted, fontsize=8.5)
+    write_title(ax, style, "What moves votes", f"between equal models, with {level:.0%} interval", lift)
     return ax

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import PlotError
-from lrbtl.show.paths import plot_changes, plot_history
+from lrbtl.show.paths import plot_changes, plot_effects, plot_history
 from lrbtl.show.pictures import (
     plot_calibration,
     plot_heatmap,
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "plot_calibration",
     "plot_changes",
+    "plot_effects",
     "plot_heatmap",
     "plot_history",
     "plot_leaderboard",

@@ -1,0 +1,102 @@
+"""Style-controlled boards of all categories with intervals: time and memory, against arena-rank refitted per category.
+
+    python benchmarks/style_speed.py --rows 1000000 --arena-python /path/to/python-with-arena-rank
+
+200 models, 10 categories, 8 covariates, every row distinct. Ours: reading, all boards with intervals and effects in
+one analysis, in a process of its own whose peak memory is told (the log itself included). Theirs:
+`ContextualBradleyTerry` on the rows of each category and once on all, from a pandas frame, as its users run it.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results"
+D1, D, K = 200, 10, 8
+ARENA = """
+import sys, time
+import numpy as np, pandas as pd
+from arena_rank.models.contextual_bradley_terry import ContextualBradleyTerry
+from arena_rank.utils.data_utils import ContextualPairDataset
+log = np.load(sys.argv[1])
+features = [f"x{j}" for j in range(8)]
+frame = pd.DataFrame({name: log[name] for name in ("model_a", "model_b", "category")} | {x: log[x] for x in features})
+frame["winner"] = np.where(log["winner"] > 0, "model_a", "model_b")
+parts = [frame] + [frame[frame.category == u] for u in range(10)]
+seconds = []
+for part in parts[: int(sys.argv[2])]:
+    start = time.perf_counter()
+    data = ContextualPairDataset.from_pandas(part, feature_cols=features)
+    model = ContextualBradleyTerry(len(data.competitors), data.n_features)
+    model.compute_ratings_and_cis(data)
+    seconds.append(time.perf_counter() - start)
+    print(len(part), seconds[-1], flush=True)
+"""
+
+
+def simulate(rows: int, path: Path) -> None:
+    """Write a log."""
+    import lrbtl
+
+    rng = np.random.default_rng(0)
+    scores = lrbtl.simulate_scores((D1, D), 2, scale=1.2, rng=0)
+    a, u = rng.integers(0, D1, rows), rng.integers(0, D, rows)
+    b = (a + rng.integers(1, D1, rows)) % D1
+    x = rng.standard_normal((rows, K))
+    eta = scores[a, u] - scores[b, u] + x @ np.linspace(-0.3, 0.3, K)
+    won = (rng.random(rows) < 1 / (1 + np.exp(-eta))).astype(float)
+    np.savez(path, model_a=a, model_b=b, category=u, winner=won, **{f"x{j}": x[:, j] for j in range(K)})
+
+
+def ours(path: str) -> dict[str, float]:
+    """Return seconds of reading and of all boards, and the peak memory of this process."""
+    import lrbtl
+
+    log = dict(np.load(path))
+    start = time.perf_counter()
+    battles = lrbtl.Battles.from_frame(log, contexts="category", covariates=[f"x{j}" for j in range(K)])
+    read = time.perf_counter()
+    boards = lrbtl.leaderboard(battles, context="all")
+    end = time.perf_counter()
+    assert boards.overall.effects is not None and len(boards) == D
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return {"reading": read - start, "boards": end - read, "peak megabytes": peak, "processor": time.process_time()}
+
+
+def main() -> None:
+    """Time both and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--arena-python")
+    parser.add_argument("--arena-fits", type=int, default=11)
+    parser.add_argument("--child")
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(ours(args.child)))
+        return
+    found: dict[str, object] = {"rows": args.rows}
+    with tempfile.TemporaryDirectory() as folder:
+        for rows in (args.rows // 2, args.rows):
+            path = Path(folder) / f"{rows}.npz"
+            simulate(rows, path)
+            done = subprocess.run([sys.executable, __file__, "--child", str(path)], capture_output=True, check=True)
+            found[f"ours, {rows}"] = json.loads(done.stdout)
+            print(rows, found[f"ours, {rows}"], flush=True)
+        if args.arena_python:
+            command = [args.arena_python, "-c", ARENA, str(path), str(args.arena_fits)]
+            done = subprocess.run(command, capture_output=True, check=True, text=True)
+            fits = [[float(x) for x in line.split()] for line in done.stdout.strip().splitlines()]
+            found["arena-rank, rows and seconds of each fit"] = fits
+            print(fits)
+    (RESULTS / "style_speed.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

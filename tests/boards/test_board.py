@@ -369,3 +369,11 @@ CANCELLING = {
 def test_votes_that_cancel_give_no_zero_width(battles, method):
     board = lrbtl.leaderboard(battles, method=method)
     assert (board.upper - board.lower > 100).all()
+
+
+def test_votes_that_cancel_in_two_categories_have_errors_overall_too():
+    battles = lrbtl.Battles.from_arrays(
+        ["x", "y", "z"] * 2, ["y", "z", "x"] * 2, [1] * 6, [["code"] * 3 + ["math"] * 3], counts=[10] * 6
+    )
+    for board in lrbtl.leaderboard(battles, context="all").every():
+        assert (board.upper - board.lower > 100).all()

@@ -19,7 +19,7 @@ from lrbtl.lowrank.tucker import check_rank, rank_caps, truncate
 from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import separate_errors
-from lrbtl.methods.posterior import Exceptions, Posterior
+from lrbtl.methods.posterior import Exceptions, Posterior, centred
 from lrbtl.methods.targets import Gradients, Resolved, evaluate
 from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.threads import one_blas_thread
@@ -40,6 +40,9 @@ LITTLE = 0.3  # standard deviations that a component must take out of the residu
 FORGOTTEN = 0.12  # weight below which a rank is left out
 LARGEST_RANK = 8
 LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand out
+WIDE = 2.0  # times the spread of all scores: a prior that does not hold back what votes tell
+CLEAR = 2.0  # times the noise: scores this large show half of their directions
+LITTLE_DOUBT = 1e-3
 LIKELY = 0.5  # probability from which an entry is called an exception
 LONG = 1e9  # contexts times cubed models beyond which the gain over separate fits is not told
 BATCH = 1 << 22  # numbers that the gradients of one batch of targets may fill
@@ -452,7 +455,27 @@ class HierarchicalRun(Run):
             out += node.weight * away[:, :, None] * away[:, None, :]
         each = np.arange(out.shape[1])
         out[:, each, each] += self._added.T
-        return np.asarray(out)
+        return np.asarray(out + self._common)
+
+    @cached_property
+    def _common(self) -> Floats:
+        """Covariance that all contexts share beyond what the nodes say, (d1, d1).
+
+        The nodes take the directions of their skills for known. Where votes hardly tell them, a mean over contexts is
+        not known better than if each model had one score everywhere, with WIDE times the spread of scores as prior.
+        """
+        (d1, D), node = self._mean.shape, max(self.nodes, key=lambda node: node.weight)
+        noise = node.mode.scores.design.noise  # of one entry
+        clear = CLEAR * noise * (np.sqrt(d1) + np.sqrt(D))
+        unsure = 1.0 / (1.0 + (float(np.linalg.norm(self._mean, 2)) / clear) ** 4)
+        if unsure < LITTLE_DOUBT:
+            return np.zeros((d1, d1))
+        traffic = self.data.context_counts / self.data.n_battles
+        means = traffic[None, :, None] * (np.eye(d1) - 1.0 / d1)[:, None, :]
+        prior = np.eye(d1) / (WIDE**2 * max(float(np.mean(self._mean**2)), noise**2))
+        least = np.linalg.inv(node.posterior.pooled_information + prior)
+        values, vectors = np.linalg.eigh(centred(least - self._node_covariance(means, None, diagonal=False)))
+        return np.asarray(unsure * (vectors * np.maximum(values, 0.0)) @ vectors.T)
 
     @cached_property
     def _added(self) -> Floats:
@@ -477,6 +500,14 @@ class HierarchicalRun(Run):
     def _covariance(self, gradients: Gradients, part: slice, *, diagonal: bool) -> Floats:
         """Return the covariance of some targets, or its diagonal."""
         dense, slopes = self._dense(gradients, part)
+        found = self._node_covariance(dense, slopes, diagonal=diagonal)
+        over_contexts = dense.sum(axis=1)
+        common = over_contexts @ self._common
+        more = np.einsum("ma,ma->m", common, over_contexts) if diagonal else common @ over_contexts.T
+        return np.asarray(found + more)
+
+    def _node_covariance(self, dense: Floats, slopes: Floats | None, *, diagonal: bool) -> Floats:
+        """Return the covariance of linear functions of the scores (M, D, d1) and effects, by the nodes alone."""
         flat = dense.reshape(len(dense), -1)
         found = self._average(node.posterior.covariance(dense, slopes, diagonal=diagonal) for node in self.nodes)
         for node in self.nodes:
@@ -523,8 +554,8 @@ class HierarchicalRun(Run):
         cov = self._by_context
         own = np.einsum("uaa->au", cov)
         if kind == "scores":
-            centred = cov - cov.mean(axis=1, keepdims=True)
-            centred = centred - centred.mean(axis=2, keepdims=True)
-            return self._mean, np.sqrt(np.maximum(np.einsum("uaa->au", centred), 0.0))
+            zero_sum = cov - cov.mean(axis=1, keepdims=True)
+            zero_sum = zero_sum - zero_sum.mean(axis=2, keepdims=True)
+            return self._mean, np.sqrt(np.maximum(np.einsum("uaa->au", zero_sum), 0.0))
         a, b = np.triu_indices(len(own), 1)
         return self._mean[a] - self._mean[b], np.sqrt(np.maximum(own[a] + own[b] - 2 * cov[:, a, b].T, 0.0))

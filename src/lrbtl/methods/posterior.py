@@ -115,6 +115,11 @@ class Posterior:
     def _inverse(self) -> Inverse:
         return self.at.factor.inverse()
 
+    @property
+    def pooled_information(self) -> Floats:
+        """What all votes would tell of the models if contexts did not differ, (d1, d1)."""
+        return self.design.summed(self.at.H)
+
     @cached_property
     def plain(self) -> Floats:
         """Posterior covariance of the scores of each context, (D, d1, d1), centred."""

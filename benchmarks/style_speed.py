@@ -3,8 +3,9 @@
     python benchmarks/style_speed.py --rows 1000000 --arena-python /path/to/python-with-arena-rank
 
 200 models, 10 categories, 8 covariates, every row distinct. Ours: reading, all boards with intervals and effects in
-one analysis, in a process of its own whose peak memory is told (the log itself included). Theirs:
-`ContextualBradleyTerry` on the rows of each category and once on all, from a pandas frame, as its users run it.
+one analysis (by default, and as separate fits, which is what theirs are), in a process of its own whose peak memory is
+told (the log itself included). Theirs: `ContextualBradleyTerry` on the rows of each category and once on all, from a
+pandas frame, as its users run it.
 """
 
 import argparse
@@ -55,15 +56,15 @@ def simulate(rows: int, path: Path) -> None:
     np.savez(path, model_a=a, model_b=b, category=u, winner=won, **{f"x{j}": x[:, j] for j in range(K)})
 
 
-def ours(path: str) -> dict[str, float]:
-    """Return seconds of reading and of all boards, and the peak memory of this process."""
+def ours(path: str, method: str) -> dict[str, float]:
+    """Return seconds of reading and of all boards by a method, and the peak memory of this process."""
     import lrbtl
 
     log = dict(np.load(path))
     start = time.perf_counter()
     battles = lrbtl.Battles.from_frame(log, contexts="category", covariates=[f"x{j}" for j in range(K)])
     read = time.perf_counter()
-    boards = lrbtl.leaderboard(battles, context="all")
+    boards = lrbtl.leaderboard(battles, context="all", method=method)
     end = time.perf_counter()
     assert boards.overall.effects is not None and len(boards) == D
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
@@ -77,22 +78,25 @@ def main() -> None:
     parser.add_argument("--arena-python")
     parser.add_argument("--arena-fits", type=int, default=11)
     parser.add_argument("--child")
+    parser.add_argument("--method", default="hierarchical")
     args = parser.parse_args()
     if args.child:
-        print(json.dumps(ours(args.child)))
+        print(json.dumps(ours(args.child, args.method)))
         return
     found: dict[str, object] = {"rows": args.rows}
     with tempfile.TemporaryDirectory() as folder:
         for rows in (args.rows // 2, args.rows):
             path = Path(folder) / f"{rows}.npz"
             simulate(rows, path)
-            done = subprocess.run([sys.executable, __file__, "--child", str(path)], capture_output=True, check=True)
-            found[f"ours, {rows}"] = json.loads(done.stdout)
-            print(rows, found[f"ours, {rows}"], flush=True)
+            for method in ("hierarchical", "naive"):
+                command = [sys.executable, __file__, "--child", str(path), "--method", method]
+                done = subprocess.run(command, capture_output=True, check=True)
+                found[f"{method}, {rows}"] = json.loads(done.stdout)
+                print(rows, method, found[f"{method}, {rows}"], flush=True)
         if args.arena_python:
             command = [args.arena_python, "-c", ARENA, str(path), str(args.arena_fits)]
-            done = subprocess.run(command, capture_output=True, check=True, text=True)
-            fits = [[float(x) for x in line.split()] for line in done.stdout.strip().splitlines()]
+            peers = subprocess.run(command, capture_output=True, check=True, text=True)
+            fits = [[float(x) for x in line.split()] for line in peers.stdout.strip().splitlines()]
             found["arena-rank, rows and seconds of each fit"] = fits
             print(fits)
     (RESULTS / "style_speed.json").write_text(json.dumps(found, indent=1) + "\n")

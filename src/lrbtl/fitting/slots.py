@@ -21,6 +21,8 @@ from lrbtl.model.effects import Border
 from lrbtl.model.links import LOGISTIC, CellTerms
 from lrbtl.typing import Floats, Indices, Longs
 
+_Form = tuple[Matrices, Floats | None, Floats | None]
+
 MAX_ITER = 60
 DECREMENT = 1e-10
 SMALLEST_STEP = 1e-6
@@ -130,17 +132,30 @@ class SlotScores:
 
     def covariances(self, slots: Floats, effects: Floats, *, diagonal: bool) -> tuple[Floats, Floats]:
         """Return the sandwich covariance (M, M) along directions, or its diagonal, and model-based variances (M,)."""
-        squares, fisher = self.design.count * self.residuals**2, self.design.count * self.terms.fisher
-        robust = self._quadratic(squares, slots, effects, diagonal=diagonal)
-        return robust, self._quadratic(fisher, slots, effects, diagonal=True)
+        robust = self._quadratic(self._meat, slots, effects, diagonal=diagonal)
+        return robust, self._quadratic(self._information, slots, effects, diagonal=True)
 
-    def _quadratic(self, weight: Floats, slots: Floats, effects: Floats, *, diagonal: bool) -> Floats:
-        design, linear = self.design, self.design.effects
-        moved, varied = slots, design.times(design.laplacians(weight), slots)
-        if linear is not None:
-            border = linear.border(weight)
-            columns = design.effect_columns(border)
-            varied = np.concatenate([varied + columns @ effects, columns.T @ slots + border.corner @ effects])
+    @cached_property
+    def _meat(self) -> _Form:
+        return self._form(self.design.count * self.residuals**2)
+
+    @cached_property
+    def _information(self) -> _Form:
+        return self._form(self.design.count * self.terms.fisher)
+
+    def _form(self, weight: Floats) -> _Form:
+        """Return sum of weight (X, slope) (X, slope)^T: on slots, between slots and effects, among effects."""
+        design = self.design
+        if design.effects is None:
+            return design.laplacians(weight), None, None
+        border = design.effects.border(weight)
+        return design.laplacians(weight), design.effect_columns(border), border.corner
+
+    def _quadratic(self, form: _Form, slots: Floats, effects: Floats, *, diagonal: bool) -> Floats:
+        matrices, columns, corner = form
+        moved, varied = slots, self.design.times(matrices, slots)
+        if columns is not None and corner is not None:
+            varied = np.concatenate([varied + columns @ effects, columns.T @ slots + corner @ effects])
             moved = np.concatenate([slots, effects])
         return np.asarray(np.einsum("im,im->m", moved, varied) if diagonal else moved.T @ varied)
 

@@ -3,11 +3,13 @@
     python benchmarks/nearly_low_rank.py --reps 40 --efficient 12 --jobs 2 [--only "40 x 8"]
 
 Truths are rank 2 (or 3) plus a share of their variance in deviations of single entries, normal or heavy-tailed, or
-plus four specialists. Battles are uniform, Zipf in models and categories, or between models of similar strength.
-Every replication draws a new truth; those of the present table have not been used for tuning, though designs marked
-"tuning" have, with other truths. Separate fits are run on all truths, the efficient method and rank intervals on some
-of them: its RMSE stands beside that of the default on the same truths. Errors are those of means over truths.
-Results go to results/nearly_low_rank.json and .md; designs that are not run keep theirs.
+plus four specialists. Battles are uniform, Zipf in models and categories, or between models of similar strength. Every
+replication draws a new truth. Designs marked "tuning" were used while the method was made, with other truths. Those of
+the present table come from a new seed, but the rows of specialists and of matched pairs, and most others at least
+once, were seen on them in earlier builds while the search for ranks was finished. Separate fits are run on all truths,
+the efficient method and rank intervals on some of them: its RMSE stands beside that of the default on the same truths.
+Errors are those of means over truths. Results go to results/nearly_low_rank.json and .md; designs that are not run
+keep theirs.
 """
 
 import argparse

@@ -37,8 +37,8 @@ class Stored:
         ----------
         source : path, list of paths, binary stream, Arrow dataset, record batch reader or data frame
             A path is a file (Parquet, CSV, TSV or JSON lines, also .gz), a folder of such files, or a pattern such as
-            "logs/2026-*.parquet". Parquet and Arrow need pyarrow. Only the columns needed are read. Frames are read as
-            by `from_frame`.
+            ``"logs/2026-*.parquet"``. Parquet and Arrow need pyarrow. Only the columns needed are read. Frames are read
+            as by `from_frame`.
         where : list of conditions, optional
             ``[("day", ">=", 20), ...]``, all of which rows must meet, or a pyarrow expression. For Parquet and Arrow
             datasets; row groups and folders (day=20) in which no row can meet them are not read.

@@ -49,7 +49,7 @@ def test_votes_left_out_are_as_if_they_had_not_been_cast():
         where = int(cells.a[k]), int(cells.b[k]), int(cells.context[k])
         est = lrbtl.infer(rest, lrbtl.gap(*where), rank=1)
         assert found.eta[k] == pytest.approx(est.estimate[0], abs=0.25 * est.se[0])
-        assert found.variance[k] == pytest.approx(est.se[0] ** 2, rel=0.1)
+        assert found.variance[k] == pytest.approx(est.se[0] ** 2, rel=0.25)  # tau is found anew
 
 
 def test_the_bins_are_those_of_a_loop_over_votes():

@@ -418,8 +418,8 @@ def test_a_start_changes_nothing(shape):
     both = first + lrbtl.simulate_battles(truth, 1000, rng=2)
     cold, warm = lrbtl.analyse(both), lrbtl.analyse(both, start=earlier)
     one, two = (run.estimate(lrbtl.all_scores()) for run in (cold, warm))
-    np.testing.assert_allclose(two.estimate, one.estimate, atol=1e-4 * one.se.min())
-    np.testing.assert_allclose(two.se, one.se, rtol=1e-4)
+    np.testing.assert_allclose(two.estimate, one.estimate, atol=1e-3 * one.se.min())
+    np.testing.assert_allclose(two.se, one.se, rtol=1e-3)
     assert "start" not in warm.options
     assert lrbtl.leaderboard(both, start=earlier).models == lrbtl.leaderboard(both).models
 
@@ -428,8 +428,9 @@ def test_a_start_of_another_kind():
     truth = lrbtl.simulate_scores((6, 3), 1, scale=1.5, rng=0)
     battles = lrbtl.simulate_battles(truth, 3000, rng=1)
     earlier = lrbtl.analyse(battles.pooled())
-    one, two = (lrbtl.infer(battles, lrbtl.score(0, 0), start=start) for start in (None, earlier))
-    np.testing.assert_allclose(one.estimate, two.estimate, atol=1e-3 * one.se[0])
+    with pytest.raises(MethodError, match="other context modes"):
+        lrbtl.infer(battles, lrbtl.score(0, 0), start=earlier)
     with pytest.raises(MethodError, match="start is a str"):
         lrbtl.analyse(battles, start="yesterday")
-    assert "no effect" in lrbtl.analyse(battles, method="naive", start=earlier).notes[0]
+    again = lrbtl.analyse(battles)
+    assert "no effect" in lrbtl.analyse(battles, method="naive", start=again).notes[0]

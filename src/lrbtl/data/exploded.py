@@ -56,7 +56,7 @@ def warn_of_copies(
             key = encode(_take(column, at), name).codes.astype(np.int64)
         except (LrbtlError, TypeError, ValueError, IndexError):  # lists, missing values: no identifier
             continue
-        if share := copied_share(key * (int(pair.max()) + 1) + pair, label, y, AGREE):
+        if share := copied_share(key * (int(pair.max(initial=0)) + 1) + pair, label, y, AGREE):
             _warn(share, f"rows with the same {name}, models and outcome", names)
             return
 

@@ -120,7 +120,7 @@ def _whole_records(path: Path) -> Iterator[Record]:
         raise EmptyDataError(f"{path}: the file is empty.")
     try:
         value = json.loads(text)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and depths of thousands
         raise FileReadError(f"it is not JSON ({error}); write it again.") from error
     yield from (record for record in (value if isinstance(value, list) else [value]) if isinstance(record, dict))
 
@@ -134,7 +134,7 @@ def _line_records(path: Path) -> Iterator[Record]:
                 continue
             try:
                 record = json.loads(line)
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            except (ValueError, RecursionError) as error:
                 raise FileReadError(f"line {k} is not JSON; each line must be one object.") from error
             if isinstance(record, dict):
                 yield record

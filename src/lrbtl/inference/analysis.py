@@ -264,9 +264,13 @@ def scores_for(earlier: Analysis, data: Data) -> Floats:
     if not isinstance(earlier, Analysis):
         raise MethodError(f"start is a {type(earlier).__name__}; give an earlier analysis of lrbtl.analyse(...).")
     known = earlier.battles
+    if known.mode_names != data.mode_names:
+        raise MethodError(
+            f"start is an analysis of battles with other context modes, {known.mode_names} instead of "
+            f"{data.mode_names}: leave start= out."
+        )
     models = map_labels(data.models, index_labels(known.models, "models"))
-    fits = len(known.levels) == len(data.levels)
-    contexts = map_contexts(data.levels, known.levels) if fits else np.full(data.n_contexts, -1)
+    contexts = map_contexts(data.levels, known.levels)
     scores = np.pad(np.nan_to_num(earlier.scores()), ((0, 1), (0, 1)))  # what is not known, -1, is the last
     return np.ascontiguousarray(scores[np.ix_(models, contexts)])
 

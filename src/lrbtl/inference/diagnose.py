@@ -13,7 +13,7 @@ from lrbtl.data.cells import component_members, weak_components
 from lrbtl.data.frames import as_data
 from lrbtl.data.labels import check_same_labels
 from lrbtl.data.observations import Data, Observations
-from lrbtl.errors import LrbtlWarning
+from lrbtl.errors import InputTypeError, LrbtlWarning
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.fit import Fit
 from lrbtl.fitting.fit import fit as fit_scores
@@ -268,6 +268,8 @@ def diagnose(
         fit = fit.run.fit
     if isinstance(fit, Fit):
         return _diagnose_fit(battles, fit, targets, sampling)
+    if not isinstance(fit, Analysis):
+        raise InputTypeError(f"fit={fit!r}: give what lrbtl.fit or lrbtl.analyse returned, or leave it out.")
     found = _with_analysis(_diagnose_votes(battles, fit.battles), fit)
     found = replace(found, design_effects=_design_effects(fit))
     verdict, reason = words.board_verdict(found)
@@ -368,6 +370,7 @@ def _diagnose_fit(
     conclusion, reason = words.fit_verdict(
         len(found.groups), signal, bernstein, found.thin_contexts,
         advice=advice, chosen=fit.rank_chosen, asks_for_more=fit.asks_for_more, unit=unit, coverage=(coverage, at_best),
+        right_rank=words.right_rank(found.share, found.ranks, fit.rank),
     )  # fmt: skip
     shared = {item.name: getattr(found, item.name) for item in fields(found)}
     return FitDiagnosis(

@@ -18,6 +18,7 @@ Check = tuple[bool, str]  # whether all is well, and the sentence
 BERNSTEIN_CEILING = 3.0  # above it a few battles carry most of the correction
 COVERED, COVERED_AT_BEST = 0.8, 0.9  # expected coverage of 95% intervals below which a low-rank fit is not safe
 NO_COVERAGE = (float("nan"), float("nan"))
+NEGLIGIBLE = 0.01  # share of deviations below which a rank counts as right
 
 
 def board_verdict(d: Diagnosis) -> tuple[str, str]:
@@ -50,15 +51,16 @@ def fit_verdict(
     asks_for_more: bool = False,
     unit: str = "battles",
     coverage: tuple[float, float] = NO_COVERAGE,
+    right_rank: bool = False,
 ) -> tuple[str, str]:
     """Return the verdict on a low-rank fit and its reason, which also tells of thin contexts.
 
     `advice` is what to do about a weak signal, None where it does not matter; `chosen`: by rank="auto", which may find
     that the data ask for more than they determine; `coverage` is what 95% intervals can be expected to cover, and at
-    best.
+    best; `right_rank` is whether the rank leaves next to nothing out.
     """
     conclusion, reason = _conclude(n_groups, signal, bernstein, advice, chosen, unit)
-    if n_groups == 1 and (coverage[0] < COVERED or coverage[1] < COVERED_AT_BEST):
+    if n_groups == 1 and not right_rank and (coverage[0] < COVERED or coverage[1] < COVERED_AT_BEST):
         conclusion = "prefer hierarchical"
         reason = (
             f"Scores are not of this rank: intervals of 95% can be expected to hold for {coverage[0]:.0%} of them. "
@@ -165,6 +167,11 @@ def about_calibration(d: Diagnosis) -> list[Check]:
     return checks
 
 
+def right_rank(share: float, ranks: Sequence[tuple[int, ...]], rank: Sequence[int]) -> bool:
+    """Return whether a rank leaves next to nothing out, by the share of deviations at the ranks that fit."""
+    return share < NEGLIGIBLE and all(r >= least for r, least in zip(rank, min(ranks), strict=True))
+
+
 def about_fit(d: FitDiagnosis) -> list[Check]:
     """Return the signal of a low-rank fit, and what its intervals can be expected to cover."""
     text = f"Signal: the weakest component of rank {d.rank} is {d.signal:.2f} times the noise"
@@ -174,7 +181,7 @@ def about_fit(d: FitDiagnosis) -> list[Check]:
         checks = [(True, f"{text}, which does not matter: this rank restricts nothing.")]
     if isnan(d.coverage):
         return checks
-    safe = d.coverage >= COVERED and d.coverage_at_best >= COVERED_AT_BEST
+    safe = right_rank(d.share, d.ranks, d.rank) or (d.coverage >= COVERED and d.coverage_at_best >= COVERED_AT_BEST)
     words = f"95% intervals can be expected to cover {d.coverage:.0%} of the scores, {d.coverage_at_best:.0%} at best"
     return [*checks, (safe, f"Rank: by the hierarchical analysis {words}."), *about_sharing(d)[:1]]
 

@@ -207,7 +207,7 @@ def separate_errors(battles: Battles, view: View, targets: Sequence[Resolved]) -
         inside, outside = weights[:, models], np.delete(weights, models, axis=1)
         known = np.einsum("ma,ma->m", inside @ covariance, inside)
         variances[rows] += np.where(np.any(np.abs(outside) > UNBALANCED, axis=1), np.inf, known)
-    return np.sqrt(variances)
+    return np.sqrt(np.maximum(variances, 0.0))
 
 
 def _separate_covariance(battles: Battles, view: View, u: int) -> tuple[Longs, Floats]:

@@ -73,6 +73,7 @@ def main() -> None:
     data = frame()
     lrbtl_boards(data.head(20_000), "mle")  # imports
     seconds = {
+        "lrbtl default": timed(lambda: lrbtl_boards(data, "hierarchical", "auto")),
         "lrbtl efficient": timed(lambda: lrbtl_boards(data, "efficient")),
         "lrbtl efficient, two threads": timed(lambda: lrbtl_boards(data, "efficient", n_threads=2)),
         "lrbtl mle": timed(lambda: lrbtl_boards(data, "mle")),

@@ -45,6 +45,7 @@ html_extra_path = ["llms.txt"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_nav_level": 1,
+    "header_links_before_dropdown": 3,
     "navigation_with_keys": False,
     "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],

@@ -1,0 +1,298 @@
+"""The search over ranks and sizes of the deviations, tau: which of them votes support, and with what weight."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.interpolate import PchipInterpolator
+
+from lrbtl.fitting.blocks import BlockDesign, without_idle_slots
+from lrbtl.fitting.design import Design
+from lrbtl.fitting.deviations import Mode, Scores, find_mode, start_scores
+from lrbtl.fitting.fit import spectral_start
+from lrbtl.lowrank.tucker import check_rank, rank_caps, truncate
+from lrbtl.methods.base import Options
+from lrbtl.methods.posterior import Exceptions, Posterior
+from lrbtl.typing import Floats, Ints, Longs
+
+FIRST_TAU, LEAST_TAU = 0.65, 0.02  # of the spread of the scores: first guess of tau, and the least that is looked at
+APART = 1.5  # ratio of values of tau whose evidence gives its curvature
+TAU_STEPS, FAR, WORTHWHILE = 5, 5.0, 0.05  # most steps in tau, in powers of that ratio, and nats that one must gain
+SURE_TAU = 0.05  # relative error of tau below which one value stands for all
+AT_ZERO = 0.5  # prior probability of no deviations at all
+NODES = (1 / 6, 1 / 2, 5 / 6)  # quantiles of tau that stand for its distribution
+LITTLE_KNOWN = 2e-3  # of the largest information: directions below it show no component
+BITS = np.uint64(1) << np.arange(8, 37, dtype=np.uint64)  # one for each simulated residual: what noise looks like
+CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
+NOISE, SURELY = -0.7, 1.7  # standard deviations above noise at which a component is believed not at all, and wholly
+OBVIOUS = 8.0  # where a component stands out at the first, large tau, it does at any
+LITTLE = 0.3  # standard deviations that a component must take out of the residuals
+FORGOTTEN = 0.12  # weight below which a rank is left out
+LARGEST_RANK = 8
+LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand out
+LIKELY = 0.5  # probability from which an entry is called an exception
+PILOTS = 2  # fits of rank 1 with large deviations: what truncated starts are made of
+STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
+
+
+@dataclass(frozen=True)
+class Node:
+    """One rank and one tau out of those that are averaged over, with its weight."""
+
+    weight: float
+    rank: tuple[int, ...]
+    tau: float
+    mode: Mode
+    posterior: Posterior
+    exceptions: Exceptions
+
+    @property
+    def low_rank(self) -> Floats:
+        """L, (d1, D)."""
+        space = self.mode.scores.space
+        return np.asarray(space.U @ space.V.T)
+
+    @cached_property
+    def scores(self) -> Floats:
+        """Scores with the moves of exceptions and of the overall scale, (d1, D)."""
+        return self.mode.scores.dense() + self.exceptions.move + self.posterior.stretch[0]
+
+    @property
+    def effect_values(self) -> Floats:
+        """Values of linear effects."""
+        effects = self.mode.scores.design.effects
+        return np.empty(0) if effects is None else effects.values
+
+
+class Search:
+    """Modes of one log at several ranks and taus."""
+
+    def __init__(self, cells: Design, near: Floats | None = None) -> None:
+        cells = without_idle_slots(cells)
+        self.cells = BlockDesign.of_cells(cells)
+        self.design = BlockDesign.of_cells(cells.averaged())
+        self.shape = cells.shape
+        self.pilot = self._scores_near(near)
+        self.dispersion, self.gauge = 1.0, self._gauge(self.pilot)
+        for _ in range(PILOTS if len(self.shape) > 1 else 1):
+            self.pilot = self.climb(self.pilot, self._guess(self.pilot)).scores
+        count = self.cells.count if self.cells.weight is None else self.cells.count * self.cells.weight
+        eta = self.pilot.eta_of(self.cells)
+        self.dispersion = self.pilot.design.link.dispersion(eta, self.cells.y, count) or 1.0
+        self.gauge = self._gauge(self.pilot) / self.dispersion
+        self.spread = self._spread(self.pilot)
+
+    def _scores_near(self, near: Floats | None) -> Scores:
+        """Return where the search begins: at the scores of an earlier analysis, (d1, D), or at those of the votes."""
+        if near is None:
+            return start_scores(self.design, spectral_start(self.design, self._rank(1)))
+        context, model = self.design.slot_places
+        plain = start_scores(self.design, truncate(near.reshape(self.shape), self._rank(1)))
+        E = near[model, context] - plain.low_rank if len(self.shape) > 1 else plain.E
+        return Scores(self.design, plain.space, E)
+
+    def _guess(self, scores: Scores) -> float:
+        """Return a tau that lets deviations show all that battles tell: the spread of a rough fit."""
+        return self._spread(scores) if len(self.shape) > 1 else 0.0
+
+    def _spread(self, scores: Scores) -> float:
+        """Return the root mean square of the scores, but not less than the noise of one of them."""
+        noise = self.design.n_slots / (2.0 * float(self.design.count @ scores.terms.fisher))
+        return float(np.sqrt(max(float(np.mean(scores.dense() ** 2)), noise)))
+
+    def _gauge(self, scores: Scores) -> float:
+        """Return the size of the gauge constraints: that of the information of a model."""
+        information = self.design.count @ scores.terms.fisher
+        return STIFF * float(information) / self.shape[0]
+
+    def _rank(self, r: int) -> tuple[int, ...]:
+        return check_rank(r, self.shape)
+
+    def first(self, rank: tuple[int, ...], offset: Floats | float = 0.0) -> Scores:
+        """Return a start for a rank: the pilot's scores, truncated, and what is left as deviations."""
+        if len(self.shape) == 1:
+            return self.pilot
+        design, full = self.pilot.design, self.pilot.dense()
+        context, model = design.slot_places
+        known = np.broadcast_to(offset, len(model))
+        low = full.copy()
+        np.subtract.at(low, (model, context), known)
+        plain = start_scores(design, truncate(low.reshape(self.shape), rank))
+        return Scores(design, plain.space, full[model, context] - known - plain.low_rank, offset)
+
+    def climb(self, scores: Scores, tau: float) -> Mode:
+        """Return the mode at a tau."""
+        return find_mode(scores, tau, self.dispersion, self.gauge)
+
+    def shifted(self, mode: Mode, tau: float) -> Mode:
+        """Return the mode at a tau near that of another mode."""
+        return mode if tau == mode.tau else find_mode(mode.scores, tau, self.dispersion, self.gauge, mode.at)
+
+    def settle(self, mode: Mode) -> Mode:
+        """Return the mode at the tau that has the most evidence, about."""
+        for _ in range(TAU_STEPS):
+            better, gain = self.better_tau(mode)
+            if gain < WORTHWHILE:
+                break
+            mode = self.shifted(mode, better)
+        return mode
+
+    def better_tau(self, mode: Mode) -> tuple[float, float]:
+        """Return where a parabola through the evidence of three values of log tau is largest, and what it gains."""
+        low, here, high = (mode.at.at_tau(mode.tau * f).log_evidence() for f in (1 / APART, 1.0, APART))
+        slope, bend = 0.5 * (high - low), low - 2 * here + high
+        shift = -slope / bend if bend < 0 else FAR * np.sign(slope)
+        shift = float(np.clip(shift, -FAR, FAR))
+        tau = float(np.clip(mode.tau * APART**shift, LEAST_TAU * self.spread, self.spread))
+        moved = np.log(tau / mode.tau) / np.log(APART)
+        return tau, slope * moved + 0.5 * bend * moved**2 if bend < 0 else abs(slope * moved)
+
+    def given(self, rank: tuple[int, ...]) -> list[tuple[float, Mode]]:
+        """Return the mode at a rank, with weight one."""
+        return [(1.0, self.let_out(self.settle(self.climb(self.first(rank), FIRST_TAU * self.spread))))]
+
+    def ranks(self, options: Options) -> list[tuple[float, Mode]]:
+        """Return modes of one or more ranks with their weights.
+
+        A rank passes on all of its weight where the residuals surely show one more component, none where they surely
+        do not, and a part of it in doubt.
+        """
+        largest = min(LARGEST_RANK, max(rank_caps(self.shape)))
+        found: list[tuple[float, Mode]] = []
+        wide = FIRST_TAU * self.spread
+        left, least, mode = 1.0, np.inf, self.climb(self.first(self._rank(1)), wide)
+        idle: list[Mode] = []  # since when components take nothing out of the residuals
+        for r in range(1, largest):
+            excess = excess_component(mode)
+            if excess < OBVIOUS:
+                mode = self.settle(mode)
+                excess = excess_component(mode)
+            options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
+            idle = [*idle, mode] if excess > least - LITTLE else [mode]
+            least = min(excess, least)
+            if len(idle) > 2:
+                found += [(left / 2, self.let_out(each)) for each in idle[:2]]
+                break
+            more = float(np.clip((excess - NOISE) / (SURELY - NOISE), 0.0, 1.0))
+            if more < 1.0:
+                mode = self.let_out(mode)
+                found.append((left * (1.0 - more), mode))
+            left *= more
+            if left < FORGOTTEN:
+                break
+            mode = self.climb(self.first(self._rank(r + 1), mode.scores.offset), mode.tau)
+        else:
+            found.append((left, self.let_out(self.settle(mode))))
+        kept = [each for each in found if each[0] >= FORGOTTEN]
+        total = sum(weight for weight, _ in kept)
+        return [(weight / total, each) for weight, each in kept]
+
+    def let_out(self, mode: Mode) -> Mode:
+        """Return the mode without the pull of entries that are likely exceptions."""
+        context, model = mode.scores.design.slot_places
+        for _ in range(LETTING_OUT):
+            found = Posterior(mode.at, self.cells).exceptions()
+            likely = (found.probability > LIKELY)[model, context]
+            if not np.any(likely & (np.broadcast_to(mode.scores.offset, len(likely)) == 0.0)):
+                break
+            offset = np.where(likely, found.shift[model, context], 0.0)
+            E = np.where(likely, 0.0, mode.scores.E)
+            mode = self.settle(self.climb(replace(mode.scores, E=E, offset=offset), mode.tau))
+        return mode
+
+    def taus(self, mode: Mode) -> Floats:
+        """Return values of tau that stand for its distribution round a mode."""
+        at = {mode.tau: mode.log_evidence}
+        for factor in (1 / APART, APART):
+            at[factor * mode.tau] = mode.at.at_tau(factor * mode.tau).log_evidence()
+        low, here, high = (at[mode.tau * f] for f in (1 / APART, 1.0, APART))
+        error = np.log(APART) / np.sqrt(max(2 * here - low - high, 1e-9))
+        if error < SURE_TAU:
+            return np.array([mode.tau])
+        for away in (-2.0, -1.0, 1.0, 2.0):
+            tau = float(np.clip(mode.tau * np.exp(away * min(error, 1.0)), LEAST_TAU * self.spread, self.spread))
+            at.setdefault(tau, mode.at.at_tau(tau).log_evidence())
+        at[0.0] = mode.at.at_tau(0.0).log_evidence()
+        taus = np.array(sorted(at))
+        several = np.count_nonzero(np.diff(self.design.start)) > 1  # one context alone cannot tell E from L
+        return tau_quantiles(taus, np.array([at[tau] for tau in taus]), AT_ZERO if several else 0.0)
+
+    def average(self, modes: list[tuple[float, Mode]]) -> list[Node]:
+        """Return the nodes of modes of growing rank: several taus at the one of most weight, one at the others.
+
+        Larger ranks take its tau: a component too many fits part of the deviations and hides their size.
+        """
+        main = max(range(len(modes)), key=lambda k: modes[k][0])
+        taus = self.taus(modes[main][1])
+        out = []
+        for k, (weight, mode) in enumerate(modes):
+            own = [mode.tau] if k < main else taus if k == main else taus[len(taus) // 2 :][:1]
+            out += [self.node(self.shifted(mode, float(tau)), weight / len(own)) for tau in own]
+        return out
+
+    def node(self, mode: Mode, weight: float) -> Node:
+        """Return a mode with its covariances and exceptions."""
+        posterior = Posterior(mode.at, self.cells)
+        rank = mode.scores.space.point.rank[: len(self.shape)]
+        return Node(weight, rank, mode.tau, mode, posterior, posterior.exceptions())
+
+
+def tau_quantiles(taus: Floats, log_evidence: Floats, at_zero: float = AT_ZERO) -> Floats:
+    """Return quantiles of tau under a flat prior on (0, largest tau] and one on zero, from its log evidence.
+
+    Examples
+    --------
+    >>> tau_quantiles(np.array([0.0, 0.1, 0.2, 0.3]), np.array([-50.0, -50.0, 0.0, -50.0])).round(1)
+    array([0.2, 0.2, 0.2])
+    """
+    grid = np.linspace(0.0, taus[-1], 2001)
+    density = np.exp(PchipInterpolator(taus, log_evidence)(grid) - log_evidence.max())
+    below = np.cumsum(density) / len(grid)
+    below += at_zero / (1 - at_zero) * density[0]
+    return np.asarray(np.interp(np.array(NODES) * below[-1], below, grid))
+
+
+def random_bits(context: Longs, a: Longs | Ints, b: Longs | Ints) -> npt.NDArray[np.uint64]:
+    """Return 64 random bits for each (context, a, b), the same in every log (splitmix64 of a key)."""
+    key = np.bitwise_xor(np.left_shift(context, 42), np.left_shift(a.astype(np.int64), 21)) ^ b
+    bits = key.astype(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits += np.uint64(0x9E3779B97F4A7C15)
+        bits ^= np.right_shift(bits, np.uint64(shift))
+        bits *= np.uint64(factor)
+    return np.bitwise_xor(bits, np.right_shift(bits, np.uint64(31)))
+
+
+def excess_component(mode: Mode) -> float:
+    """Return how far the largest singular value of the residuals is above noise, in standard deviations of noise.
+
+    Residuals of L are S g + W E on the slots, clipped, and white in models and contexts after division by the root of
+    the information: few close matches tell much less of the levels than of neighbours. Noise is drawn from the model:
+    votes and deviations of random signs, less what the fit takes of them. Signs belong to pairs and entries, so that
+    one vote more changes only its own.
+    """
+    at, design, space = mode.at, mode.scores.design, mode.scores.space
+    own = design.scatter([np.einsum("bmm->bm", W) for W in at.W])
+    limit = CLIP * np.sqrt(np.maximum(own, 0.0))
+    values, vectors = np.linalg.eigh(design.summed(at.W))
+    known = values > LITTLE_KNOWN * values[-1]
+    white = vectors[:, known] / np.sqrt(values[known])
+    weight = np.maximum(design.traces(at.W, white @ white.T), 1e-300)
+
+    def largest(residual: Floats) -> float:
+        matrix = np.asarray(design.slot_matrix(np.clip(residual, -limit, limit)) @ white) / np.sqrt(weight)[:, None]
+        gram = matrix.T @ matrix if len(matrix) >= matrix.shape[1] else matrix @ matrix.T
+        return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0)))
+
+    root = np.sqrt(design.count * at.scores.terms.fisher / at.dispersion)
+    context, model = design.slot_places
+    of_cells, of_slots = random_bits(design.context, design.a, design.b), random_bits(context, model, model)
+    votes = np.stack([design.slot_sums(np.where(of_cells & bit, root, -root)) for bit in BITS], axis=1)
+    deviations = np.where(of_slots[:, None] & BITS, at.tau, -at.tau)
+    drawn = design.times(at.S, votes) + design.times(at.W, deviations)
+    solved = at.factor.solve(np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in drawn.T], axis=1))
+    fitted = [design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in solved.T]
+    left = drawn - design.times(at.W, np.stack(fitted, axis=1))
+    noise = [largest(np.ascontiguousarray(x)) for x in left.T]
+    return (largest(at.residual) - float(np.mean(noise))) / max(float(np.std(noise, ddof=1)), 1e-300)

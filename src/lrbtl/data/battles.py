@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import comb, prod
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -16,11 +16,11 @@ from lrbtl.data import labels as _labels
 from lrbtl.data.build import Axis, assemble, context_axes
 from lrbtl.data.cells import Cells
 from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, scaled
-from lrbtl.data.describe import describe_battles
+from lrbtl.data.describe import Described
 from lrbtl.data.encode import Log, as_columns, as_names, column_names, encode, read_counts, read_frame
 from lrbtl.data.exploded import warn_of_copies
 from lrbtl.data.folds import check_folds, fold_counts
-from lrbtl.data.labels import Labelled, find_label, index_labels
+from lrbtl.data.labels import find_label, index_labels
 from lrbtl.data.outcomes import BothBad, Outcomes
 from lrbtl.data.stored import Stored
 from lrbtl.data.tags import TAG_MODE, read_tags
@@ -45,7 +45,7 @@ FEW_MET = 50  # votes of a pair up to which all its votes count the same when pa
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Battles(Stored, Labelled):
+class Battles(Described, Stored):
     """Battles between models, counted by distinct (context, a, b, y).
 
     Build them with `from_arrays`, `from_frame` or `scan`; add them with ``+``.
@@ -310,29 +310,6 @@ class Battles(Stored, Labelled):
         met = np.bincount(number, cells.count)[number]
         return np.asarray((1.0 if cells.weight is None else cells.weight) / np.maximum(met, FEW_MET))
 
-    @cached_property
-    def n_effective(self) -> float:
-        """Number of votes of equal weight that tell as much as these: (sum of weights)^2 / sum of squared weights."""
-        if self.vote_weights is None:
-            return float(self.n_battles)
-        count = self.cells.count
-        return float((count @ self.vote_weights) ** 2 / (count @ self.vote_weights**2))
-
-    @cached_property
-    def model_counts(self) -> Longs:
-        """Battles of each model: int64 (d1,)."""
-        cells, d1 = self.cells, len(self.models)
-        total = np.bincount(cells.a, cells.count, d1) + np.bincount(cells.b, cells.count, d1)  # exact below 2**53
-        return total.astype(np.int64)
-
-    @cached_property
-    def win_rates(self) -> Floats:
-        """Share of its battles that each model won, ties half: (d1,); NaN for a model without battles."""
-        cells, d1 = self.cells, len(self.models)
-        first, second = _cells.points(cells.y)
-        won = np.bincount(cells.a, cells.count * first, d1) + np.bincount(cells.b, cells.count * second, d1)
-        return np.asarray(np.divide(won, self.model_counts, out=np.full(d1, np.nan), where=self.model_counts > 0))
-
     def controlling(self, names: Iterable[str] | None = None, effects: str = "shared") -> Battles:
         """Return the same votes with the effects of some covariates, by default of all; of none with an empty list.
 
@@ -355,12 +332,6 @@ class Battles(Stored, Labelled):
         votes = None if self.cells.votes is None else replace(self.cells.votes, slopes=slopes)
         cells = _cells.merged(self.cells, votes, n_models=len(self.models))
         return replace(found, cells=cells, covariates=tuple(self.covariates[k] for k in kept))
-
-    def cluster_sizes(self, column: int = 0) -> Longs:
-        """Votes of each cluster of a column that has some: int64 (number of clusters,)."""
-        assert self.cells.clusters is not None
-        sizes = np.bincount(self.cells.clusters[:, column], self.cells.count)
-        return sizes[sizes > 0].astype(np.int64)
 
     def __add__(self, more: Battles) -> Battles:
         """Battles of both, over the union of their labels."""
@@ -486,35 +457,6 @@ class Battles(Stored, Labelled):
         check_folds(self, n_folds)
         folds = fold_counts(self.cells, n_folds, rng)
         return [(self.with_counts(self.cells.count - fold), self.with_counts(fold)) for fold in folds]
-
-    def summary(self) -> str:
-        """Text that tells shape, counts, density, ties and what to be careful about.
-
-        Examples
-        --------
-        >>> import lrbtl
-        >>> print(lrbtl.Battles.from_arrays(["x", "y"], ["y", "x"], [1, 0.5], counts=[3, 1]).summary())
-        Battles: 4 battles in 2 cells
-          models     2 (4 to 4 battles each)
-          density    100.0% of the pairs met
-          ties       25.0%
-        """
-        return describe_battles(self)
-
-    @property
-    def density(self) -> float:
-        """Share of the (context, pair of models) that met at least once."""
-        cells = self.cells
-        new = (np.diff(cells.context) != 0) | (np.diff(cells.a) != 0) | (np.diff(cells.b) != 0)
-        return float((1 + new.sum()) / (self.n_contexts * comb(len(self.models), 2)))
-
-    @property
-    def tie_share(self) -> float:
-        """Share of the battles that ended in a tie (outcome ½)."""
-        return float(self.cells.count[self.cells.y == 0.5].sum() / self.n_battles)
-
-    def __str__(self) -> str:
-        return self.summary()
 
     def __repr__(self) -> str:
         return f"Battles(shape={self.shape}, n_battles={self.n_battles}, n_cells={self.n_cells})"

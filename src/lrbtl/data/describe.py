@@ -1,17 +1,87 @@
-"""Battles in words: what there is, and what to be careful about."""
+"""Battles in numbers and words: what there is, and what to be careful about."""
 
 from __future__ import annotations
 
+from functools import cached_property
+from math import comb
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lrbtl.data.cells import component_members, weak_components
-from lrbtl.data.labels import context_name
-from lrbtl.typing import Indices
+from lrbtl.data.cells import component_members, points, weak_components
+from lrbtl.data.labels import Labelled, context_name
+from lrbtl.typing import Floats, Indices, Longs
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
+
+
+class Described(Labelled):
+    """What battles tell of themselves in numbers and words; `Battles` is one of these."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def vote_weights(self) -> Floats | None:
+            """Weight of one vote of each cell."""
+
+    @cached_property
+    def n_effective(self) -> float:
+        """Number of votes of equal weight that tell as much as these: (sum of weights)^2 / sum of squared weights."""
+        if self.vote_weights is None:
+            return float(self.n_battles)
+        count = self.cells.count
+        return float((count @ self.vote_weights) ** 2 / (count @ self.vote_weights**2))
+
+    @cached_property
+    def model_counts(self) -> Longs:
+        """Battles of each model: int64 (d1,)."""
+        cells, d1 = self.cells, len(self.models)
+        total = np.bincount(cells.a, cells.count, d1) + np.bincount(cells.b, cells.count, d1)  # exact below 2**53
+        return total.astype(np.int64)
+
+    @cached_property
+    def win_rates(self) -> Floats:
+        """Share of its battles that each model won, ties half: (d1,); NaN for a model without battles."""
+        cells, d1 = self.cells, len(self.models)
+        first, second = points(cells.y)
+        won = np.bincount(cells.a, cells.count * first, d1) + np.bincount(cells.b, cells.count * second, d1)
+        return np.asarray(np.divide(won, self.model_counts, out=np.full(d1, np.nan), where=self.model_counts > 0))
+
+    def cluster_sizes(self, column: int = 0) -> Longs:
+        """Votes of each cluster of a column that has some: int64 (number of clusters,)."""
+        assert self.cells.clusters is not None
+        sizes = np.bincount(self.cells.clusters[:, column], self.cells.count)
+        return sizes[sizes > 0].astype(np.int64)
+
+    @property
+    def density(self) -> float:
+        """Share of the (context, pair of models) that met at least once."""
+        cells = self.cells
+        new = (np.diff(cells.context) != 0) | (np.diff(cells.a) != 0) | (np.diff(cells.b) != 0)
+        return float((1 + new.sum()) / (self.n_contexts * comb(len(self.models), 2)))
+
+    @property
+    def tie_share(self) -> float:
+        """Share of the battles that ended in a tie (outcome ½)."""
+        return float(self.cells.count[self.cells.y == 0.5].sum() / self.n_battles)
+
+    def summary(self) -> str:
+        """Text that tells shape, counts, density, ties and what to be careful about.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> print(lrbtl.Battles.from_arrays(["x", "y"], ["y", "x"], [1, 0.5], counts=[3, 1]).summary())
+        Battles: 4 battles in 2 cells
+          models     2 (4 to 4 battles each)
+          density    100.0% of the pairs met
+          ties       25.0%
+        """
+        return describe_battles(self)  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return self.summary()
 
 
 def describe_battles(battles: Battles) -> str:

@@ -7,25 +7,24 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
 from lrbtl.data.labels import context_name, find_label
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import GradientError, TargetError, WeightError, as_floats, check_choice
 from lrbtl.methods.targets import (
+    Functional,
     Resolved,
     SparseGradient,
-    View,
     resolved_effect,
     resolved_gap,
     resolved_score,
     resolved_win,
     resolved_win_rate,
+    soft_minimum,
     sparse_gradient,
+    tie_at,
 )
-from lrbtl.model.grounded import Grounded
-from lrbtl.model.links import TieLink
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import Floats
 
 Weights = Literal["equal", "traffic"] | Mapping[Any, float] | ArrayLike | None
 
@@ -231,7 +230,7 @@ def tie_parameter() -> Target:
 
 
 def _resolve_tie_parameter(battles: Data) -> Resolved:
-    return Resolved("tie_parameter", "identity", _tie_at)
+    return Resolved("tie_parameter", "identity", tie_at)
 
 
 def entry(*index: Any) -> Target:
@@ -350,7 +349,7 @@ def _resolve_tail_score(model: Any, sharpness: float, battles: Data) -> Resolved
     if not sharpness > 0:
         raise TargetError(f"{label} has sharpness {sharpness}: give a positive number.")
     contexts = np.arange(battles.n_contexts)
-    return Resolved(label, "identity", partial(_soft_minimum, np.full(len(contexts), i), contexts, sharpness))
+    return Resolved(label, "identity", partial(soft_minimum, np.full(len(contexts), i), contexts, sharpness))
 
 
 def functional(
@@ -373,32 +372,7 @@ def functional(
 def _resolve_functional(
     value: Callable[[Floats], float], gradient: Callable[[Floats], ArrayLike], name: str, battles: Data
 ) -> Resolved:
-    return Resolved(name, "identity", _Functional(value, gradient, name))
-
-
-@dataclass
-class _Functional:
-    """Value and gradient of a user's function, the gradient checked at the first scores."""
-
-    value: Callable[[Floats], float]
-    gradient: Callable[[Floats], ArrayLike]
-    name: str
-    checked: bool = False
-
-    def __call__(self, view: View) -> tuple[float, Floats]:
-        scores = view.dense()
-        at = float(self.value(scores))
-        slope = np.asarray(self.gradient(scores), dtype=float)
-        if slope.shape != scores.shape:
-            raise GradientError(
-                f"the gradient of {self.name} has shape {slope.shape}; it must be that of the scores, {scores.shape}."
-            )
-        if not (np.isfinite(at) and np.all(np.isfinite(slope))):
-            raise GradientError(f"{self.name} or its gradient is not finite at the fitted scores: check its domain.")
-        if not self.checked:
-            _check_gradient(self.value, scores, slope, self.name)
-            self.checked = True
-        return at, slope
+    return Resolved(name, "identity", Functional(value, gradient, name))
 
 
 def _pair(battles: Data, a: Any, b: Any) -> tuple[int, int]:
@@ -406,38 +380,6 @@ def _pair(battles: Data, a: Any, b: Any) -> tuple[int, int]:
     if i == j:
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
     return i, j
-
-
-def _tie_at(view: View) -> tuple[float, SparseGradient]:
-    if not isinstance(view.link, TieLink | Grounded):
-        raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
-    nowhere = np.empty(0, dtype=np.int64)
-    return view.link.tie, SparseGradient(nowhere, nowhere, np.empty(0), np.ones(1))
-
-
-def _soft_minimum(models: Longs, contexts: Longs, sharpness: float, view: View) -> tuple[float, SparseGradient]:
-    """Return -log(mean(exp(-sharpness * scores))) / sharpness over some entries."""
-    exponents = -sharpness * view.entries(models, contexts)
-    total = logsumexp(exponents)
-    value = -(total - np.log(len(contexts))) / sharpness
-    return float(value), SparseGradient(models, contexts, np.exp(exponents - total))
-
-
-def _check_gradient(value: Callable[[Floats], float], scores: Floats, slope: Floats, name: str) -> None:
-    """Compare directional derivatives with central differences along three fixed random directions."""
-    rng = np.random.default_rng(0)
-    size = max(float(np.abs(scores).max()), 1.0)
-    for _ in range(3):
-        direction = rng.normal(size=scores.shape)
-        step = 1e-5 * size / float(np.abs(direction).max())
-        numeric = (float(value(scores + step * direction)) - float(value(scores - step * direction))) / (2 * step)
-        given = float(np.sum(slope * direction))
-        tolerance = 1e-4 * (abs(numeric) + abs(given)) + 1e-6 * float(np.linalg.norm(slope)) + 1e-8
-        if not abs(numeric - given) <= tolerance:
-            raise GradientError(
-                f"the gradient of {name} is wrong: along a random direction it gives {given:.6g}, "
-                f"numerical differences give {numeric:.6g}."
-            )
 
 
 def _check_finite(values: Floats, name: str) -> None:

@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
-from lrbtl.model.links import Link
+from lrbtl.errors import GradientError, TargetError
+from lrbtl.model.grounded import Grounded
+from lrbtl.model.links import Link, TieLink
 from lrbtl.typing import Bools, Floats, Longs
 
 WorkingScale = Literal["identity", "logit"]
@@ -122,6 +125,65 @@ def resolved_win_rate(model: int, pool: Longs, weights: Floats, label: str = "")
     rivals, where = np.repeat(pool, len(contexts)), np.tile(contexts, len(pool))
     wins = Wins(np.full(len(rivals), model), rivals, where, np.tile(weights[contexts], len(pool)) / len(pool))
     return Resolved(label or f"win_rate({model})", "logit", wins)
+
+
+@dataclass
+class Functional:
+    """Value and gradient of a user's function, the gradient checked at the first scores."""
+
+    value: Callable[[Floats], float]
+    gradient: Callable[[Floats], ArrayLike]
+    name: str
+    checked: bool = False
+
+    def __call__(self, view: View) -> tuple[float, Floats]:
+        """Return the value and the gradient at a point."""
+        scores = view.dense()
+        at = float(self.value(scores))
+        slope = np.asarray(self.gradient(scores), dtype=float)
+        if slope.shape != scores.shape:
+            raise GradientError(
+                f"the gradient of {self.name} has shape {slope.shape}; it must be that of the scores, {scores.shape}."
+            )
+        if not (np.isfinite(at) and np.all(np.isfinite(slope))):
+            raise GradientError(f"{self.name} or its gradient is not finite at the fitted scores: check its domain.")
+        if not self.checked:
+            _check_gradient(self.value, scores, slope, self.name)
+            self.checked = True
+        return at, slope
+
+
+def tie_at(view: View) -> tuple[float, SparseGradient]:
+    """Return the tie parameter of the link, and its slope in the link's own parameters."""
+    if not isinstance(view.link, TieLink | Grounded):
+        raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
+    nowhere = np.empty(0, dtype=np.int64)
+    return view.link.tie, SparseGradient(nowhere, nowhere, np.empty(0), np.ones(1))
+
+
+def soft_minimum(models: Longs, contexts: Longs, sharpness: float, view: View) -> tuple[float, SparseGradient]:
+    """Return -log(mean(exp(-sharpness * scores))) / sharpness over some entries."""
+    exponents = -sharpness * view.entries(models, contexts)
+    total = logsumexp(exponents)
+    value = -(total - np.log(len(contexts))) / sharpness
+    return float(value), SparseGradient(models, contexts, np.exp(exponents - total))
+
+
+def _check_gradient(value: Callable[[Floats], float], scores: Floats, slope: Floats, name: str) -> None:
+    """Compare directional derivatives with central differences along three fixed random directions."""
+    rng = np.random.default_rng(0)
+    size = max(float(np.abs(scores).max()), 1.0)
+    for _ in range(3):
+        direction = rng.normal(size=scores.shape)
+        step = 1e-5 * size / float(np.abs(direction).max())
+        numeric = (float(value(scores + step * direction)) - float(value(scores - step * direction))) / (2 * step)
+        given = float(np.sum(slope * direction))
+        tolerance = 1e-4 * (abs(numeric) + abs(given)) + 1e-6 * float(np.linalg.norm(slope)) + 1e-8
+        if not abs(numeric - given) <= tolerance:
+            raise GradientError(
+                f"the gradient of {name} is wrong: along a random direction it gives {given:.6g}, "
+                f"numerical differences give {numeric:.6g}."
+            )
 
 
 # ------------------------------------------------------------------------------

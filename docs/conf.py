@@ -43,6 +43,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "lrbtl"
 html_extra_path = ["llms.txt"]
 html_show_sourcelink = False
+html_sidebars = {"**": ["globaltoc.html"], "index": []}  # all pages by group: the theme lists only pages below a page
 html_theme_options = {
     "show_nav_level": 1,
     "header_links_before_dropdown": 3,

@@ -49,7 +49,7 @@ def run_case(rng: random.Random, folder: Path) -> None:
         code = main(arguments)
     text = failed.getvalue()
     if code not in (0, 1, 2) or "unexpected" in text or "Traceback" in text:
-        raise AssertionError(f"exit code {code}: {text.strip()[-160:]}")
+        raise AssertionError(f"exit code {code}: {text.strip()[-300:]}")
     if code and not text.strip():
         raise AssertionError(f"exit code {code} without a word")
     if any(char in said.getvalue() + text for char in "\x1b\x07\x00\u2028\u202e"):

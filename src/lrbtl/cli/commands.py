@@ -25,7 +25,7 @@ from lrbtl.errors import OutputPathError, UsageError, make_rng
 from lrbtl.inference.diagnose import diagnose
 from lrbtl.model.simulate import simulate_battles, simulate_scores
 from lrbtl.show.report import write_report
-from lrbtl.tables import PICTURES, TABLES, check_target, csv_text, write_bytes, write_result
+from lrbtl.tables import PICTURES, TABLES, check_target, csv_text, shown, write_bytes, write_result
 from lrbtl.typing import Progress
 
 CSV_ENDINGS = (".csv", ".gz")
@@ -42,7 +42,7 @@ def run_leaderboard(options: Namespace) -> None:
     context = read_board(options.board, battles)
     boards = leaderboard(battles, context=context, compat=options.compat, **board, **analysis)
     if not options.quiet:
-        print(boards.summary(options.top))
+        show(boards.summary(options.top))
     for path in targets:
         if path.suffix.lower() in PICTURES:
             write_picture(path, boards.overall if isinstance(boards, Leaderboards) else boards)
@@ -57,7 +57,7 @@ def run_compare(options: Namespace) -> None:
     analysis = analysis_options(options)
     result = compare(load(options), options.a, options.b, margin=options.margin, **analysis)
     if not options.quiet:
-        print(result)
+        show(result)
     for path in targets:
         write_result(path, result, f"{result.a} against {result.b}")
         say(f"wrote {path}")
@@ -69,7 +69,7 @@ def run_gate(options: Namespace) -> int:
     battles = load(options)
     context = read_board(options.category, battles)
     result = gate(battles, options.candidate, options.baseline, margin=options.margin, context=context, **analysis)
-    print(json.dumps(result.to_dict(), allow_nan=False, ensure_ascii=False) if options.json else result)
+    show(json.dumps(result.to_dict(), allow_nan=False, ensure_ascii=False) if options.json else result)
     return result.exit_code
 
 
@@ -77,9 +77,9 @@ def run_diagnose(options: Namespace) -> None:
     """Print what the battles of a file can and cannot tell."""
     analysis = analysis_options(options)
     battles = load(options)
-    print(battles.summary(), "\n")
+    show(battles.summary(), "\n")
     run = {name: analysis[name] for name in ("method", "rank", "link", "n_threads", "rng")}
-    print(command_words(str(diagnose(battles, **run))))
+    show(command_words(str(diagnose(battles, **run))))
 
 
 def run_report(options: Namespace) -> None:
@@ -101,12 +101,12 @@ def run_demo(options: Namespace) -> None:
     if folder is not None:
         make_folder(folder)
     battles = demo_battles()
-    print("A simulated arena: models, votes and results are made up.\n")
-    print(battles.summary(), "\n")
+    show("A simulated arena: models, votes and results are made up.\n")
+    show(battles.summary(), "\n")
     boards = leaderboard(battles, context="all", progress=progress_of(options))
-    print(boards.overall, "\n")
-    print(boards["maths"].summary(10), "\n")
-    print(compare(battles, boards.models[0], NEWCOMER))
+    show(boards.overall, "\n")
+    show(boards["maths"].summary(10), "\n")
+    show(compare(battles, boards.models[0], NEWCOMER))
     if folder is not None:
         write_result(folder / "board.csv", boards, "Demo")
         write_picture(folder / "board.png", boards.overall)
@@ -244,8 +244,8 @@ def drop_thin_levels(battles: Battles, fewest: int) -> Battles:
         kept[name] = [level for level, is_kept in zip(levels, enough, strict=True) if is_kept]
         dropped = [str(level) for level, is_kept in zip(levels, enough, strict=True) if not is_kept]
         if dropped:
-            shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
-            say(f"left out {len(dropped)} of {len(levels)} levels of {name} with fewer than {fewest} battles: {shown}")
+            named = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
+            say(f"left out {len(dropped)} of {len(levels)} levels of {name} with fewer than {fewest} battles: {named}")
     return battles.select(contexts=kept) if kept else battles
 
 
@@ -356,7 +356,12 @@ def progress_of(options: Namespace) -> Progress | None:
 
 def say(text: str) -> None:
     """Print a line on stderr, so that stdout holds results only."""
-    print(f"lrbtl: {text}", file=sys.stderr)
+    print(f"lrbtl: {shown(text)}", file=sys.stderr)
+
+
+def show(*parts: object) -> None:
+    """Print a result; what labels must not do to a terminal is written as escapes."""
+    print("\n".join(shown(line) for line in " ".join(map(str, parts)).split("\n")))
 
 
 # ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lrbtl.cli.commands import show
 from lrbtl.data.battles import Battles
 from lrbtl.data.encode import Coded, encode
 from lrbtl.data.files import read_battles
@@ -48,15 +49,15 @@ def run_doctor(options: Namespace) -> None:
     battles = read_battles(options.file).battles
     roles = find_roles(columns, found)
     kind = "a table" if log is None else log.tool
-    print(f"{options.file}: {kind}, {n_rows:,} rows read as {battles.n_battles:,} battles")
+    show(f"{options.file}: {kind}, {n_rows:,} rows read as {battles.n_battles:,} battles")
     for sentence in [] if log is None else log.said()[1:]:
-        print(f"  {sentence}")
-    print(f"  columns     {', '.join(columns)}\n\n{battles.summary()}\n\nIt supports")
+        show(f"  {sentence}")
+    show(f"  columns     {', '.join(columns)}\n\n{battles.summary()}\n\nIt supports")
     for line in supports(columns, found, roles, n_rows):
-        print(f"  {line}")
-    print("\nCommands to run")
+        show(f"  {line}")
+    show("\nCommands to run")
     for command, why in commands(options.file, battles, found, roles):
-        print(f"  {command}\n      {why}")
+        show(f"  {command}\n      {why}")
 
 
 def _tool_columns(log: ToolLog) -> tuple[dict[str, Coded], int]:

@@ -69,7 +69,7 @@ class LeftOut:
         return np.clip(mean_over_spread(self.link.mean, factor * eta, factor**2 * variance), TINY, 1 - TINY)
 
     def _shrunk(self, shrinkage: float) -> tuple[Floats, Floats]:
-        size = float(self.count @ self.eta**2) / float(self.count.sum())
+        size = float(self.count @ self.eta**2) / max(float(self.count.sum()), TINY)
         keep = 1.0 / (1.0 + shrinkage * self.variance / max(size, TINY))
         return keep * self.eta, keep * self.variance
 

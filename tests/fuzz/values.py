@@ -17,7 +17,7 @@ NASTY_LABELS: list[Any] = [
     * 300, "%s", "{x}", "'", '"', "\\", "a,b", "a;b", 0, 1, -1, 2**31, 2**63, -(2**63), 10**30, 1.5, float("nan"),
     float("inf"), True, False, None, b"bytes", ("a", 1), (), frozenset({1}), ["list"], {"a": 1}, 1j,
     datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1), decimal.Decimal("1.5"), np.nan, np.int64(3),
-    np.float32(0.5), np.datetime64("NaT"), pd.NA, pd.NaT, object, np.array([1, 2]),
+    np.float32(0.5), np.datetime64("NaT", "s"), pd.NA, pd.NaT, object, np.array([1, 2]),
 ]  # fmt: skip
 NASTY_NUMBERS: list[Any] = [
     0, 1, 2, -1, 0.5, 1.5, -0.0, 1e308, 1e-308, float("nan"), float("inf"), -float("inf"), 2**31, 2**53 + 1, 2**63,

@@ -137,7 +137,10 @@ def test_missing_values_are_named(kind: str) -> None:
         encode(MISSING[kind], "model_b")
 
 
-@pytest.mark.parametrize("column", ["words", 3, {"a": 1}, np.zeros((2, 2)), np.zeros(2, dtype=complex), [["x"], ["y"]]])
+NO_COLUMNS = ["words", 3, {"a": 1}, np.zeros((2, 2)), np.zeros(2, dtype=complex), [["x"], ["y"]]]
+
+
+@pytest.mark.parametrize("column", [*NO_COLUMNS, pa.array([["x"], ["y"]])])
 def test_what_is_no_column_is_refused(column: object) -> None:
     with pytest.raises(InputTypeError, match="model_a"):
         encode(column, "model_a")

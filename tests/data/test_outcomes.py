@@ -53,6 +53,8 @@ def test_unknown_words_and_numbers_are_named():
         outcomes(["lost"], outcomes={"lost": -1})
     with pytest.raises(OutcomeRangeError):
         outcomes([float("inf"), 1.0])
+    with pytest.raises(InputTypeError, match="outcomes='left': give a mapping"):
+        outcomes(["a"], outcomes="left")
     with pytest.raises(InputTypeError, match="both_bad is 'keep'"):
         outcomes(["tie"], both_bad="keep")
 

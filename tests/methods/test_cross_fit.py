@@ -276,6 +276,22 @@ def test_scores_that_run_to_infinity_are_not_placed():
     assert np.nanmax(board.se) < 1
 
 
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
+def test_scores_that_the_fit_holds_at_zero_have_no_interval():
+    """Ties only, except where both modes are at level 1: at rank 1 nothing moves the scores of context (0, 0)."""
+    tied, played = [(0, 0, 0.5), (0, 1, 0.5), (1, 0, 0.5)], [(1, 1, 1), (1, 1, 0)]
+    rows = [(*pair, y, *u) for pair in ((0, 1), (0, 2), (1, 2)) for *u, y in tied + played]
+    a, b, y, *contexts = zip(*rows, strict=True)
+    votes = lrbtl.Battles.from_arrays(a, b, y, contexts, counts=[300 if won == 1 else 100 for won in y])
+    analysis = lrbtl.analyse(votes, rank=1, n_folds=3, method="efficient")
+    assert not analysis.placed(np.eye(4)[0]).any() and analysis.placed(np.eye(4)[3]).all()
+    assert np.isnan(analysis.scores()[:, 0]).all() and np.isfinite(analysis.scores()[:, 3]).all()
+    assert np.isnan(analysis.estimate(lrbtl.gap(0, 1, (0, 0))).se[0])
+    assert analysis.estimate(lrbtl.gap(0, 1, (1, 1))).se[0] > 0
+    with pytest.raises(lrbtl.errors.NoDecisionError, match="method='hierarchical' gives every model"):
+        lrbtl.leaderboard(votes, rank=1, n_folds=3, method="efficient")
+
+
 @pytest.mark.parametrize("method", ["efficient", "whitened", "mle"])
 def test_undetermined_scores_are_not_placed(method):
     """Two contexts keep one pair of models: there a board of this pair is all that rank 2 determines."""

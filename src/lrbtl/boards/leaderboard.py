@@ -308,7 +308,10 @@ def _why_nobody(part: Component, standing: Standing) -> str:
         f"{part.battles.models[k]} {part.analysis.why_not(int(k), standing.weights)}"
         for k in np.flatnonzero(standing.status == "unplaced")[:3]
     ]
-    return f"no two models can be ranked{where}" + (f": {'; '.join(reasons)}." if reasons else ".")
+    if not reasons:
+        return f"no two models can be ranked{where}."
+    instead = "method='hierarchical' gives every model with votes a score."
+    return f"no two models can be ranked{where}: {'; '.join(reasons)}. {instead}"
 
 
 def _win_rates(part: Component, standing: Standing) -> Estimate:

@@ -12,10 +12,18 @@ from lrbtl.data.encode import Coded, as_columns, check_lengths, used_codes
 from lrbtl.data.labels import LabelIndex, index_labels, map_contexts, map_labels, sort_labels, suggest_labels
 from lrbtl.data.outcomes import BothBad, Outcomes, Sides, read_outcomes
 from lrbtl.data.votes import Votes
-from lrbtl.errors import CodeRangeError, ContextModeError, EmptyDataError, LabelError, TooFewModelsError
+from lrbtl.errors import (
+    CodeRangeError,
+    ContextModeError,
+    EmptyDataError,
+    LabelError,
+    TooFewModelsError,
+    TooLargeError,
+    check_whole,
+)
 from lrbtl.typing import AnyInts, Floats, Longs
 
-_MAX_CODE = 1 << 24
+_MAX_CODE = 1 << 24  # models or levels of a mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +35,20 @@ class Axis:
     size: int | None
     integer_codes: bool  # whether integers are codes rather than labels
 
+    def __post_init__(self) -> None:
+        if self.size is None:
+            return
+        check_whole(self.size, f"number of {self.what}", error=CodeRangeError)
+        if self.size > _MAX_CODE:
+            raise TooLargeError(f"{self.what}: there cannot be {self.size:,}; the most are {_MAX_CODE:,}.")
+
 
 def context_axes(names: Sequence[str], levels: Any, n_levels: int | Sequence[int | None] | None) -> list[Axis]:
     """Axes of the context modes of integer or label columns; lists for a single mode may be given bare."""
     listed = [None] * len(names) if levels is None else as_columns(levels)
     if n_levels is None:
         n_levels = [None] * len(names)
-    sizes = [int(n_levels)] if isinstance(n_levels, int | np.integer) else list(n_levels)
+    sizes = list(n_levels) if isinstance(n_levels, Sequence | np.ndarray) else [n_levels]
     for given, what in ((listed, "levels"), (sizes, "n_levels")):
         if len(given) != len(names):
             raise ContextModeError(f"{what} describe {len(given)} context modes, but there are {len(names)} columns.")

@@ -316,7 +316,10 @@ def encode_arrow(column: Any, name: str) -> Coded:
         raise_missing(name, np.asarray(column.is_null()).astype(bool))
     is_plain = not hasattr(column.type, "index_type")
     if is_plain:
-        column = column.dictionary_encode()
+        try:
+            column = column.dictionary_encode()
+        except NotImplementedError:  # lists and the like
+            return _encode_objects(column.to_pylist(), name)
     chunks = column.unify_dictionaries().chunks if hasattr(column, "chunks") else [column]
     if not chunks:
         return Coded(np.empty(0, dtype=np.int32), [])

@@ -88,6 +88,8 @@ def read_outcomes(
     """
     if both_bad not in BOTH_BAD_VALUES:
         raise InputTypeError(f"both_bad is {both_bad!r}; it must be one of {', '.join(map(repr, BOTH_BAD_VALUES))}.")
+    if not (mapping is None or isinstance(mapping, Mapping)):
+        raise InputTypeError(f"outcomes={mapping!r}: give a mapping of words to numbers, such as {{'left': 1}}.")
     labels = outcome.labels
     if isinstance(labels, np.ndarray) and not mapping and 0.0 <= labels.min() <= labels.max() <= 1.0:
         return outcome.codes, labels  # soft votes

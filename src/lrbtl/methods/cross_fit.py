@@ -43,6 +43,7 @@ from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Longs
 
 LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score from infinity
+FADED = 1e-9  # share of the largest context's weights, below which a context has none
 MOVED = 1e-6  # share of a direction without information below which it leaves a score alone
 PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
 BATCH = 512  # targets whose errors are computed at a time, where they are few
@@ -136,11 +137,11 @@ class OneStepRun(Run):
         return joined(parts)
 
     def _finite(self, found: Sandwich, targets: Sequence[Resolved]) -> Moments:
-        """Return what is reported of targets, NaN for those that touch scores which run to infinity."""
-        if not self._infinite.any():
+        """Return what is reported of targets, NaN for those that touch scores which the steps cannot tell."""
+        if not self._lost.any():
             return found.reported()
         _, gradients = evaluate(targets, ScoreView(self.steps[0].space, self.data.shape, self.steps[0].link))
-        return found.reported().without(gradients.touch(self._infinite))
+        return found.reported().without(gradients.touch(self._lost))
 
     @one_blas_thread
     def sandwich(self, targets: Sequence[Resolved], *, joint: bool = True) -> Sandwich:
@@ -217,16 +218,17 @@ class OneStepRun(Run):
         return np.asarray(sum(step.n / self.n * _one_step_scores(step) for step in self.steps))
 
     def scores(self) -> Floats:
-        """Return the one-step estimates of all scores, (d1, D); NaN where they run to infinity."""
-        return np.where(self._infinite, np.nan, self._scores)
+        """Return the one-step estimates of all scores, (d1, D); NaN where the steps cannot tell them."""
+        return np.where(self._lost, np.nan, self._scores)
 
     @cached_property
-    def _infinite(self) -> Bools:
-        """Scores that run to infinity, (d1, D); from the median, as they would take the mean along."""
+    def _lost(self) -> Bools:
+        """Scores that run to infinity, from the median, as they would take the mean along; those nothing moves."""
+        stuck = np.logical_and.reduce([_stuck_contexts(step.space) for step in self.steps])
         if not self.link.separable:
-            return np.zeros(self._scores.shape, dtype=np.bool_)
+            return np.broadcast_to(stuck, self._scores.shape)
         middle = np.median(self._scores, axis=0) if isinstance(self.data, Battles) else 0.0
-        return np.asarray(~(np.abs(self._scores - middle) < LARGEST_SCORE))
+        return np.asarray(~(np.abs(self._scores - middle) < LARGEST_SCORE) | stuck)
 
     @property
     def _breads(self) -> list[FoldStep | Information]:
@@ -240,7 +242,7 @@ class OneStepRun(Run):
     def placed(self, weights: Floats) -> Bools:
         """Return which models have a finite mean score that the battles determine."""
         used = np.flatnonzero(weights)
-        kept = np.asarray(~self._infinite[:, used].any(axis=1))
+        kept = np.asarray(~self._lost[:, used].any(axis=1))
         for bread in self._breads:
             kept = _determined_together(bread, weights, kept)
         return kept
@@ -291,9 +293,9 @@ class OneStepRun(Run):
         """Return estimates and errors of all scores or gaps; NaN where they run to infinity."""
         self._check_determined(kind)
         if kind == "scores":
-            return self._family(self._scores, self._infinite, all_score_variances)
+            return self._family(self._scores, self._lost, all_score_variances)
         a, b = np.triu_indices(len(self._scores), 1)
-        return self._family(self._scores[a] - self._scores[b], self._infinite[a] | self._infinite[b], all_gap_variances)
+        return self._family(self._scores[a] - self._scores[b], self._lost[a] | self._lost[b], all_gap_variances)
 
     @one_blas_thread
     def _family(
@@ -363,8 +365,17 @@ def _one_step_scores(step: FoldStep) -> Floats:
 
 
 # ------------------------------------------------------------------------------
-# Directions that no battle informs.
+# Directions that no battle informs, and scores that no direction moves.
 # ------------------------------------------------------------------------------
+
+
+def _stuck_contexts(space: TangentSpace) -> Bools:
+    """Return the contexts (D,) whose scores are zero and stay so: a fit of nearly zero that leaves them out."""
+    size = np.linalg.norm(space.V, axis=1)
+    out = size <= FADED * size.max()
+    for u in np.flatnonzero(out):
+        out[u] = np.abs(mean_jacobian(space, np.eye(len(out))[[u]])[1]).max() <= FADED
+    return np.asarray(out)
 
 
 def _determined_together(bread: FoldStep | Information, weights: Floats, kept: Bools) -> Bools:

@@ -20,6 +20,16 @@ def test_sum_runs():
     np.testing.assert_allclose(out, np.bincount(number, value), rtol=1e-14)
 
 
+def test_sum_slope_rows(design):
+    slot_a, slot_b, slot_start, _ = design.slot_table
+    weight, slopes, rows = RNG.random(len(design.a)), RNG.normal(size=(len(design.a), 3)), np.zeros((slot_start[-1], 3))
+    gram.sum_slope_rows(slot_a, slot_b, weight, slopes, rows)
+    expected, pair = np.zeros_like(rows), design.b >= 0
+    np.add.at(expected, slot_a, weight[:, None] * slopes)
+    np.subtract.at(expected, slot_b[pair], (weight[:, None] * slopes)[pair])
+    np.testing.assert_allclose(rows, expected, rtol=1e-12, atol=1e-14)
+
+
 def test_sum_slot_rows(design):
     slot_a, slot_b, slot_start, model = design.slot_table
     weight = RNG.random(len(design.a))

@@ -174,7 +174,7 @@ def test_the_evidence_of_other_taus_is_that_of_the_quadratic(case):
         space = at.scores.space
         away = at.prior.precision * (factor_entries(space) - at.prior.mean)
         right[:size] = twin.J.T @ twin.g - within_gauge(space, away)
-        right[space.extra] = at.effects[0]
+        right[space.extra] = at.effect_gradient
         n = at.scores.design.shape[0] * at.scores.design.n_contexts
         height = right @ np.linalg.solve(twin.precision, right) - at.scores.E @ at.scores.E / other**2
         return 0.5 * (height - np.linalg.slogdet(twin.precision)[1]) - n * np.log(other)
@@ -190,7 +190,7 @@ def test_an_offset_is_part_of_the_scores():
     scores = at.scores
     moved = replace(scores, E=scores.E - 0.3, offset=np.full(len(scores.E), 0.3))
     np.testing.assert_allclose(moved.dense(), scores.dense(), atol=1e-12)
-    assert moved.loss() == pytest.approx(scores.loss())
+    assert moved.loss == pytest.approx(scores.loss)
     step = np.zeros(scores.space.size)
     assert np.all(moved.moved(step, np.zeros(len(scores.E))).offset == 0.3)
 

@@ -137,7 +137,7 @@ def test_the_reach_of_the_ladder_is_one_parameter_more(name):
     cross = rows.T @ twin.H @ p
     if at.scores.space.extra.stop > at.scores.space.extra.start:
         place = entries(design)
-        cross[at.scores.space.extra] = at.effects[1].T @ p[place]
+        cross[at.scores.space.extra] = at.effects[0].T @ p[place]
     precision = np.block([[twin.precision, cross[:, None]], [cross[None], np.array([[p @ twin.H @ p + 1.0]])]])
     Q = np.kron(np.eye(d1) - 1.0 / d1, np.eye(D))
     both = Q @ np.hstack([rows, p[:, None]])
@@ -149,7 +149,7 @@ def test_the_reach_of_the_ladder_is_one_parameter_more(name):
     right[:size] = twin.J.T @ twin.g - within_gauge(
         at.scores.space, at.prior.precision * (factor_entries(at.scores.space) - at.prior.mean)
     )
-    right[at.scores.space.extra] = at.effects[0]
+    right[at.scores.space.extra] = at.effect_gradient
     moved = both @ np.linalg.solve(precision, right) - both[:, :-1] @ np.linalg.solve(twin.precision, right[:-1])
     close(posterior.stretch[0].reshape(-1), moved, np.sqrt(np.diag(twin.C)))
 

@@ -1,7 +1,10 @@
 """The search over ranks and taus: what stands for the distribution of tau, and the signs of simulated noise."""
 
+import re
+
 import numpy as np
 
+import lrbtl
 from lrbtl.methods.search import random_bits, tau_quantiles
 
 
@@ -21,3 +24,21 @@ def test_random_bits_belong_to_pairs():
     np.testing.assert_array_equal(random_bits(u[::-1], a[::-1], b[::-1]), bits[::-1])
     each = (bits[:, None] >> np.arange(64, dtype=np.uint64)) & np.uint64(1)
     assert len(np.unique(bits)) == 200 and np.abs(each.mean(axis=0) - 0.5).max() < 0.15
+
+
+def test_a_covariate_without_effect_leaves_the_ranks_alone():
+    """Votes of a pair stand in one cell each with it, and in two without: noise has the same size."""
+    rng = np.random.default_rng(2)
+    n, d1, D = 6000, 12, 6
+    scores = lrbtl.simulate_scores((d1, D), 3, scale=1.0, rng=rng)
+    a, u = rng.integers(0, d1, n), rng.integers(0, D, n)
+    b = (a + rng.integers(1, d1, n)) % d1
+    won = (rng.random(n) < 1 / (1 + np.exp(scores[b, u] - scores[a, u]))).astype(float)
+    frame = {"model_a": a, "model_b": b, "winner": won, "task": u, "x": rng.normal(size=n)}
+    said: list[list[str]] = [[], []]
+    for lines, covariates in zip(said, (None, ["x"]), strict=True):
+        battles = lrbtl.Battles.from_frame(frame, contexts="task", covariates=covariates)
+        lrbtl.analyse(battles, progress=lines.append)
+    above = [[float(re.findall(r"-?[0-9.]+", line)[1]) for line in lines] for lines in said]
+    assert len(above[0]) > 1
+    np.testing.assert_allclose(above[1], above[0], atol=0.3)

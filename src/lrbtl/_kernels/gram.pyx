@@ -41,6 +41,33 @@ def sum_runs(
             sum_out[number[i]] += value[i]
 
 
+def sum_slope_rows(
+    const long long[::1] slot_a,  # in
+    const long long[::1] slot_b,  # in
+    const double[::1] weight,     # in: of each cell
+    const double[:, ::1] slopes,  # in: of each cell
+    double[:, ::1] rows_out,      # out, zeroed: rows_out[slot_a] += weight slope; rows_out[slot_b] -= weight slope
+):
+    cdef Py_ssize_t i, j, k = slopes.shape[1]
+    cdef double w
+    cdef const double* slope
+    cdef double* first
+    cdef double* second
+    with nogil:
+        for i in range(slopes.shape[0]):
+            slope = &slopes[i, 0]
+            first = &rows_out[slot_a[i], 0]
+            w = weight[i]
+            if slot_b[i] < 0:
+                for j in range(k):
+                    first[j] += w * slope[j]
+            else:
+                second = &rows_out[slot_b[i], 0]
+                for j in range(k):
+                    first[j] += w * slope[j]
+                    second[j] -= w * slope[j]
+
+
 def sum_slot_rows(
     const long long[::1] start,       # in
     const int[::1] a,                 # in

@@ -270,9 +270,12 @@ class Design:
 
     def slot_sums(self, value: Floats) -> Floats:
         """Return for each slot the sum of a cell value, signed by side."""
-        slot_a, slot_b, slot_start, _ = self.slot_table
-        out = np.zeros(slot_start[-1])
-        tangent.sum_slots(self.start, slot_a, slot_b, value, out)
+        return self.atom_sums(Design.atom_weights(self, value))
+
+    def atom_sums(self, value: Floats) -> Floats:
+        """Return for each slot the sum of a value per atom, signed by side."""
+        atoms, out = self.atom_table, np.zeros(self.slot_table[2][-1])
+        tangent.sum_slots(atoms.start, atoms.slot_a, atoms.slot_b, value, out)
         return out
 
     def slot_matrix(self, value: Floats) -> Floats | sparse.csr_array:
@@ -296,9 +299,12 @@ class Design:
 
     def effect_columns(self, border: Border) -> Floats:
         """Return for each slot the sums of the weights of a border's effects, signed by side, (n_slots, K)."""
-        columns = [self.slot_sums(column) for column in border.columns()]
-        slot_start = self.slot_table[2]
-        sums = np.stack(columns, axis=1) if columns else np.empty((slot_start[-1], 0))
+        slot_a, slot_b, slot_start, _ = self.slot_table
+        sums = np.zeros((slot_start[-1], 0 if border.slopes is None else border.slopes.shape[1]))
+        if border.slopes is not None and border.weight is not None:
+            gram.sum_slope_rows(slot_a, slot_b, border.weight, border.slopes, sums)
+        law = [self.slot_sums(np.ascontiguousarray(column))[:, None] for column in border.law.T]
+        sums = np.concatenate([sums, *law], axis=1)
         return border.spread(sums, np.repeat(np.arange(self.n_contexts), np.diff(slot_start)))
 
     def gram_apply(self, space: TangentSpace, weight: Floats, coordinates: Floats) -> Floats:
@@ -398,7 +404,7 @@ def linear_effects(battles: Battles) -> Effects | None:
             f"{len(scales)} covariates with an effect in each of {n_blocks} contexts are more than {MOST_EFFECTS} "
             "effects; use effects='shared', or pool contexts."
         )
-    return Effects(np.asfortranarray(slopes / scales), np.zeros(n_blocks * len(scales)), start)
+    return Effects(np.ascontiguousarray(slopes / scales), np.zeros(n_blocks * len(scales)), start)
 
 
 def unit_weights(battles: Battles) -> Floats | None:

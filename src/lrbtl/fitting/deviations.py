@@ -38,6 +38,7 @@ LEAST_START = 1e-3  # of the noise of an entry: the size of a start where battle
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
 DECREMENT = 5e-3  # nats: far below what moves an interval
 ENOUGH = 0.05  # nats that the last step with the exact Hessian may gain
+OF_VOTES = ("g", "H", "effects", "effect_gradient")  # what votes say at some scores, whatever tau is
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,9 @@ class Scores:
         """Return the terms of one response in each cell of a design with the same slots."""
         return cells.joined(self.design.link.terms(self.eta_of(cells), cells.y, cells.variance))
 
+    @cached_property
     def loss(self) -> float:
-        """Return the negative log-likelihood."""
+        """Negative log-likelihood."""
         return float(self.design.count @ self.terms.loss)
 
     def dense(self) -> Floats:
@@ -211,18 +213,25 @@ class Expansion:
         return design.times(self.S, self.g) + design.times(self.W, self.scores.E)
 
     @cached_property
-    def effects(self) -> tuple[Floats, Floats, Floats]:
-        """Of the shared effects: gradient (k,), cross information with the slots (n_slots, k), own information."""
-        design, terms = self.scores.design, self.scores.terms.effects
-        count = design.count / self.dispersion
+    def effect_gradient(self) -> Floats:
+        """Scores of the votes along the shared effects, (k,)."""
+        design = self.scores.design
         if not design.n_effects:
-            return np.empty(0), np.empty((len(self.g), 0)), np.empty((0, 0))
-        border = terms.information(count)
-        return terms.gradient(count), design.effect_columns(border), border.corner
+            return np.empty(0)
+        return self.scores.terms.effects.gradient(design.count) / self.dispersion
+
+    @cached_property
+    def effects(self) -> tuple[Floats, Floats]:
+        """Of the shared effects: cross information with the slots (n_slots, k), and their own (k, k)."""
+        design = self.scores.design
+        if not design.n_effects:
+            return np.empty((design.n_slots, 0)), np.empty((0, 0))
+        border = self.scores.terms.effects.information(design.count)
+        return design.effect_columns(border) / self.dispersion, border.corner / self.dispersion
 
     def _with_effects(self, matrix: Arrowhead) -> Arrowhead:
         """Return the matrix with the border of the effects: S c, and their own information less what E takes."""
-        _, c, corner = self.effects
+        c, corner = self.effects
         if not c.shape[1]:
             return matrix
         design, space = self.scores.design, self.scores.space
@@ -275,15 +284,15 @@ class Expansion:
         """Return the gradient of the log posterior in coordinates."""
         scores, design, space = self.scores, self.scores.design, self.scores.space
         out = design.pull_sums(space, self.residual)
-        g_effects, c, _ = self.effects
-        out[space.extra] = g_effects - c.T @ design.times(self.S, self.tau**2 * self.g - scores.E)
+        c, _ = self.effects
+        out[space.extra] = self.effect_gradient - c.T @ design.times(self.S, self.tau**2 * self.g - scores.E)
         return out - within_gauge(space, self.prior.precision * (factor_entries(space) - self.prior.mean))
 
     def deviation_step(self, step: Floats) -> Floats:
         """Return the step of the deviations that goes with one in coordinates."""
         design, space = self.scores.design, self.scores.space
         change = design.slot_changes(space, *space.push(step))
-        _, c, _ = self.effects
+        c, _ = self.effects
         moved = design.times(self.H, change) + c @ step[space.extra]
         return design.times(self.S, self.tau**2 * (self.g - moved) - self.scores.E)
 
@@ -296,7 +305,7 @@ class Expansion:
         """Return the negative log posterior at the scores that a step in coordinates leads to."""
         deviations = 0.5 * float(scores.E @ scores.E) / self.tau**2 if self.tau > 0 else 0.0
         prior = self.prior.cost(factor_entries(self.scores.space) + step)
-        return scores.loss() / self.dispersion + deviations + prior
+        return scores.loss / self.dispersion + deviations + prior
 
     def log_evidence(self) -> float:
         """Return the log marginal likelihood of tau at this rank, by Laplace's method and up to a constant.
@@ -308,16 +317,16 @@ class Expansion:
         square = scores.E @ design.times(self.W, scores.E)
         square += (2 * scores.E - self.tau**2 * self.g) @ design.times(self.S, self.g)
         higher = float(gradient @ self.factor.solve(gradient)) - float(square)
-        height = scores.loss() / self.dispersion + self.prior.cost(factor_entries(scores.space))
+        height = scores.loss / self.dispersion + self.prior.cost(factor_entries(scores.space))
         return 0.5 * (higher - self.factor.log_determinant() + self._inverses[1]) - height
 
     def at_tau(self, tau: float) -> "Expansion":
         """Return the expansion round the same scores with deviations of another size."""
-        return self._sharing(replace(self, tau=tau), "g", "H", "effects", "prior")
+        return self._sharing(replace(self, tau=tau), *OF_VOTES, "prior")
 
     def at_scores(self, scores: Scores) -> "Expansion":
         """Return the gradient at scores nearby, with this information in the place of theirs."""
-        found = self._sharing(replace(self, scores=scores), "H", "_inverses", "W")
+        found = self._sharing(replace(self, scores=scores), "H", "_inverses", "W", "effects")
         found.__dict__["prior"] = replace(
             population_prior(scores.space, self.information.diagonal()), precision=self.prior.precision
         )
@@ -391,6 +400,8 @@ def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float, near:
     expected, before = (np.inf, None) if near is None else (0.0, near.prior.precision)
     for n_iter in range(1, MAX_ITER + 1):
         at = Expansion(scores, tau, dispersion, gauge, before, n_iter > SETTLING)
+        if near is not None and near.scores is scores:
+            at = near._sharing(at, *OF_VOTES)
         before = at.prior.precision
         gradient = at.gradient()
         close = expected < CLOSE

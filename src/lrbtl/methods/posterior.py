@@ -200,7 +200,7 @@ class Posterior:
         levels = design.ladder * at.tau
         on_slots = levels[design.slot_places[1]]
         told = design.times(at.W, on_slots)
-        _, c, _ = at.effects
+        c, _ = at.effects
         pulled = design.pull_sums(space, told)
         pulled[space.extra] = c.T @ design.times(at.S, on_slots)
         solved = at.factor.solve(pulled)
@@ -231,7 +231,7 @@ class Posterior:
         open_part = design.times(at.S, on_slots)
         full = flat + self._from_slots(open_part - on_slots)
         pulled = space.pull(np.einsum("mua,uk->mak", full, space.V, optimize=True), full @ space.U)
-        _, c, _ = at.effects
+        c, _ = at.effects
         pulled[space.extra] = -(at.tau**2) * c.T @ open_part
         if slopes is not None:
             pulled[space.extra] += slopes.T

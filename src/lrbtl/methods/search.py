@@ -285,10 +285,11 @@ def excess_component(mode: Mode) -> float:
         gram = matrix.T @ matrix if len(matrix) >= matrix.shape[1] else matrix @ matrix.T
         return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0)))
 
-    root = np.sqrt(design.count * at.scores.terms.fisher / at.dispersion)
-    context, model = design.slot_places
-    of_cells, of_slots = random_bits(design.context, design.a, design.b), random_bits(context, model, model)
-    votes = np.stack([design.slot_sums(np.where(of_cells & bit, root, -root)) for bit in BITS], axis=1)
+    atoms, context, model = design.atom_table, *design.slot_places
+    root = np.sqrt(Design.atom_weights(design, design.count * at.scores.terms.fisher / at.dispersion))
+    pairs = np.repeat(np.arange(design.n_contexts), np.diff(atoms.start)), atoms.a, atoms.b
+    of_pairs, of_slots = random_bits(*pairs), random_bits(context, model, model)
+    votes = np.stack([design.atom_sums(np.where(of_pairs & bit, root, -root)) for bit in BITS], axis=1)
     deviations = np.where(of_slots[:, None] & BITS, at.tau, -at.tau)
     drawn = design.times(at.S, votes) + design.times(at.W, deviations)
     solved = at.factor.solve(np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in drawn.T], axis=1))

@@ -19,7 +19,7 @@ from lrbtl.typing import Floats, Longs
 if TYPE_CHECKING:
     from lrbtl.model.links import CellTerms
 
-IN_CACHE = 1 << 14  # cells whose slopes stay in cache while they are multiplied
+IN_CACHE = 1 << 12  # cells whose slopes stay in cache while they are multiplied
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,6 @@ class Border:
     weight: Floats | None = None
     slopes: Floats | None = None
     n_blocks: int = 1
-
-    def columns(self) -> Iterator[Floats]:
-        """Yield the weights of each slope and of each parameter of the law, (n_cells,)."""
-        if self.slopes is not None and self.weight is not None:
-            for slope in self.slopes.T:
-                yield self.weight * slope
-        for column in self.law.T:
-            yield np.ascontiguousarray(column)
 
     def spread(self, sums: Floats, block: Longs) -> Floats:
         """Return sums of the weights over rows (n_rows, k + l) as columns of the effects (n_rows, K)."""
@@ -110,7 +102,7 @@ class Effects:
     Attributes
     ----------
     slopes : array (n_cells, k)
-        d eta / d effect in each cell of a design; best with each slope contiguous.
+        d eta / d effect in each cell of a design, those of a cell side by side.
     values : array (k,), or (D k,) where each of D contexts has its own
     start : array (D + 1,) or None
         Cells of context u are start[u]:start[u + 1], where each has its own effects; None where they are shared.
@@ -176,7 +168,7 @@ class Effects:
 
     def of_cells(self, kept: Longs, start: Longs) -> "Effects":
         """Return the effects of some of the cells; `start` is where contexts begin among them."""
-        return Effects(np.asfortranarray(self.slopes[kept]), self.values, None if self.start is None else start)
+        return Effects(self.slopes[kept], self.values, None if self.start is None else start)
 
     def join(self, terms: "CellTerms") -> "CellTerms":
         """Return the terms of a link with those of linear effects, by the chain rule, before those of the law."""

@@ -108,6 +108,16 @@ def assert_same(one, other):
         np.testing.assert_array_equal(getattr(one.cells, name), getattr(other.cells, name))
 
 
+def boards_of(battles):
+    """The default boards of all categories, as they are written."""
+    return lrbtl.leaderboard(battles, context="all", rank=1).to_dict()
+
+
+@pytest.fixture(scope="module")
+def boards(rows):
+    return boards_of(lrbtl.Battles.from_frame(rows, **LOG))
+
+
 def check_route(frame, rows):
     """A frame gives the battles of the rows, plain and with counts, and says what is wrong with it."""
     assert_same(lrbtl.Battles.from_frame(frame, **LOG), lrbtl.Battles.from_frame(rows, **LOG))
@@ -142,19 +152,20 @@ def test_missing_values_are_counted_in_the_engine(route, tmp_path):
         lrbtl.Battles.from_frame(route(str(tmp_path / "log.parquet")))
 
 
-def test_files_folders_and_states_give_the_same_cells(file, rows, tmp_path):
+@pytest.mark.parametrize("route", [*EAGER, *LAZY], ids=lambda route: route.__name__)
+def test_every_frame_gives_the_same_boards(route, file, boards):
+    assert boards_of(lrbtl.Battles.from_frame(route(file), **LOG)) == boards
+
+
+@pytest.mark.engines
+def test_spark_gives_the_same_boards(spark, file, boards):
+    assert boards_of(lrbtl.Battles.from_frame(spark.read.parquet(file), **LOG)) == boards
+
+
+def test_files_folders_and_states_give_the_same_cells_and_boards(file, rows, boards, tmp_path):
     expected = lrbtl.Battles.from_frame(rows, **LOG)
-    for source in (file, Path(file).parent, f"{Path(file).parent}/*.parquet"):
-        assert_same(lrbtl.Battles.scan(source, **LOG), expected)
     expected.save(tmp_path / "state.lrbtl")
-    assert_same(lrbtl.Battles.load(tmp_path / "state.lrbtl"), expected)
-
-
-def test_boards_are_the_same(file, rows, tmp_path):
-    options = {"contexts": "task", "outcomes": LOG["outcomes"]}
-    battles = lrbtl.Battles.from_frame(rows, **options)
-    battles.save(tmp_path / "state.lrbtl")
-    ways = [lrbtl.Battles.from_frame(route(file), **options) for route in (pandas_frame, polars_lazy)]
-    ways += [lrbtl.Battles.scan(file, **options), lrbtl.Battles.load(tmp_path / "state.lrbtl")]
-    board = lrbtl.leaderboard(battles, context="all", rank=1).to_dict()
-    assert all(lrbtl.leaderboard(way, context="all", rank=1).to_dict() == board for way in ways)
+    ways = [lrbtl.Battles.scan(source, **LOG) for source in (file, Path(file).parent, f"{Path(file).parent}/*.parquet")]
+    for way in [*ways, lrbtl.Battles.load(tmp_path / "state.lrbtl")]:
+        assert_same(way, expected)
+        assert boards_of(way) == boards

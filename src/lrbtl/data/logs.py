@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 import time
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -171,9 +172,9 @@ class BatchLog(Log):
 
     progress: Progress | None = None
 
+    @abstractmethod
     def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
-        raise NotImplementedError
 
     def restrict(self, where: Where) -> None:
         """Leave out rows that do not meet conditions."""

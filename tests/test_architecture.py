@@ -27,7 +27,7 @@ ORDER = [
     "fitting",
     "methods",
 ]
-ORDER += ["inference", "boards", "show", "cli"]
+ORDER += ["inference", "boards", "show", "cli", "__main__"]
 MODULES = [path for path in sorted(ROOT.rglob("*.py")) if path.name != "__init__.py"]
 FOLDERS = [path for path in sorted(ROOT.iterdir()) if path.is_dir() and path.name != "__pycache__"]
 HEAVY = ("pandas", "polars", "pyarrow", "matplotlib")

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lrbtl
 from lrbtl.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
 
 HEADER = "model_a,model_b,winner,category"
@@ -409,6 +410,11 @@ def test_a_closed_pipe_is_no_error(log):
     run = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
     assert run.stdout.startswith("Leaderboard")
     assert "Traceback" not in run.stderr
+
+
+def test_python_m_is_the_command_line():
+    run = subprocess.run([sys.executable, "-m", "lrbtl", "--version"], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, f"lrbtl {lrbtl.__version__}\n")
 
 
 def test_works_without_frame_libraries(log):

@@ -1,0 +1,5 @@
+"""`python -m lrbtl` is the command line."""
+
+from lrbtl.cli.main import main
+
+raise SystemExit(main())

@@ -94,7 +94,15 @@ def test_names_and_words_mean_the_same(rows, kind):
     words = {"a": "model_a", "b": "model_b", "tie": "tie"}
     by_word = {**log, "winner": [words[w] for *_, w in rows]}
     by_name = {**log, "winner": [names[a] if w == "a" else names[b] if w == "b" else "tie" for a, b, w in rows]}
-    same(lrbtl.Battles.from_frame(by_word), lrbtl.Battles.from_frame(by_name))
+    found = lrbtl.Battles.from_frame(by_name)
+    same(lrbtl.Battles.from_frame(by_word), found)
+    won = {(names[a] if w == "a" else names[b]) for a, b, w in rows if w != "tie"}
+    winners = {
+        found.models[a if y == 1 else b]
+        for a, b, y in zip(found.cells.a, found.cells.b, found.cells.y, strict=True)
+        if y != 0.5
+    }
+    assert found.n_battles == len(rows) and winners == won
 
 
 def test_numbers_name_the_winner_only_where_they_are_no_outcomes():

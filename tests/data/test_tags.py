@@ -239,7 +239,8 @@ def test_what_is_no_copy_is_left_alone():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for log_ in (frame, frame.sort_values(["model_a", "model_b", "winner"]), frame.iloc[:40]):
-            lrbtl.Battles.from_frame(log_, contexts="category")
+            assert lrbtl.Battles.from_frame(log_, contexts="category").n_battles == len(log_)
         balanced["winner"] = rng.permutation(balanced["winner"].to_numpy())
-        lrbtl.Battles.from_frame(balanced, contexts="category")
-        lrbtl.Battles.from_frame(exploded().assign(n=1), contexts="tags", count="n")
+        assert lrbtl.Battles.from_frame(balanced, contexts="category").n_battles == len(balanced)
+        counted = exploded().assign(n=1)
+        assert lrbtl.Battles.from_frame(counted, contexts="tags", count="n").n_battles == len(counted)

@@ -71,8 +71,11 @@ def test_scores_ties_and_the_floor_are_found():
     assert board.models[0] == 0 and board.models[-1] == 3
     assert board.above_floor[0] > 0.999 and board.above_floor[-1] < 0.001
     assert board.notes[0] == "above the floor" and board.notes[-1] == "below the floor"
-    assert "the floor is 1,000: of the ranked models" in board.summary()
-    assert board.to_dict()["above_floor"][0] > 0.999
+    assert board.floor == 1000.0 and "the floor is 1,000: of the ranked models" in board.summary()
+    assert board.to_dict()["above_floor"][0] > 0.999 and "above floor" in board.summary()
+    again = lrbtl.Leaderboard.from_json(board.to_json())
+    assert again.floor == 1000.0 and again.heading() == board.heading()
+    np.testing.assert_allclose(again.above_floor, board.above_floor)
     assert "above_floor" not in lrbtl.leaderboard(lrbtl.Battles.from_frame(LOG, contexts="task")).to_dict()
 
 

@@ -85,8 +85,10 @@ class Leaderboard:
     gain : float or None
         Median ratio of the errors of separate fits per context to those of this board, where the method tells it and
         separate fits exist.
+    floor : float or None
+        Score of the floor, where votes that both were bad are an outcome: a model below it is worse than nothing good.
     above_floor : array or None
-        Probability that a model is better than the floor, where votes that both were bad are an outcome.
+        Probability that a model is better than the floor.
     effects : EffectEstimate, Estimate or None
         What covariates do to votes, where some are held fixed: scores are those of answers alike in them. Boards made
         as other packages do have their coefficients alone.
@@ -147,6 +149,7 @@ class Leaderboard:
     islands: tuple[Leaderboard, ...] = ()
     effects: Estimate | None = None
     basis: Basis | None = None
+    floor: float | None = None
     above_floor: Floats | None = None
 
     def __len__(self) -> int:
@@ -173,10 +176,8 @@ class Leaderboard:
         (['x', 'y'], [1095, 905])
         """
         parts = (self, *self.islands)
-        table = {column.name: [x for part in parts for x in column.values(part)] for column in COLUMNS}
-        if self.above_floor is not None:
-            chances = [x for part in parts for x in np.asarray(part.above_floor, dtype=float).tolist()]
-            table["above_floor"] = [x if np.isfinite(x) else None for x in chances]
+        columns = [column for column in COLUMNS if self.floor is not None or not column.needs_floor]
+        table = {column.name: [x for part in parts for x in column.values(part)] for column in columns}
         if self.islands:
             table["island"] = [k for k, part in enumerate(parts, 1) for _ in part.models]
         return table
@@ -219,9 +220,18 @@ class Leaderboard:
             shown = self.effects.sentences(self.level)
             more = [f"and {len(shown) - MOST_NAMED} more effects"] if len(shown) > MOST_NAMED else []
             lines += [f"held fixed: {words}" for words in [*shown[:MOST_NAMED], *more]]
+        if self.floor is not None:
+            lines.append(self._floor_sentence(self.floor))
         if self.margin is not None:
             lines.append(f"verdicts against the first, each by itself: {verdict_words(self.margin, self.level)[0]}")
         return [*lines, *self.info.notes]
+
+    def _floor_sentence(self, floor: float) -> str:
+        """Return how many ranked models are above the floor, below it, or cannot be told from it."""
+        ranked = self.rank > 0
+        above, below = int((self.lower > floor)[ranked].sum()), int((self.upper < floor)[ranked].sum())
+        told = f"{above} are above it, {below} below, {int(ranked.sum()) - above - below} not told from it"
+        return f"the floor is {floor:,.{0 if self.scale == 'elo' else 2}f}: of the ranked models {told}"
 
     def summary(self, top: int | None = None) -> str:
         """Return the board as text: all models, or the `top` best; by default long boards lose their middle."""
@@ -253,7 +263,9 @@ def _board_table(board: Leaderboard, limit: int) -> tuple[list[str], list[list[s
     printed = [
         column
         for column in COLUMNS
-        if (board.has_intervals or not column.needs_intervals) and (board.margin or not column.needs_margin)
+        if (board.has_intervals or not column.needs_intervals)
+        and (board.margin or not column.needs_margin)
+        and (board.floor is not None or not column.needs_floor)
     ]
     cells = {column.header or "": column.show(board) for column in printed if column.show}
     if not any(cells["status"]):

@@ -27,6 +27,7 @@ class Column:
     show: Callable[[Leaderboard], list[str]] | None = None  # from a board to printed cells
     needs_intervals: bool = False  # whether it is left out of the print of boards without intervals
     needs_margin: bool = False  # whether it is printed only where a margin was given
+    needs_floor: bool = False  # whether boards have it only where scores have a floor
 
 
 def _labels(board: Leaderboard) -> list[Any]:
@@ -82,6 +83,10 @@ def _show_win_rate(board: Leaderboard) -> list[str]:
     return ["" if np.isnan(x) else f"{x:.1%}" for x in board.win_rate]
 
 
+def _show_above_floor(board: Leaderboard) -> list[str]:
+    return ["" if x is None else f"{x:.1%}" for x in _numbers("above_floor", board)]
+
+
 def _show_status(board: Leaderboard) -> list[str]:
     return ["" if status == "ranked" else status for status in board.status]
 
@@ -106,6 +111,7 @@ COLUMNS = (
     Column("tier", partial(_places, "tier"), "tier", partial(_show_place, "tier"), needs_intervals=True),
     Column("battles", partial(_counts, "battles"), "votes", lambda board: [f"{n:,}" for n in board.battles]),
     Column("win_rate", partial(_numbers, "win_rate"), "win rate", _show_win_rate),
+    Column("above_floor", partial(_numbers, "above_floor"), "above floor", _show_above_floor, needs_floor=True),
     Column("verdict", _verdicts, "verdict", lambda board: [x or "" for x in _verdicts(board)], needs_margin=True),
     Column("detectable", partial(_numbers, "detectable")),
     Column("status", partial(_texts, "status"), "status", _show_status),

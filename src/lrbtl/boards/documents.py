@@ -65,6 +65,7 @@ def _board_facts(island: int, board: Leaderboard) -> dict[str, Any]:
         "weighting": board.weighting,
         "weights": board.weights,
         "gain": board.gain,
+        "floor": board.floor,
         "effects": None if board.effects is None else board.effects.to_dict(),
         "provenance": {name: list(value) if isinstance(value, tuple) else value for name, value in info.items()},
     }
@@ -117,6 +118,7 @@ def read_document(text: str) -> Leaderboard | Leaderboards:
 def _read_board(found: Mapping[str, Any], k: int, facts: Mapping[str, Any]) -> Leaderboard:
     rows = [row for row in found["rows"] if row["board"] == k]
     columns = {column.name: [row[column.name] for row in rows] for column in COLUMNS}
+    floor = facts["floor"]
     verdict, detectable = columns["verdict"], columns["detectable"]
     judged = any(x is not None for x in verdict)
     made: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in facts["provenance"].items()}
@@ -139,6 +141,8 @@ def _read_board(found: Mapping[str, Any], k: int, facts: Mapping[str, Any]) -> L
         margin=found["margin"],
         weights=facts["weights"],
         digest=found["digest"] or "",
+        floor=floor,
+        above_floor=None if floor is None else _floats(columns["above_floor"]),
     )
 
 

@@ -15,7 +15,7 @@ from lrbtl.boards.board import STATUSES, Basis, BoardScale, Lazy, Leaderboard, L
 from lrbtl.boards.comparison import is_gap, win_table
 from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, compat_boards
 from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board
-from lrbtl.boards.notes import floor_sentence, vote_notes
+from lrbtl.boards.notes import vote_notes
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import as_battles
@@ -337,7 +337,6 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         above = ndtr(_spread(found.estimate / found.se, at, d1))
         sides = (lower > shift).astype(int) - (upper < shift)
         words = [", ".join(filter(None, (FLOOR[side], word))) for side, word in zip(sides.tolist(), words, strict=True)]
-        anchor_note = (*anchor_note, floor_sentence(sides[standing.ranked], shift))
     ranks = _ranks(view, standing, found[np.searchsorted(at, np.flatnonzero(standing.ranked))])
     verdicts, places = _verdicts(part, view, standing, found)
     group = np.array([STATUSES.index(status) for status in standing.status])
@@ -368,6 +367,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         weights=_named_weights(part.battles, standing.weights),
         digest=view.digest,
         basis=Basis(part.analysis, standing.weights, standing.ranked),
+        floor=None if above is None else shift,
         above_floor=None if above is None else above[order],
     )
 

@@ -1,4 +1,4 @@
-"""Sentences on a board as a whole: what became of its votes, and who clears the floor."""
+"""Sentences on a board as a whole: what became of its votes."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from lrbtl.boards.board import count_of
 from lrbtl.boards.components import Component
 from lrbtl.data.cells import BOTH_BAD
 from lrbtl.model.links import TIE_LINKS
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import Floats
 
 
 def vote_notes(part: Component, weights: Floats) -> list[str]:
@@ -30,10 +30,3 @@ def vote_notes(part: Component, weights: Floats) -> list[str]:
     elif link is not None:
         notes.append(f"{link} link; scores are scaled to the log odds of a nearly even vote")
     return notes
-
-
-def floor_sentence(sides: Longs, floor: float) -> str:
-    """Return how many ranked models are above the floor, below it, or cannot be told from it."""
-    above, below, neither = (int((sides == side).sum()) for side in (1, -1, 0))
-    told = f"{above} are above it, {below} below, {neither} not told from it"
-    return f"the floor is {floor:,.0f}: of the ranked models {told}"

@@ -17,9 +17,8 @@ from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError
 from lrbtl.methods.base import Method, Moments, Options, Provenance, Run
 from lrbtl.methods.clusters import Rows
-from lrbtl.methods.targets import Gradients, Resolved, evaluate
+from lrbtl.methods.targets import DenseView, Gradients, Resolved, evaluate
 from lrbtl.model.grounded import OUTCOMES, Grounded
-from lrbtl.model.links import Link
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs
 
@@ -28,22 +27,6 @@ STEPS, TOL = 200, 1e-3  # rounds, and the change of both spreads, in logarithms,
 SETTLED = 1e-8  # largest change of a score at the mode
 SMALLEST_SPREAD = 1e-3
 MOST_STEP = 2.0  # of a score in one step
-
-
-@dataclass(frozen=True)
-class _View:
-    """Scores (d1, D) as targets read them."""
-
-    scores: Floats
-    link: Link
-    shape: tuple[int, ...]
-    effect_values: Floats
-
-    def entries(self, models: Longs, contexts: Longs) -> Floats:
-        return np.asarray(self.scores[models, contexts])
-
-    def dense(self) -> Floats:
-        return self.scores.reshape(self.shape)
 
 
 class GroundedMethod(Method):
@@ -211,8 +194,7 @@ class GroundedRun(Run):
         return self._scores
 
     def _gradients(self, targets: Sequence[Resolved]) -> tuple[Floats, Floats]:
-        view = _View(self._scores, self.link, self.data.shape, np.empty(0))
-        values, found = evaluate(targets, view)
+        values, found = evaluate(targets, DenseView(self._scores, self.link, self.data.shape))
         return values, self._dense(found)
 
     def _dense(self, found: Gradients) -> Floats:

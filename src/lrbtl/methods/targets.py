@@ -65,6 +65,24 @@ class View(Protocol):
         """Return all scores, in the battles' shape."""
 
 
+@dataclass(frozen=True)
+class DenseView:
+    """Scores (d1, D) as targets read them."""
+
+    scores: Floats
+    link: Link
+    shape: tuple[int, ...]
+    effect_values: Floats = field(default_factory=lambda: np.empty(0))
+
+    def entries(self, models: Longs, contexts: Longs) -> Floats:
+        """Return scores[models, contexts]."""
+        return np.asarray(self.scores[models, contexts])
+
+    def dense(self) -> Floats:
+        """Return all scores, in the battles' shape."""
+        return self.scores.reshape(self.shape)
+
+
 Evaluate = Callable[[View], tuple[float, SparseGradient | Floats]]
 
 

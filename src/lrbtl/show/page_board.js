@@ -15,7 +15,8 @@ function boardColumns(one) {
   const axis = makeAxis(one.axis, data.scale === "probability" ? "percent" : "");
   const intervals = [
     textColumn("interval", `${level} interval`, "number", -1, (row) => row.lower, formatInterval),
-    intervalColumn("drawn", axis, (row) => ({ value: row.score, lower: row.lower, upper: row.upper })),
+    intervalColumn("drawn", axis, (row) => ({ value: row.score, lower: row.lower, upper: row.upper }),
+      one.floor === null ? [] : [one.floor]),
   ];
   const spreads = [
     textColumn("spread", "Rank spread", "number", 1, (row) => row.worst, (row) => formatSpread(row.best, row.worst)),
@@ -35,6 +36,8 @@ function boardColumns(one) {
     textColumn("battles", "Votes", "number", -1, (row) => row.battles, (row) => whole(row.battles)),
     textColumn("win_rate", "Win rate", "number", -1, (row) => row.win_rate,
       (row) => (row.win_rate === null ? NOTHING : percent(row.win_rate))),
+    ...(one.floor === null ? [] : [textColumn("above_floor", "Above floor", "number", -1, (row) => row.above_floor,
+      (row) => (row.above_floor === null ? NOTHING : percent(row.above_floor)))]),
     ...(one.verdicts ? [textColumn("verdict", "Against the first", "text", 1, (row) => row.verdict, (row) => row.verdict ?? NOTHING)] : []),
     ...metaColumns.map(metaColumn),
   ];

@@ -115,6 +115,7 @@ def board_data(board: Leaderboard, code: Mapping[Any, int]) -> dict[str, Any]:
         "about": board.heading()[1:],
         "intervals": board.has_intervals,
         "verdicts": board.margin is not None,
+        "floor": board.floor,
         "axis": board_axis(board),
     }
 

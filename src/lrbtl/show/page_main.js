@@ -149,7 +149,7 @@ function startTabs() {
 
 // ---- Downloads: every row of every board, with the columns of meta.
 
-const FIELDS = ["rank", "score", "lower", "upper", "se", "best", "worst", "rank_lower", "rank_upper", "tier", "battles", "win_rate", "verdict", "detectable", "status", "note"];
+const FIELDS = ["rank", "score", "lower", "upper", "se", "best", "worst", "rank_lower", "rank_upper", "tier", "battles", "win_rate", "above_floor", "verdict", "detectable", "status", "note"];
 
 function allRows() {
   return data.groups.flatMap((one, k) => one.boards.flatMap((board) => board.rows.map((row) => ({

@@ -155,7 +155,8 @@ function fillAxis(cell, marks) {
 
 function drawInterval(cell, { value, lower, upper }, axis, special = []) {
   const track = element("span", "track");
-  for (const tick of axis.ticks) put(track, special.includes(tick) ? "tick strong" : "tick", axis.place(tick));
+  for (const tick of axis.ticks) put(track, "tick", axis.place(tick));
+  for (const x of special) if (axis.place(x) >= 0 && axis.place(x) <= 100) put(track, "tick strong", axis.place(x));
   const inside = (x) => Math.min(Math.max(x, 0), 100);
   const [from, to] = [lower === null ? -1 : axis.place(lower), upper === null ? 101 : axis.place(upper)];
   if (lower !== null || upper !== null) {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lrbtl
-from lrbtl.errors import MissingColumnError, MissingValueError, UnknownOutcomeError
+from lrbtl.errors import InputTypeError, MissingColumnError, MissingValueError, UnknownOutcomeError
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -160,6 +160,15 @@ def test_every_frame_gives_the_same_boards(route, file, boards):
 @pytest.mark.engines
 def test_spark_gives_the_same_boards(spark, file, boards):
     assert boards_of(lrbtl.Battles.from_frame(spark.read.parquet(file), **LOG)) == boards
+
+
+def test_python_objects_in_a_lazy_frame_are_refused():
+    """Counting them is left to polars, which panics on some."""
+    pl = pytest.importorskip("polars")
+    words = pl.Series(["model_a", {1}], dtype=pl.Object)
+    frame = pl.LazyFrame({"model_a": ["x", "y"], "model_b": ["y", "x"], "winner": words})
+    with pytest.raises(InputTypeError, match="winner holds Python objects"):
+        lrbtl.Battles.from_frame(frame)
 
 
 def test_files_folders_and_states_give_the_same_cells_and_boards(file, rows, boards, tmp_path):

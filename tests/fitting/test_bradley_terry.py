@@ -82,6 +82,8 @@ def test_laplacians_agree_with_outer_products():
     np.testing.assert_allclose(batch[1], dense, atol=1e-14)
     assert not batch[0].any()
     np.testing.assert_allclose(centred_inverse(dense), np.linalg.pinv(dense), atol=1e-10)
+    with pytest.raises(np.linalg.LinAlgError):
+        centred_inverse(0.0 * dense)
 
 
 def test_pairs_of_cells():

@@ -1,5 +1,7 @@
 """Quadratic forms in tangent coordinates against dense matrices and finite differences; both solvers agree."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -120,6 +122,13 @@ def test_gauge_changes_nothing_on_tangent_vectors(shape, rank):
     solution = fix_gauge(K, space).factor().solve(gamma)
     np.testing.assert_allclose(J @ solution, J @ pinv @ gamma, atol=1e-8)
     assert gauge_residual(space, solution) < 1e-8
+
+
+def test_at_zero_there_is_no_gauge_to_fix():
+    space, design = problem((4, 3, 2), (1, 1, 1), n=300)
+    at_zero = design.space(replace(space.point, core=0.0 * space.point.core))
+    K = accumulate(design, at_zero, design.count)
+    np.testing.assert_array_equal(fix_gauge(K, at_zero).dense(), K.dense())
 
 
 @cases

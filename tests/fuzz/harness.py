@@ -61,7 +61,9 @@ def find_leak(area: str, seed: int, folder: Path) -> Leak | None:
     except LrbtlError as error:
         if not str(error).strip():
             return Leak(area, seed, type(error).__name__, "", "an error without a message")
-    except Exception as error:  # everything else is what we look for
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # everything else is what we look for, a panic of compiled code too
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "lrbtl" in frame.filename]
         where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "harness"
         return Leak(area, seed, type(error).__name__, where, str(error)[:200])

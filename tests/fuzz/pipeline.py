@@ -8,6 +8,7 @@ import numpy as np
 
 import lrbtl
 
+ELO = 400 / np.log(10)  # points per logit
 METHODS = ["hierarchical", "hierarchical", "efficient", "whitened", "mle", "naive"]
 LINKS = [None, None, "logistic", "probit", "davidson", "rao-kupper"]
 
@@ -54,6 +55,9 @@ def small_log(rng: random.Random) -> lrbtl.Battles:
     return lrbtl.Battles.from_arrays(a, b, y, contexts, counts=counts, **sizes)
 
 
+LARGEST = 50.0  # logits: a score further out is not one of the few votes of such a log
+
+
 def check_intervals(value: np.ndarray, lower: np.ndarray, upper: np.ndarray, reason: str) -> None:
     """Raise where an interval has no width, or an end that is no number while the estimate is one."""
     known = np.isfinite(value)
@@ -61,6 +65,8 @@ def check_intervals(value: np.ndarray, lower: np.ndarray, upper: np.ndarray, rea
         raise AssertionError(f"{reason}: an estimate with an interval that is no number")
     if np.any(known & np.isfinite(lower) & np.isfinite(upper) & ~(upper > lower)):
         raise AssertionError(f"{reason}: an interval without width")
+    if np.any((lower[known] > LARGEST) | (upper[known] < -LARGEST)):
+        raise AssertionError(f"{reason}: {np.abs(value[known]).max():.3g} logits for sure, out of a handful of votes")
 
 
 def ask_targets(rng: random.Random, battles: lrbtl.Battles, options: dict[str, Any]) -> None:
@@ -85,7 +91,9 @@ def ask_targets(rng: random.Random, battles: lrbtl.Battles, options: dict[str, A
 
 def check_board(board: Any) -> None:
     """Check and print a board."""
-    check_intervals(board.score, board.lower, board.upper, "board")
+    centre, unit = (1000.0, ELO) if board.scale == "elo" else (0.0, 1.0)
+    score, lower, upper = ((each - centre) / unit for each in (board.score, board.lower, board.upper))
+    check_intervals(score, lower, upper, "board")
     missing = ~np.isfinite(np.asarray(board.score, dtype=float))
     if np.any(missing & (np.asarray(board.notes) == "")):
         raise AssertionError("board: a model without a score and without a note")

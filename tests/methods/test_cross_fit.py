@@ -197,6 +197,12 @@ def test_mle_leverages_count_the_ridge_of_the_fit():
     assert_close(run.sandwich(resolve_targets(battles, mine)).cov, expected)
 
 
+def test_a_ridge_per_mode_is_no_plain_fit():
+    battles = simulated((4,), 1, 300)[1]
+    runs = [lrbtl.infer(battles, lrbtl.gap(0, 1), method="mle", rank=1, ridge=ridge) for ridge in ([9, 9], 9.0, "auto")]
+    assert runs[0].estimate[0] == runs[1].estimate[0] != runs[2].estimate[0] and runs[0].info.method == "mle"
+
+
 def test_mle_is_the_fit_with_a_smaller_ridge():
     _, rank = SMALL_CASES[1]
     _, battles, _ = problem(SMALL_CASES[1])

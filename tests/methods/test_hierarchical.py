@@ -152,6 +152,14 @@ def test_an_unbeaten_model_leads_and_a_winless_one_trails():
     assert lrbtl.leaderboard(low, context=0).models[-1] == "low"
 
 
+def test_one_vote_in_a_category_of_its_own_sends_no_score_far_out():
+    """The linear estimate that the search begins with puts that category's scores 70 logits apart."""
+    battles = lrbtl.Battles.from_arrays([0, 1], [1, 2], [0.2, 0.7], [[0, 1]], counts=[1, 100])
+    board = lrbtl.leaderboard(battles)
+    assert board.models[:2] == (1, 2) and np.all(np.abs(board.score - 1000) < 500)
+    assert board.lower[0] < 1000 + 200 * np.log10(7 / 3) < board.upper[0]
+
+
 def test_rock_paper_scissors_is_not_certain():
     a, b = ["x", "y", "z"], ["y", "z", "x"]
     for contexts in ([], [["u", "u", "u"]]):

@@ -6,6 +6,11 @@ import pytest
 import lrbtl
 from lrbtl.errors import MethodError
 from lrbtl.inference.analysis import analyse_fit
+from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.lowrank.tucker import truncate
+from lrbtl.methods.naive import separate_errors
+from lrbtl.methods.one_step import ScoreView
+from lrbtl.methods.targets import resolved_gap
 
 
 def test_the_naive_method_places_the_largest_strong_component():
@@ -35,3 +40,19 @@ def test_a_naive_run_needs_no_fit_and_takes_none():
     assert lrbtl.analyse(battles, method="naive").run.fit is None
     with pytest.raises(MethodError, match="low-rank fit"):
         analyse_fit(lrbtl.fit(battles, 1), method="naive")
+
+
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.SeparationWarning")
+def test_ties_of_two_pairs_that_never_meet_have_errors():
+    """Rounding makes the variance of a gap across the pairs negative; the gap has none, and says so."""
+    battles = lrbtl.Battles.from_arrays([0, 2], [1, 3], [0.5, 0.5], counts=[819, 519], n_models=6)
+    found = lrbtl.infer(battles, [lrbtl.gap(0, 1), lrbtl.gap(0, 2), lrbtl.win_rate(0)], method="naive")
+    assert found.se[0] > 0 and np.isnan(found.se[1:]).all()
+
+
+def test_gaps_beyond_what_separate_fits_tell_have_no_gain_over_them():
+    far = np.array([[400.0, 1.0], [-400.0, -1.0], [0.0, 0.0]])
+    battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], [[0, 1]], n_models=3, n_levels=2)
+    view = ScoreView(TangentSpace(truncate(far, (2, 2)), centred=True), far.shape)
+    errors = separate_errors(battles, view, [resolved_gap(0, 1, unit) for unit in np.eye(2)])
+    assert np.isinf(errors[0]) and 1 < errors[1] < 10

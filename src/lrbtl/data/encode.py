@@ -382,6 +382,9 @@ def _group_rows(table: Any, names: list[str], sets: Sequence[str]) -> tuple[Any,
     """Distinct rows of a lazy frame, collected, and their numbers; missing values are an error."""
     import narwhals as nw
 
+    for name, kind in table.select(*names).collect_schema().items():
+        if kind == nw.Object:
+            raise InputTypeError(f"{name} holds Python objects, which a lazy frame cannot count; make it text first.")
     distinct = table.select(*names).group_by(*names).agg(nw.len().alias(_TIMES)).collect()
     times = np.asarray(distinct.get_column(_TIMES).to_numpy()).astype(np.int64)
     for name in names:

@@ -118,7 +118,7 @@ def laplacian(i: AnyInts, j: AnyInts, weight: Floats, size: int) -> Floats:
 
 
 def centred_inverse(matrix: Floats) -> Floats:
-    """Return the pseudo-inverse of one connected (d, d) Laplacian: the inverse on zero-sum vectors.
+    """Return the pseudo-inverse of one connected (d, d) Laplacian, the inverse on zero-sum vectors; raise for zero.
 
     >>> centred_inverse(np.array([[1.0, -1.0], [-1.0, 1.0]]))
     array([[ 0.25, -0.25],
@@ -126,6 +126,8 @@ def centred_inverse(matrix: Floats) -> Floats:
     """
     d = matrix.shape[0]
     level = np.trace(matrix) / d**2
+    if not level > 0:
+        raise np.linalg.LinAlgError("Singular matrix")
     return np.asarray(np.linalg.inv(matrix + level) - 1.0 / (level * d * d))
 
 

@@ -34,6 +34,7 @@ MAX_ITER = 10
 SETTLING = 5  # steps after which the prior stays
 STALE = 1.25  # times what the scores say now, beyond which an earlier precision is not kept
 SMALLEST_STEP = 1e-3
+LARGEST_START = 5.0  # logits
 LEAST_START = 1e-3  # of the noise of an entry: the size of a start where battles favour nobody
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
 DECREMENT = 5e-3  # nats: far below what moves an interval
@@ -448,11 +449,18 @@ def _lighter(mode: Mode) -> Mode:
 
 
 def start_scores(design: BlockDesign, point: Tucker) -> Scores:
-    """Return low-rank scores without deviations; not quite zero where all battles cancel, as zero has no directions."""
+    """Return low-rank scores without deviations; not quite zero where all battles cancel, as zero has no directions.
+
+    Nor so large that votes have no information there: single votes in a context make wild guesses.
+    """
     least = LEAST_START * design.noise
     if not point.singular_values[0][0] > least:
         line = np.linspace(-1.0, 1.0, design.shape[0])[:, None]
         ones = [np.ones((size, 1)) for size in design.shape[1:]]
         flat = Tucker(np.ones((1,) * len(design.shape)), (line, *ones)).canonical()
         point = replace(flat, core=flat.core * (least / flat.singular_values[0][0]))
-    return Scores(design, design.space(point), np.zeros(design.n_slots))
+    found = Scores(design, design.space(point), np.zeros(design.n_slots))
+    largest = float(np.abs(found.low_rank).max())
+    if largest > LARGEST_START:
+        return replace(found, space=design.space(replace(point, core=point.core * (LARGEST_START / largest))))
+    return found

@@ -60,8 +60,9 @@ def fix_gauge(matrix: Arrowhead, space: TangentSpace) -> Arrowhead:
     """Return the matrix plus C^T C of the gauge constraints, which leaves it unchanged on tangent vectors."""
     parts = []
     for part, block in space.gauge():
-        scale = np.diag(matrix.border)[part].sum() / np.trace(block)
-        parts.append((part, block * scale))
+        size = np.trace(block)
+        if size > 0:
+            parts.append((part, block * (np.diag(matrix.border)[part].sum() / size)))
     return matrix.plus_border(parts)
 
 

@@ -51,7 +51,7 @@ class LowRank(Method):
     def _is_plain(self, data: Data, options: Options) -> bool:
         """Whether no rank restricts anything, so that maximum likelihood is efficient, and no option is lost by it."""
         logistic = options.link is None or as_link(options.link) == LOGISTIC
-        asked = options.sampling is not None or options.ridge != "auto" or options.se != "crossfit"
+        asked = options.sampling is not None or not isinstance(options.ridge, str) or options.se != "crossfit"
         return isinstance(data, Battles) and not data.levels and logistic and not asked
 
     @abstractmethod

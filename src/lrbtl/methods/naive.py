@@ -111,7 +111,7 @@ class NaiveRun(Run):
                 cov[rows] += np.einsum("ma,ma->m", product, weights)
             else:
                 cov[np.ix_(rows, rows)] += product @ weights.T
-            model[rows] += np.einsum("ma,ma->m", weights @ plain, weights)
+            model[rows] += np.maximum(np.einsum("ma,ma->m", weights @ plain, weights), 0.0)
         return self._reported(values, cov, model).without(lost)
 
     def _reported(self, values: Floats, cov: Floats, model: Floats) -> Moments:
@@ -211,7 +211,10 @@ def separate_errors(battles: Battles, view: View, targets: Sequence[Resolved]) -
 
 
 def _separate_covariance(battles: Battles, view: View, u: int) -> tuple[Longs, Floats]:
-    """Return the largest group of models that a context connects, and the covariance of a separate fit's scores."""
+    """Return the largest group of models that a context connects, and the covariance of a separate fit's scores.
+
+    Nobody is left where the votes say nothing of gaps as large as the view's.
+    """
     cells, d1 = battles.cells, battles.shape[0]
     part = slice(cells.start[u], cells.start[u + 1])
     members = component_members(weak_components(cells.a[part], cells.b[part], d1)[0])[0]
@@ -220,4 +223,7 @@ def _separate_covariance(battles: Battles, view: View, u: int) -> tuple[Longs, F
     eta = scores[a] - scores[b]
     information = count * view.link.terms(eta, y).fisher / view.link.dispersion(eta, y, count)
     bread = laplacian(a, b, information, d1)[np.ix_(members, members)]
-    return members, centred_inverse(bread) if len(members) > 1 else np.full((1, 1), np.inf)
+    try:
+        return members, centred_inverse(bread)
+    except np.linalg.LinAlgError:
+        return members[:0], np.empty((0, 0))

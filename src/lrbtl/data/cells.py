@@ -188,7 +188,7 @@ def count_battles(
     n_self = int(count[found == 1].sum())
     kept = found > 1
     cells = _decode_cells(found[kept] - 2, count[kept], d1, n_contexts, outcomes)
-    return cells.carrying(None if votes is None else votes.take(kept)), n_self
+    return cells.carrying(votes if votes is None or kept.all() else votes.take(kept)), n_self
 
 
 def _count_votes(keys: Longs, counts: Longs | None, votes: Votes) -> tuple[Longs, Longs, Votes]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrbtl._kernels.gram import sum_slope_rows
 from lrbtl.data.cells import Cells
 from lrbtl.data.encode import check_lengths, encode, read_numbers, used_codes
 from lrbtl.data.labels import sort_labels
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 POSITION = "position"
 AS_IS = "as is"
 COLLINEAR = 1e-9  # share of a covariate's squares that nothing else explains, below which it is the others' shadow
+IN_CACHE = 1 << 12  # rows that stay in cache while they are multiplied
 MANY_ROWS = 20  # fewer rows may hold the same number by chance
 MOST_MODELS = 3000  # beyond which it is not looked whether scores explain a covariate: a matrix of models is inverted
 
@@ -290,14 +292,18 @@ def check_covariates(cells: Cells, covariates: Sequence[Covariate], n_models: in
     """Raise `CovariateError` where a covariate is a combination of the others, or of scores of the models."""
     slopes, count = cells.slopes, cells.count.astype(float)
     assert slopes is not None
-    own = np.einsum("i,ij,ij->j", count, slopes, slopes)
+    gram = np.zeros((slopes.shape[1], slopes.shape[1]))
+    for lo in range(0, len(slopes), IN_CACHE):
+        part = slice(lo, lo + IN_CACHE)
+        gram += slopes[part].T @ (count[part, None] * slopes[part])
+    own = np.diag(gram)
     if not own.all():
         name = covariates[int(np.argmin(own))].name
         raise CovariateError(f"covariate {name!r} is zero in all battles that are left; leave it out.")
-    x = slopes / np.sqrt(own)
-    gram = x.T @ (count[:, None] * x)
+    size = np.sqrt(np.outer(own, own))
+    gram = gram / size
     if n_models <= MOST_MODELS:
-        left = gram - _explained(cells, count, x, n_models)
+        left = gram - _explained(cells, count, slopes, n_models) / size
         for k, share in enumerate(np.diag(left)):
             if share < COLLINEAR:
                 raise CovariateError(
@@ -316,13 +322,12 @@ def check_covariates(cells: Cells, covariates: Sequence[Covariate], n_models: in
             )
 
 
-def _explained(cells: Cells, count: Floats, x: Floats, n_models: int) -> NDArray[np.float64]:
+def _explained(cells: Cells, count: Floats, slopes: Floats, n_models: int) -> NDArray[np.float64]:
     """Return the part of the squares of covariates that one score per model explains, (k, k)."""
-    laplacian = np.zeros((n_models, n_models))
-    np.add.at(laplacian, (cells.a, cells.b), -count)
+    a, b = cells.a.astype(np.int64), cells.b.astype(np.int64)
+    laplacian = -np.bincount(a * n_models + b, count, n_models**2).reshape(n_models, n_models)
     laplacian += laplacian.T
     np.fill_diagonal(laplacian, -laplacian.sum(axis=1))
-    sums = np.stack(
-        [np.bincount(cells.a, w, n_models) - np.bincount(cells.b, w, n_models) for w in (count[:, None] * x).T], axis=1
-    )
+    sums = np.zeros((n_models, slopes.shape[1]))
+    sum_slope_rows(a, b, count, np.ascontiguousarray(slopes), sums)
     return np.asarray(sums.T @ np.linalg.lstsq(laplacian, sums, rcond=None)[0])

@@ -53,7 +53,9 @@ class Votes:
         """Return the same votes with the sides of some exchanged."""
         if self.slopes is None:
             return self
-        return Votes(np.where(swapped[:, None], -self.slopes, self.slopes) + 0.0, self.weight, self.clusters)
+        slopes = self.slopes * np.where(swapped, -1.0, 1.0)[:, None]
+        slopes += 0.0  # minus zero becomes zero
+        return Votes(slopes, self.weight, self.clusters)
 
     def grouped(self, key: Longs) -> tuple[Longs, Longs]:
         """Return rows sorted by a key, then by a hash of what they carry, and where each run of equal rows begins."""

@@ -8,9 +8,10 @@ from scipy.special import expit, log_expit, logsumexp
 
 import lrbtl
 from lrbtl.fitting.blocks import BlockDesign
-from lrbtl.fitting.deviations import Expansion, Mode, find_mode, start_scores
+from lrbtl.fitting.deviations import Expansion, Mode, factor_entries, find_mode, start_scores, within_gauge
 from lrbtl.fitting.fit import make_design, spectral_start
 from lrbtl.lowrank.tucker import check_rank
+from lrbtl.methods.shared import LADDER, Shared
 from lrbtl.typing import Bools, Floats, Longs
 from problems import battle_matrix, jacobian, rebuilt
 
@@ -80,7 +81,7 @@ class Twin:
         X, J = battle_matrix(design), jacobian(space)
         dense = np.zeros(d1 * D)
         dense[entries(design)] = at.scores.E
-        eta = X @ ((space.U @ space.V.T).reshape(-1) + dense)
+        eta = X @ ((space.U @ space.V.T + at.scores.shared).reshape(-1) + dense)
         _, scores, information = vote_terms(design.link, eta, design.y)
         weight = (design.count / at.dispersion)[:, None, None] * information
         rows = np.zeros((len(X), 2, space.size + d1 * D))  # of eta and of the tie parameter in (coordinates, E)
@@ -116,6 +117,35 @@ class Twin:
         fewest = np.minimum(votes[cells.a], votes[cells.b])
         weight = cells.count * fewest / (fewest + few) * (residual**2 - fisher)
         return np.asarray(X.T @ (weight[:, None] * X))
+
+
+def joint_precision(twin: Twin, found: Shared) -> tuple[Floats, Floats, Floats]:
+    """Precision of (coordinates, E, F), rows that make zero-sum scores of them, and standard deviations of F a priori.
+
+    F are coefficients of further columns.
+    """
+    at, design = found.at, found.at.scores.design
+    d1, D = design.shape[0], design.n_contexts
+    Z = found.columns.values.transpose(1, 0, 2).reshape(d1 * D, -1)
+    sizes = dict(zip(found.columns.modes, found.sizes, strict=True))
+    sd = np.array([at.tau if mode == LADDER else sizes[mode] for mode in found.columns.mode])
+    rows = np.hstack([twin.J, np.eye(d1 * D)])
+    cross = rows.T @ twin.H @ Z
+    cross[at.scores.space.extra] = at.effects[0].T @ Z[entries(design)]
+    precision = np.block([[twin.precision, cross], [cross.T, Z.T @ twin.H @ Z + np.diag(sd**-2.0)]])
+    return precision, np.kron(np.eye(d1) - 1.0 / d1, np.eye(D)) @ np.hstack([rows, Z]), sd
+
+
+def joint_gradient(twin: Twin, found: Shared) -> Floats:
+    """Of the log posterior in (coordinates, E, F), at F = 0."""
+    at, design, space = found.at, found.at.scores.design, found.at.scores.space
+    deviation = np.zeros(len(twin.g))
+    deviation[entries(design)] = at.scores.E
+    Z = found.columns.values.transpose(1, 0, 2).reshape(len(twin.g), -1)
+    prior = within_gauge(space, at.prior.precision * (factor_entries(space) - at.prior.mean))
+    coordinates = twin.J.T @ twin.g - prior
+    coordinates[space.extra] = at.effect_gradient
+    return np.concatenate([coordinates, twin.g - deviation / at.tau**2, twin.g @ Z])
 
 
 def at_context(matrix: Floats, D: int, u: int) -> Floats:

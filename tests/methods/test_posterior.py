@@ -5,11 +5,11 @@ import pytest
 from scipy.special import expit
 
 import lrbtl
-from hierarchy_twin import Twin, absent_somewhere, at_context, entries, mode_of
+from hierarchy_twin import Twin, absent_somewhere, at_context, entries, joint_gradient, joint_precision, mode_of
 from lrbtl.fitting.blocks import BlockDesign
-from lrbtl.fitting.deviations import factor_entries, within_gauge
 from lrbtl.fitting.fit import make_design
 from lrbtl.methods.posterior import FEW_VOTES, LEVERAGE_FLOOR, Posterior, centred, exception_probabilities
+from lrbtl.methods.shared import Columns, Shared
 from problems import rebuilt, simulated
 
 CASES = {
@@ -17,6 +17,8 @@ CASES = {
     "matrix": ((8, 4), 2, 0.3, "logistic"),
     "absent": ((8, 4), 2, 0.3, "logistic"),
     "tensor": ((6, 3, 3), 2, 0.2, "logistic"),
+    "shared": ((6, 3, 2), 1, 0.2, "logistic"),
+    "shared, davidson": ((6, 2, 2), 1, 0.2, "davidson"),
     "davidson": ((7, 4), 2, 0.3, "davidson"),
     "davidson, absent": ((8, 4), 1, 0.3, "davidson"),
 }
@@ -40,8 +42,16 @@ def made(name):
     cells = BlockDesign.of_cells(make_design(battles, link))
     if cells.full != mode.scores.design.full:
         cells.__dict__["full"] = mode.scores.design.full
-    _MADE[name] = Posterior(mode.at, cells), Twin.of(mode.at)
+    shared = Shared(mode.at, Columns.ladder(mode.scores.design))
+    if "shared" in name:
+        shared = Shared(mode.at, Columns.of(mode.scores.design), (0.3, 0.2))
+    _MADE[name] = Posterior(mode.at, cells, shared), Twin.of(mode.at)
     return _MADE[name]
+
+
+def dense_covariance(posterior, twin):
+    precision, both, _ = joint_precision(twin, posterior.shared)
+    return both @ np.linalg.inv(precision) @ both.T
 
 
 def close(found, expected, scale=None):
@@ -53,7 +63,7 @@ def test_the_covariance_is_that_of_the_joint_posterior(name):
     posterior, twin = made(name)
     D = posterior.design.n_contexts
     for u in range(D):
-        expected = at_context(twin.C, D, u)
+        expected = at_context(dense_covariance(posterior, twin), D, u)
         tolerance = 0.02 if "davidson" in name else 1e-7  # the blocks leave the tie parameter out
         np.testing.assert_allclose(posterior.plain[u], expected, atol=tolerance * np.abs(expected).max())
 
@@ -75,9 +85,8 @@ def excess(posterior, twin):
 
 
 def sandwich(posterior, twin):
-    """With what the reach of the ladder adds."""
-    along = posterior.stretch[1].reshape(-1)
-    return twin.C + twin.C @ excess(posterior, twin) @ twin.C + np.outer(along, along)
+    C = dense_covariance(posterior, twin)
+    return C + C @ excess(posterior, twin) @ C
 
 
 @each
@@ -106,52 +115,29 @@ def test_covariances_of_any_targets(name):
         close(posterior.covariance(unit), posterior.by_context[u])
 
 
-def test_targets_that_touch_the_tie_parameter():
-    posterior, twin = made("davidson")
+@pytest.mark.parametrize("name", ["davidson", "shared, davidson"])
+def test_targets_that_touch_the_tie_parameter(name):
+    posterior, twin = made(name)
     space = posterior.at.scores.space
     d1, D = posterior.design.shape[0], posterior.design.n_contexts
-    size = space.size
     rng = np.random.default_rng(1)
     gradients, slopes = rng.normal(size=(3, D, d1)), rng.normal(size=(3, 1))
-    gradients -= gradients.mean(axis=2, keepdims=True)
-    flat = gradients.transpose(0, 2, 1).reshape(3, -1)
-    loading = np.hstack([flat @ twin.J, flat])
+    precision, both, _ = joint_precision(twin, posterior.shared)
+    loading = gradients.transpose(0, 2, 1).reshape(3, -1) @ both
     loading[:, space.extra] = slopes
-    inverse = np.linalg.inv(twin.precision)
-    score_rows = np.hstack([twin.J, np.eye(d1 * D)])
-    to_scores = loading @ inverse @ score_rows.T
-    assert loading.shape[1] == size + d1 * D
-    expected = loading @ inverse @ loading.T + to_scores @ excess(posterior, twin) @ to_scores.T
-    along = flat @ posterior.stretch[1].reshape(-1)
-    close(posterior.covariance(gradients, slopes), expected + np.outer(along, along))
+    to_scores = loading @ np.linalg.solve(precision, both.T)
+    expected = loading @ np.linalg.solve(precision, loading.T) + to_scores @ excess(posterior, twin) @ to_scores.T
+    close(posterior.covariance(gradients, slopes), expected)
 
 
 @each
-def test_the_reach_of_the_ladder_is_one_parameter_more(name):
-    """With p = tau times the places as a further column, of precision 1, the dense posterior moves and widens so."""
+def test_what_entries_share_moves_their_scores(name):
+    """By the difference of the dense posteriors' means with and without the further columns."""
     posterior, twin = made(name)
-    at, design = posterior.at, posterior.design
-    d1, D, size = design.shape[0], design.n_contexts, at.scores.space.size
-    p = np.repeat(at.tau * design.ladder, D)
-    rows = np.hstack([twin.J, np.eye(d1 * D)])
-    cross = rows.T @ twin.H @ p
-    if at.scores.space.extra.stop > at.scores.space.extra.start:
-        place = entries(design)
-        cross[at.scores.space.extra] = at.effects[0].T @ p[place]
-    precision = np.block([[twin.precision, cross[:, None]], [cross[None], np.array([[p @ twin.H @ p + 1.0]])]])
-    Q = np.kron(np.eye(d1) - 1.0 / d1, np.eye(D))
-    both = Q @ np.hstack([rows, p[:, None]])
-    along = posterior.stretch[1].reshape(-1)
-    close(both @ np.linalg.inv(precision) @ both.T, twin.C + np.outer(along, along))
-    deviation = np.zeros(d1 * D)
-    deviation[entries(design)] = at.scores.E
-    right = np.r_[np.zeros(size), twin.g - deviation / at.tau**2, twin.g @ p]
-    right[:size] = twin.J.T @ twin.g - within_gauge(
-        at.scores.space, at.prior.precision * (factor_entries(at.scores.space) - at.prior.mean)
-    )
-    right[at.scores.space.extra] = at.effect_gradient
-    moved = both @ np.linalg.solve(precision, right) - both[:, :-1] @ np.linalg.solve(twin.precision, right[:-1])
-    close(posterior.stretch[0].reshape(-1), moved, np.sqrt(np.diag(twin.C)))
+    precision, both, _ = joint_precision(twin, posterior.shared)
+    right, known = joint_gradient(twin, posterior.shared), len(twin.precision)
+    moved = both @ np.linalg.solve(precision, right) - both[:, :known] @ np.linalg.solve(twin.precision, right[:known])
+    close(posterior.shared.move.reshape(-1), moved, np.sqrt(np.diag(twin.C)))
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "davidson" not in name])
@@ -160,12 +146,13 @@ def test_exceptions_are_those_of_the_formula(name):
     posterior, twin = made(name)
     d1, D = posterior.design.shape[0], posterior.design.n_contexts
     found = posterior.exceptions()
-    P = np.diag(twin.H - twin.H @ block_diagonal(twin.C, d1, D) @ twin.H)
+    C = dense_covariance(posterior, twin)
+    P = np.diag(twin.H - twin.H @ block_diagonal(C, d1, D) @ twin.H)
     played = np.greater(P, 1e-9 * P.max())
     P = np.where(played, P, 1.0)
     scores = posterior.at.scores.dense().reshape(-1)
     k = P * np.mean(scores**2)
-    own = np.diag(twin.C @ twin.H)
+    own = np.diag(C @ twin.H)
     density = [np.exp(-(twin.g**2) / P / (2 * v)) / np.sqrt(v) for v in (np.ones_like(k), 1 + k)]
     share = 0.02
     for _ in range(30):
@@ -191,7 +178,7 @@ def test_a_planted_specialist_is_named():
     truth[:, 2] -= truth[:, 2].mean()
     battles = lrbtl.simulate_battles(truth, 30_000, rng=3)
     design = make_design(battles, "logistic")
-    found = Posterior(mode_of(battles, 1, 0.1).at, BlockDesign.of_cells(design)).exceptions()
+    found = Posterior.of(mode_of(battles, 1, 0.1).at, BlockDesign.of_cells(design)).exceptions()
     assert found.probability.argmax() == 7 * 6 + 2
     assert found.probability[7, 2] > 0.99 and found.move[7, 2] > 0.3
     assert np.sort(found.probability.reshape(-1))[-2] < 0.5
@@ -200,7 +187,9 @@ def test_a_planted_specialist_is_named():
 def test_without_exceptions_none_is_named():
     truth = lrbtl.simulate_scores((20, 6), 1, scale=1.5, rng=2)
     battles = lrbtl.simulate_battles(truth, 30_000, rng=3)
-    found = Posterior(mode_of(battles, 1, 0.1).at, BlockDesign.of_cells(make_design(battles, "logistic"))).exceptions()
+    found = Posterior.of(
+        mode_of(battles, 1, 0.1).at, BlockDesign.of_cells(make_design(battles, "logistic"))
+    ).exceptions()
     assert found.probability.max() < 0.5 and np.abs(found.move).max() < 0.05
 
 

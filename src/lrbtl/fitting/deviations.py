@@ -46,13 +46,15 @@ OF_VOTES = ("g", "H", "effects", "effect_gradient")  # what votes say at some sc
 class Scores:
     """Scores L + E + offset: a low-rank point, deviations on the slots of a design, and the design with its link there.
 
-    The offset, on the slots too, is what exceptions are known to add.
+    The offset, on the slots too, is what exceptions are known to add; `shared` (d1, D) what deviations add that several
+    contexts have in common.
     """
 
     design: BlockDesign
     space: TangentSpace
     E: Floats
     offset: Floats | float = 0.0
+    shared: Floats | float = 0.0
 
     @cached_property
     def low_rank(self) -> Floats:
@@ -62,7 +64,11 @@ class Scores:
     @property
     def on_slots(self) -> Floats:
         """All of the scores on the slots."""
-        return self.low_rank + self.E + self.offset
+        out = self.low_rank + self.E + self.offset
+        if isinstance(self.shared, np.ndarray):
+            context, model = self.design.slot_places
+            out += self.shared[model, context]
+        return out
 
     @cached_property
     def terms(self) -> CellTerms:
@@ -86,7 +92,7 @@ class Scores:
     def dense(self) -> Floats:
         """Return all scores, (d1, D), zero-sum; E is zero where nobody met."""
         d1 = self.design.shape[0]
-        out = self.space.U @ self.space.V.T
+        out = self.space.U @ self.space.V.T + self.shared
         context, model = self.design.slot_places
         np.add.at(out, (model, context), self.E + self.offset)
         return np.asarray(out - out.sum(axis=0) / d1)
@@ -95,7 +101,7 @@ class Scores:
         """Return the scores after a step in coordinates and one of the deviations."""
         design = self.design.moved(step[self.space.extra])
         assert isinstance(design, BlockDesign)
-        return Scores(design, design.space(moved_point(self.space, step)), self.E + dE, self.offset)
+        return replace(self, design=design, space=design.space(moved_point(self.space, step)), E=self.E + dE)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """What a mode of T = L + E says of all scores: covariances of targets and of boards, and entries that are exceptions.
 
 With J the tangent coordinates, A their precision and S, H, W those of `fitting.deviations`, the posterior covariance
-of the scores is C = S J A^-1 J^T S + tau^2 S in each context, centred. It is right where votes vary as the model
-says. With B the second moment of the votes' scores it becomes C + C (B - H) C: M B M^T for the map M = C from scores
-of votes to estimates, and (M H - I) prior (M H - I)^T for what is shrunk. Residuals in B are divided by one minus
-their leverage.
+of the scores is C = S J A^-1 J^T S + tau^2 S in each context, centred, plus R R^T for what entries share
+(`methods.shared`). It is right where votes vary as the model says. With B the second moment of the votes' scores it
+becomes C + C (B - H) C: M B M^T for the map M = C from scores of votes to estimates, and (M H - I) prior (M H - I)^T
+for what is shrunk. Residuals in B are divided by one minus their leverage.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from lrbtl.fitting.solvers import accumulate
 from lrbtl.lowrank.arrowhead import Blocks, Inverse, inverse_blocks
 from lrbtl.lowrank.tangent import context_blocks
 from lrbtl.methods.clusters import Rows
+from lrbtl.methods.shared import Columns, Shared
 from lrbtl.methods.standard_errors import context_covariances, sandwich_blocks
 from lrbtl.typing import Bools, Floats, Longs
 
@@ -59,7 +60,9 @@ class _Solved:
     full: Floats  # (M, D, d1) what battles leave open of them
     pulled: Floats  # (size, M) in coordinates
     solved: Floats  # (size, M) times the inverse precision
+    shared: Floats  # (M, m) times the root of what entries share
     moved: Floats  # (n_slots, M) their answer to the scores of votes
+    effects: Floats  # (k, M) that of the shared effects
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,18 @@ class Posterior:
         At the mode.
     cells : BlockDesign
         The votes themselves, for their second moment: the fit may have seen means of them only.
+    shared : Shared
+        What entries share beside L and E.
     """
 
     at: Expansion
     cells: BlockDesign
+    shared: Shared
+
+    @classmethod
+    def of(cls, at: Expansion, cells: BlockDesign) -> "Posterior":
+        """Return the posterior where entries share nothing but the reach of the ladder."""
+        return cls(at, cells, Shared(at, Columns.ladder(at.scores.design)))
 
     @property
     def design(self) -> BlockDesign:
@@ -123,9 +134,11 @@ class Posterior:
     @cached_property
     def plain(self) -> Floats:
         """Posterior covariance of the scores of each context, (D, d1, d1), centred."""
+        root, _ = self.shared.root
+        more = root @ np.swapaxes(root, 1, 2)
         if self.at.tau == 0.0:
-            return centred(self._low_rank)
-        return centred(self._open @ self._low_rank @ self._open + self.at.tau**2 * self._open)
+            return centred(self._low_rank) + more
+        return centred(self._open @ self._low_rank @ self._open + self.at.tau**2 * self._open) + more
 
     def _from_coordinates(self, blocks: Blocks) -> Floats:
         """Return J_u (covariance of coordinates) J_u^T of each context, (D, d1, d1)."""
@@ -185,33 +198,21 @@ class Posterior:
             own = self._over_models(open_meat, 0.0)
             mixed = at.tau**2 * own @ self._low_rank @ self._open
             more = self._open @ more @ self._open + mixed + np.swapaxes(mixed, 1, 2) + at.tau**4 * own
-        along = self.stretch[1].T
-        return self.plain + centred(more) + along[:, :, None] * along[:, None, :]
+        return self.plain + centred(more) + self._mixed_excess()
 
-    @cached_property
-    def stretch(self) -> tuple[Floats, Floats]:
-        """How scores move when votes alone tell how far the ladder reaches, and the root of its covariance, (d1, D).
-
-        Where similar models meet, who meets whom tells of the levels, deviations included, and their prior would pull
-        the ends of the ladder to its middle. So a multiple c ~ N(0, 1) of tau times the places, p, is theirs. With E
-        integrated out and q = p - J A^-1 J^T W p, scores move by c S q.
-        """
+    def _mixed_excess(self) -> Floats:
+        """Return what C (B - H) C has beyond L and E by themselves, (D, d1, d1): C + R R^T is in the place of C."""
         at, space, design = self.at, self.at.scores.space, self.design
-        levels = design.ladder * at.tau
-        on_slots = levels[design.slot_places[1]]
-        told = design.times(at.W, on_slots)
-        c, _ = at.effects
-        pulled = design.pull_sums(space, told)
-        pulled[space.extra] = c.T @ design.times(at.S, on_slots)
-        solved = at.factor.solve(pulled)
-        information = 1.0 + max(float(on_slots @ told - pulled @ solved), 0.0)
-        size = float(on_slots @ at.residual - solved @ at.gradient()) / information
-        full = levels - space.dense(solved).T
-        open_part = self._to_slots(full[None])[:, 0]
-        closed = design.times(at.S, open_part + at.tau**2 * c @ solved[space.extra]) - open_part
-        moved = (full + self._from_slots(closed[:, None])[0]).T
-        moved = moved - moved.mean(axis=0)
-        return size * moved, moved / np.sqrt(information)
+        root, _ = self.shared.root
+        on_slots = root[design.slot_places]
+        varied = design.times(self.excess, on_slots)
+        open_part = design.times(at.S, varied)
+        pulled = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in open_part.T], axis=1)
+        full = np.stack([space.dense(np.ascontiguousarray(x)).T for x in at.factor.solve(pulled).T], axis=2)
+        full[design.slot_places] = design.times(at.S, full[design.slot_places] + at.tau**2 * varied)
+        full = full - full.mean(axis=1, keepdims=True) + 0.5 * root @ (on_slots.T @ varied)
+        mixed = full @ np.swapaxes(root, 1, 2)
+        return np.asarray(mixed + np.swapaxes(mixed, 1, 2))
 
     def _by_context_directly(self) -> Floats:
         """Return the same with shared effects, whose coordinates the blocks leave out."""
@@ -238,13 +239,18 @@ class Posterior:
         solved = at.factor.solve(pulled)
         pushed = np.stack([design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in solved.T], axis=1)
         moved = design.times(at.S, pushed + at.tau**2 * (on_slots - c @ solved[space.extra]))
-        return _Solved(flat, full, pulled, solved, moved)
+        root, effects = self.shared.root
+        along = np.einsum("mua,uak->mk", flat, root, optimize=True)
+        if slopes is not None:
+            along += slopes @ effects
+        moved = moved + root[design.slot_places] @ along.T
+        return _Solved(flat, full, pulled, solved, along, moved, solved[space.extra] + effects @ along.T)
 
     def influence_rows(self, gradients: Floats, slopes: Floats | None = None) -> Rows:
         """Return a function from cells to the influence of one vote on linear functions of the scores, (n, M)."""
         found, effects = self._solved(gradients, slopes), self.cells.effects
         moved, slots = found.moved, self.cells.slots
-        linear = found.solved[self.at.scores.space.extra][: 0 if effects is None else effects.values.size]
+        linear = found.effects[: 0 if effects is None else effects.values.size]
         residual = self.residuals[0]
 
         def rows(cells: Longs) -> Floats:
@@ -259,22 +265,23 @@ class Posterior:
 
         `slopes` (M, k) are those in the shared effects.
         """
-        at, space, design = self.at, self.at.scores.space, self.design
+        at, design = self.at, self.design
         found = self._solved(gradients, slopes)
         flat, full, pulled, solved, moved = found.flat, found.full, found.pulled, found.solved, found.moved
+        along = found.shared
         varied = design.times(self.excess, moved)
         if self.effect_excess is not None:
             cross, corner = self.effect_excess
-            effects = solved[space.extra][: len(corner)]
+            effects = found.effects[: len(corner)]
             varied = np.concatenate([varied + cross @ effects, cross.T @ moved + corner @ effects])
             moved = np.concatenate([moved, effects])
 
-        along = flat.reshape(len(flat), -1) @ self.stretch[1].T.reshape(-1)
         if diagonal:
-            own = np.einsum("im,im->m", pulled, solved) + np.einsum("im,im->m", moved, varied) + along**2
-            return np.asarray(own + at.tau**2 * np.einsum("mua,mua->m", flat, full))
+            own = np.einsum("im,im->m", pulled, solved) + np.einsum("im,im->m", moved, varied)
+            own += at.tau**2 * np.einsum("mua,mua->m", flat, full)
+            return np.asarray(own + np.einsum("mk,mk->m", along, along))
         prior = at.tau**2 * flat.reshape(len(flat), -1) @ full.reshape(len(flat), -1).T
-        out = pulled.T @ solved + moved.T @ varied + prior + np.outer(along, along)
+        out = pulled.T @ solved + moved.T @ varied + prior + along @ along.T
         return np.asarray(0.5 * (out + out.T))
 
     def _to_slots(self, values: Floats) -> Floats:

@@ -9,11 +9,12 @@ from scipy.interpolate import PchipInterpolator
 
 from lrbtl.fitting.blocks import BlockDesign, without_idle_slots
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.deviations import Mode, Scores, find_mode, start_scores
+from lrbtl.fitting.deviations import Expansion, Mode, Scores, find_mode, start_scores
 from lrbtl.fitting.fit import spectral_start
 from lrbtl.lowrank.tucker import check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
 from lrbtl.methods.posterior import Exceptions, Posterior
+from lrbtl.methods.shared import Columns, Shared
 from lrbtl.typing import Floats, Ints, Longs
 
 FIRST_TAU, LEAST_TAU = 0.65, 0.02  # of the spread of the scores: first guess of tau, and the least that is looked at
@@ -33,6 +34,7 @@ LARGEST_RANK = 8
 LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand out
 LIKELY = 0.5  # probability from which an entry is called an exception
 PILOTS = 2  # fits of rank 1 with large deviations: what truncated starts are made of
+SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
 
 
@@ -49,14 +51,14 @@ class Node:
 
     @property
     def low_rank(self) -> Floats:
-        """L, (d1, D)."""
-        space = self.mode.scores.space
-        return np.asarray(space.U @ space.V.T)
+        """L, with what several contexts share beside it, (d1, D)."""
+        scores = self.mode.scores
+        return np.asarray(scores.space.U @ scores.space.V.T + scores.shared)
 
     @cached_property
     def scores(self) -> Floats:
         """Scores with the moves of exceptions and of the overall scale, (d1, D)."""
-        return self.mode.scores.dense() + self.exceptions.move + self.posterior.stretch[0]
+        return self.mode.scores.dense() + self.exceptions.move + self.posterior.shared.move
 
     @property
     def effect_values(self) -> Floats:
@@ -82,6 +84,7 @@ class Search:
         self.dispersion = self.pilot.design.link.dispersion(eta, self.cells.y, count) or 1.0
         self.gauge = self._gauge(self.pilot) / self.dispersion
         self.spread = self._spread(self.pilot)
+        self.columns = Columns.of(self.design)
 
     def _scores_near(self, near: Floats | None) -> Scores:
         """Return where the search begins: at the scores of an earlier analysis, (d1, D), or at those of the votes."""
@@ -192,7 +195,7 @@ class Search:
         """Return the mode without the pull of entries that are likely exceptions."""
         context, model = mode.scores.design.slot_places
         for _ in range(LETTING_OUT):
-            found = Posterior(mode.at, self.cells).exceptions()
+            found = Posterior.of(mode.at, self.cells).exceptions()
             likely = (found.probability > LIKELY)[model, context]
             if not np.any(likely & (np.broadcast_to(mode.scores.offset, len(likely)) == 0.0)):
                 break
@@ -201,19 +204,36 @@ class Search:
             mode = self.settle(self.climb(replace(mode.scores, E=E, offset=offset), mode.tau))
         return mode
 
+    def shared(self, at: Expansion) -> Shared:
+        """Return what entries share round a mode, with sizes by their evidence."""
+        return Shared(at, self.columns).sized(self.spread)
+
+    def log_evidence(self, mode: Mode, tau: float) -> float:
+        """Return the log marginal likelihood of a tau near that of a mode."""
+        at = mode.at.at_tau(tau)
+        return self.shared(at).log_evidence if self.columns.modes else at.log_evidence()
+
+    def share(self, mode: Mode) -> Mode:
+        """Return the mode with what entries share in its scores: deviations of single entries may be smaller then."""
+        for _ in range(SHARING if self.columns.modes else 0):
+            tries = [self.shared(mode.at.at_tau(mode.tau * factor)) for factor in SMALLER]
+            found = max(tries, key=lambda each: each.log_evidence)
+            context, model = mode.scores.design.slot_places
+            E = mode.scores.E - (found.values - mode.scores.shared)[model, context]
+            mode = self.climb(replace(mode.scores, E=E, shared=found.values), found.at.tau)
+        return mode
+
     def taus(self, mode: Mode) -> Floats:
         """Return values of tau that stand for its distribution round a mode."""
-        at = {mode.tau: mode.log_evidence}
-        for factor in (1 / APART, APART):
-            at[factor * mode.tau] = mode.at.at_tau(factor * mode.tau).log_evidence()
+        at = {factor * mode.tau: self.log_evidence(mode, factor * mode.tau) for factor in (1 / APART, 1.0, APART)}
         low, here, high = (at[mode.tau * f] for f in (1 / APART, 1.0, APART))
         error = np.log(APART) / np.sqrt(max(2 * here - low - high, 1e-9))
         if error < SURE_TAU:
             return np.array([mode.tau])
         for away in (-2.0, -1.0, 1.0, 2.0):
             tau = float(np.clip(mode.tau * np.exp(away * min(error, 1.0)), LEAST_TAU * self.spread, self.spread))
-            at.setdefault(tau, mode.at.at_tau(tau).log_evidence())
-        at[0.0] = mode.at.at_tau(0.0).log_evidence()
+            at.setdefault(tau, self.log_evidence(mode, tau))
+        at[0.0] = self.log_evidence(mode, 0.0)
         taus = np.array(sorted(at))
         several = np.count_nonzero(np.diff(self.design.start)) > 1  # one context alone cannot tell E from L
         return tau_quantiles(taus, np.array([at[tau] for tau in taus]), AT_ZERO if several else 0.0)
@@ -224,6 +244,7 @@ class Search:
         Larger ranks take its tau: a component too many fits part of the deviations and hides their size.
         """
         main = max(range(len(modes)), key=lambda k: modes[k][0])
+        modes = [(weight, self.share(mode)) for weight, mode in modes]
         taus = self.taus(modes[main][1])
         out = []
         for k, (weight, mode) in enumerate(modes):
@@ -233,7 +254,7 @@ class Search:
 
     def node(self, mode: Mode, weight: float) -> Node:
         """Return a mode with its covariances and exceptions."""
-        posterior = Posterior(mode.at, self.cells)
+        posterior = Posterior(mode.at, self.cells, self.shared(mode.at))
         rank = mode.scores.space.point.rank[: len(self.shape)]
         return Node(weight, rank, mode.tau, mode, posterior, posterior.exceptions())
 

@@ -1,0 +1,212 @@
+"""Deviations that entries share: of a model at one level of a mode, whatever the others; and the reach of a ladder.
+
+A judge that dislikes a model does so in every category. So scores have terms Z F beside L and E: a column of Z is one
+for a model at one level of a context mode, and its F ~ N(0, size^2) has the mode's size. One more column has the places
+of the models on the ladder of who meets whom, of size tau: where similar models meet, the prior of the deviations would
+pull the ends of the ladder to its middle. With L and E integrated out, as in `fitting.deviations`, votes say of F
+
+    K = Z^T P Z,   y = Z^T (S g + W E - W J A^-1 gradient + P s),   P = W - W J A^-1 J^T W,
+
+with s what of Z F the scores hold already. F has precision K + size^-2, and scores follow it by Q = S (Z - J A^-1 J^T
+W Z). Sizes have a flat prior up to the spread of the scores.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg
+
+from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.fitting.deviations import Expansion
+from lrbtl.typing import Floats, Longs
+
+MOST_NUMBERS, MOST_COLUMNS = 1 << 22, 640  # in the answers of all scores to the columns, and columns: time and memory
+GRID = 200  # sizes that are looked at
+SIZE_STEPS, SETTLED = 4, 0.02  # passes over the modes, and the relative change of a size that ends them
+NOTHING = 0.5  # prior probability that a mode's levels share nothing
+LADDER = -1
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What entries may share.
+
+    Attributes
+    ----------
+    values : array (D, d1, m)
+    mode : array (m,)
+        Context mode of each column; LADDER for that of the ladder.
+    """
+
+    values: Floats
+    mode: Longs
+
+    @classmethod
+    def ladder(cls, design: BlockDesign) -> "Columns":
+        """Return the column of the ladder alone."""
+        values = np.broadcast_to(design.ladder[None, :, None], (design.n_contexts, design.shape[0], 1))
+        return cls(values, np.array([LADDER]))
+
+    @classmethod
+    def of(cls, design: BlockDesign) -> "Columns":
+        """Return a column for every model at every level of a mode, and the ladder; modes of most levels last.
+
+        Where fewer than two modes have several levels, models share nothing beyond L. Modes whose columns would be too
+        many are left out.
+        """
+        found, (d1, *sizes) = cls.ladder(design), design.shape
+        if len(sizes) < 2:
+            return found
+        levels = np.unravel_index(np.arange(design.n_contexts), sizes)
+        several = [
+            k for k in np.argsort(sizes, kind="stable") if np.unique(levels[k][np.diff(design.start) > 0]).size > 1
+        ]
+        for k in several if len(several) > 1 else ():
+            m = len(found.mode) + d1 * sizes[k]
+            if m > MOST_COLUMNS or m * d1 * design.n_contexts > MOST_NUMBERS:
+                break
+            own = np.eye(sizes[k])[levels[k]][:, None, :, None] * np.eye(d1)[None, :, None, :]
+            values = np.concatenate([found.values, own.reshape(design.n_contexts, d1, -1)], axis=2)
+            found = cls(values, np.append(found.mode, np.full(d1 * sizes[k], k)))
+        return found
+
+    @cached_property
+    def modes(self) -> list[int]:
+        """Context modes that have columns."""
+        return [int(k) for k in np.unique(self.mode) if k != LADDER]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What entries share, round a mode of L and E.
+
+    Attributes
+    ----------
+    at : Expansion
+    columns : Columns
+    sizes : tuple of float
+        One for each mode that has columns.
+    """
+
+    at: Expansion
+    columns: Columns
+    sizes: tuple[float, ...] = ()
+
+    @cached_property
+    def _spread(self) -> Floats:
+        """Standard deviation of each F, (m,)."""
+        out = np.full(len(self.columns.mode), self.at.tau)
+        for mode, size in zip(self.columns.modes, self.sizes, strict=True):
+            out[self.columns.mode == mode] = size
+        return out
+
+    @cached_property
+    def _all(self) -> Floats:
+        """The columns, and what the scores hold of them already, (D, d1, m + 1)."""
+        D, d1, _ = self.columns.values.shape
+        known = np.broadcast_to(self.at.scores.shared, (d1, D)).T
+        return np.concatenate([self.columns.values, known[:, :, None]], axis=2)
+
+    @cached_property
+    def _told(self) -> tuple[Floats, Floats, Floats]:
+        """K and the votes' scores of all columns, and what the coordinates of L answer to them."""
+        at, design, space = self.at, self.at.scores.design, self.at.scores.space
+        on_slots = self._all[design.slot_places]
+        told = design.times(at.W, on_slots)
+        dense = np.zeros(self._all.shape)
+        dense[design.slot_places] = told
+        dense = np.moveaxis(dense, 2, 0)
+        pulled = space.pull(np.einsum("mua,uk->mak", dense, space.V, optimize=True), dense @ space.U)
+        pulled[space.extra] = at.effects[0].T @ design.times(at.S, on_slots)
+        solved = at.factor.solve(pulled)
+        K = on_slots.T @ told - pulled.T @ solved
+        return 0.5 * (K + K.T), on_slots.T @ at.residual - solved.T @ at.gradient(), solved
+
+    @cached_property
+    def _information(self) -> tuple[Floats, Floats]:
+        """K and y of the columns."""
+        K, score, _ = self._told
+        return K[:-1, :-1], score[:-1] + K[:-1, -1]
+
+    @cached_property
+    def _factor(self) -> Floats:
+        """Cholesky factor of I + size K size, lower."""
+        K, _ = self._information
+        return np.asarray(linalg.cholesky(np.eye(len(K)) + self._spread[:, None] * K * self._spread, lower=True))
+
+    @cached_property
+    def log_evidence(self) -> float:
+        """Log marginal likelihood of tau and the sizes, up to a constant."""
+        K, score, _ = self._told
+        half = linalg.solve_triangular(self._factor, self._spread * self._information[1], lower=True)
+        known = float(score[-1] + 0.5 * K[-1, -1])
+        return self.at.log_evidence() - known + 0.5 * float(half @ half) - float(np.log(np.diag(self._factor)).sum())
+
+    def sized(self, largest: float) -> "Shared":
+        """Return the same with the root mean squares of the sizes under the votes, one mode given the others."""
+        found = self._with(self.sizes or (0.0,) * len(self.columns.modes))
+        for _ in range(SIZE_STEPS):
+            before = found.sizes
+            for i in range(len(before)):
+                sizes = list(found.sizes)
+                sizes[i] = found._typical_size(self.columns.modes[i], largest)
+                found = self._with(tuple(sizes))
+            if np.allclose(before, found.sizes, rtol=SETTLED, atol=1e-3 * largest):
+                break
+        return found
+
+    def _with(self, sizes: tuple[float, ...]) -> "Shared":
+        """Return the same with other sizes."""
+        found = replace(self, sizes=sizes)
+        found.__dict__.update({name: getattr(self, name) for name in ("_all", "_told", "_information")})
+        return found
+
+    def _typical_size(self, mode: int, largest: float) -> float:
+        """Return the root mean square of a mode's size under the votes, with the other columns integrated out."""
+        (K, y), own = self._information, self.columns.mode == mode
+        other = ~own & (self._spread > 0)
+        sd = self._spread[other]
+        cross = sd[:, None] * K[np.ix_(other, own)]
+        left = np.linalg.solve(np.eye(len(sd)) + sd[:, None] * K[np.ix_(other, other)] * sd, cross)
+        values, vectors = np.linalg.eigh(K[np.ix_(own, own)] - cross.T @ left)
+        along = (y[own] - left.T @ (sd * y[other])) @ vectors
+        square = np.linspace(0.0, largest, GRID) ** 2
+        grown = 1.0 + square[:, None] * np.maximum(values, 0.0)
+        log_evidence = 0.5 * (square[:, None] * along**2 / grown - np.log(grown)).sum(axis=1)
+        weight = np.exp(log_evidence - log_evidence.max())
+        weight[0] += GRID * NOTHING / (1 - NOTHING) * weight[0]
+        return float(np.sqrt(weight @ square / weight.sum()))
+
+    @cached_property
+    def values(self) -> Floats:
+        """Z F at its mode, without the ladder, (d1, D)."""
+        kept = np.where(self.columns.mode == LADDER, 0.0, self._mean)
+        return np.asarray(self.columns.values @ kept).T
+
+    @cached_property
+    def _mean(self) -> Floats:
+        """F at its mode."""
+        return np.asarray(self._spread * linalg.cho_solve((self._factor, True), self._spread * self._information[1]))
+
+    @cached_property
+    def _answers(self) -> Floats:
+        """Q of all columns, (D, d1, m + 1), centred."""
+        at, design, space = self.at, self.at.scores.design, self.at.scores.space
+        solved = self._told[2]
+        full = self._all - np.stack([space.dense(np.ascontiguousarray(x)).T for x in solved.T], axis=2)
+        places = design.slot_places
+        full[places] = design.times(at.S, full[places] + at.tau**2 * at.effects[0] @ solved[space.extra])
+        return np.asarray(full - full.mean(axis=1, keepdims=True))
+
+    @cached_property
+    def move(self) -> Floats:
+        """What scores change by, (d1, D)."""
+        return np.asarray(self._answers @ np.append(self._mean, -1.0)).T
+
+    @cached_property
+    def root(self) -> tuple[Floats, Floats]:
+        """A root of the covariance that F adds: of all scores, (D, d1, m), and of the shared effects, (k, m)."""
+        half = linalg.solve_triangular(self._factor, np.diag(self._spread), lower=True).T
+        effects = -self._told[2][self.at.scores.space.extra, :-1]
+        return self._answers[:, :, :-1] @ half, effects @ half

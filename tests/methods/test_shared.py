@@ -1,0 +1,111 @@
+"""What entries share: sizes by their marginal likelihood, written out densely, and what follows on boards."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import lrbtl
+from hierarchy_twin import GAUGE, Twin, joint_gradient, joint_precision, mode_of
+from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.fitting.deviations import find_mode
+from lrbtl.fitting.fit import make_design
+from lrbtl.methods.hierarchical import HierarchicalRun
+from lrbtl.methods.shared import GRID, LADDER, MOST_COLUMNS, NOTHING, Columns, Shared
+from problems import simulated
+
+
+def judged(bias=1.0, n=(600, 6000), seed=0):
+    """Votes of people and of a machine that puts three of ten models lower, in three categories."""
+    rng = np.random.default_rng(seed)
+    people = rng.normal(0, 0.6, (10, 1)) + rng.normal(0, 0.15, (10, 3))
+    machine = people - bias * (np.arange(10) < 3)[:, None]
+    scores, judge = np.stack([people, machine]), np.repeat([0, 1], n)
+    a, u = rng.integers(10, size=judge.size), rng.integers(3, size=judge.size)
+    b = (a + rng.integers(1, 10, size=judge.size)) % 10
+    y = rng.random(judge.size) < 1 / (1 + np.exp(scores[judge, b, u] - scores[judge, a, u]))
+    log = {"model_a": a, "model_b": b, "winner": y.astype(float), "task": u, "judge": judge}
+    return lrbtl.Battles.from_frame(log, contexts=["task", "judge"]), people
+
+
+def columns_of(shape):
+    design = make_design(simulated(shape, 1, 50 * shape[0])[1], "logistic")
+    return Columns.of(BlockDesign.of_cells(design))
+
+
+def test_a_column_for_every_model_at_every_level_of_a_mode():
+    found = columns_of((4, 3, 2))
+    assert found.modes == [0, 1] and len(found.mode) == 1 + 4 * (2 + 3)
+    for mode, size in enumerate((3, 2)):
+        own = found.values[:, :, found.mode == mode].reshape(3, 2, 4, size, 4)
+        for u in np.ndindex(3, 2):
+            for model in range(4):
+                expected = np.zeros((size, 4))
+                expected[u[mode], model] = 1.0
+                np.testing.assert_array_equal(own[(*u, model)], expected)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 3), (4, 3, 1)])
+def test_one_mode_alone_has_nothing_to_share(shape):
+    found = columns_of(shape)
+    assert found.modes == [] and list(found.mode) == [LADDER]
+
+
+def test_modes_with_too_many_columns_are_left_out():
+    found = columns_of((40, 2, 20))
+    assert MOST_COLUMNS < 40 * 20 and found.modes == [0]
+
+
+@pytest.fixture(scope="module")
+def terms():
+    """Terms round a mode whose scores hold some of them already, with their coefficients."""
+    mode = mode_of(judged(n=(300, 600))[0], 1, 0.2)
+    columns = Columns.of(mode.scores.design)
+    held = np.where(columns.mode == LADDER, 0.0, 0.1 * np.random.default_rng(1).normal(size=len(columns.mode)))
+    scores = replace(mode.scores, shared=(columns.values @ held).T)
+    return Shared(find_mode(scores, 0.2, 1.0, GAUGE).at, columns, (0.3, 0.2)), held
+
+
+def dense_evidence(found, held):
+    """Of the sizes, up to a constant: the joint normal integral over (coordinates, E, F) round the expansion."""
+    twin = Twin.of(found.at)
+    precision, _, sd = joint_precision(twin, found)
+    right = joint_gradient(twin, found)
+    right[-len(sd) :] -= held / sd**2
+    fit = 0.5 * right @ np.linalg.solve(precision, right) - 0.5 * np.sum((held / sd) ** 2)
+    return fit - 0.5 * np.linalg.slogdet(precision)[1] - np.log(sd).sum()
+
+
+def test_the_evidence_of_sizes_is_the_dense_integral(terms):
+    found, held = terms
+    others = [replace(found, sizes=sizes) for sizes in ((0.05, 0.2), (0.3, 0.6))]
+    for other in others:
+        expected = dense_evidence(other, held) - dense_evidence(found, held)
+        assert other.log_evidence - found.log_evidence == pytest.approx(expected, abs=1e-6)
+
+
+def test_sizes_are_their_mean_squares_under_the_votes(terms):
+    """Half of the prior at nothing, the other half flat up to the largest; each given the other."""
+    found = terms[0].sized(1.0)
+    grid = np.linspace(0.0, 1.0, GRID)
+    for i in range(2):
+        tries = [tuple(size if k == i else found.sizes[k] for k in range(2)) for size in np.maximum(grid, 1e-9)]
+        log_evidence = np.array([replace(found, sizes=sizes).log_evidence for sizes in tries])
+        weight = np.exp(log_evidence - log_evidence.max())
+        weight[0] *= 1 + GRID * NOTHING / (1 - NOTHING)
+        assert found.sizes[i] == pytest.approx(np.sqrt(weight @ grid**2 / weight.sum()), rel=0.05)
+
+
+def test_a_bias_of_the_machine_stays_off_the_human_board():
+    """It is the same in all categories: single entries are hardly off, and people's own votes are believed."""
+    inside = []
+    for seed in range(4):
+        battles, people = judged(seed=seed)
+        board = lrbtl.leaderboard(battles, context={"judge": 0}, rank=1)
+        run = board.basis.analysis.run
+        assert isinstance(run, HierarchicalRun)
+        assert all(node.posterior.shared.sizes[1] > max(0.15, node.tau) for node in run.nodes)
+        truth = people @ board.basis.weights.reshape(3, 2)[:, 0]
+        truth = 1000 + 400 / np.log(10) * (truth - truth.mean())[list(board.models)]
+        inside.append((board.lower < truth) & (truth < board.upper))
+    assert np.mean(inside) > 0.85

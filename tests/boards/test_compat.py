@@ -111,6 +111,12 @@ def test_compat_arena_rank(arena):
     np.testing.assert_allclose(boards["1"].score, lrbtl.leaderboard(arena, compat="arena-rank", context=1).score)
 
 
+def test_compat_arena_rank_on_ties_alone_says_why_intervals_have_no_width():
+    ties = lrbtl.Battles.from_arrays(["x", "y"], ["y", "z"], [0.5, 0.5], counts=[20, 3])
+    board = lrbtl.leaderboard(ties, compat="arena-rank")
+    assert not board.se.any() and "every vote is a tie: its intervals have no width" in board.info.notes[-1]
+
+
 def test_compat_fastchat(plain):
     board = lrbtl.leaderboard(plain, compat="fastchat", anchor=("model_1", 1114.0))
     assert board.score[board.models.index("model_1")] == pytest.approx(1114.0)

@@ -111,7 +111,7 @@ def ask_board(rng: random.Random, battles: lrbtl.Battles, options: dict[str, Any
     if rng.random() < 0.15:
         keywords["compat"] = rng.choice(["arena-rank", "fastchat"])
     board = lrbtl.leaderboard(battles, **keywords, **options)
-    if keywords.get("compat") == "fastchat":  # which has no intervals
+    if any("no intervals" in note or "no width" in note for note in board.info.notes):  # of other packages
         str(board), board.to_dict()
     else:
         check_board(board)

@@ -124,6 +124,11 @@ def test_probit_tails(eta):
     assert np.all(terms.fisher > 0) and np.all(np.isfinite(terms.score / terms.fisher))
 
 
+def test_probit_far_out_is_finite():
+    terms = Probit().terms(np.array([-3e10, 6e10, 1e200]), np.array([1.0, 0.0, 0.0]))
+    assert np.all(np.isfinite(terms.loss)) and np.all(terms.score * [1, -1, -1] > 1e4) and np.all(terms.fisher > 0)
+
+
 @pytest.mark.parametrize("link", BINARY, ids=str)
 def test_spread_uses_the_mean_response(link):
     eta, y, variance = np.array([-2.0, 0.5, 3.0]), np.array([0.0, 1.0, 0.5]), np.full(3, 0.4)

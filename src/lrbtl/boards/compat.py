@@ -324,7 +324,7 @@ def _board(
         method=compat,
         effects=None if style is None else _effects(battles, style, compat),
         info=Provenance(
-            method=compat, n_battles=battles.n_battles, level=level, notes=(*battles.notes, *_notes(compat))
+            method=compat, n_battles=battles.n_battles, level=level, notes=(*battles.notes, *_notes(compat, se))
         ),
     )
 
@@ -335,11 +335,12 @@ def _shift(models: tuple[Any, ...], ratings: Floats, compat: Compat, anchor: tup
     return 0.0 if anchor is None or anchor[0] not in models else anchor[1] - float(ratings[models.index(anchor[0])])
 
 
-def _notes(compat: str) -> tuple[str, ...]:
+def _notes(compat: str, se: Floats) -> tuple[str, ...]:
     if compat == "fastchat":
         return ("ratings by FastChat's arithmetic, which gives no intervals",)
+    says = "ratings and intervals by arena-rank's arithmetic; ranks and tiers from its intervals, one model at a time"
     return (
-        "ratings and intervals by arena-rank's arithmetic; ranks and tiers from its intervals, one model at a time",
+        (says,) if se.any() else (says, "every vote is a tie: its intervals have no width, however few votes there are")
     )
 
 

@@ -20,6 +20,7 @@ from lrbtl.typing import Floats
 QUADRATURE = 9
 LOG_ROOT_TWO_PI = 0.5 * np.log(2 * np.pi)
 SMALLEST_DISPERSION = 1e-3
+FAR_OUT = 1e5  # probits, beyond which differences of the logarithms of tails lose all digits
 TINY = 1e-300  # keeps logarithms of underflown numbers finite
 FISHER_FLOOR = 1e-140  # keeps squares of whitened scores finite
 
@@ -208,6 +209,7 @@ class Probit(BinaryLink):
 
     def log_parts(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
         """Return log(mean), log(1 - mean) and log(mean')."""
+        eta = np.clip(eta, -FAR_OUT, FAR_OUT)
         return log_ndtr(eta), log_ndtr(-eta), -0.5 * eta**2 - LOG_ROOT_TWO_PI
 
 

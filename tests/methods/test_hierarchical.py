@@ -160,6 +160,14 @@ def test_one_vote_in_a_category_of_its_own_sends_no_score_far_out():
     assert board.lower[0] < 1000 + 200 * np.log10(7 / 3) < board.upper[0]
 
 
+def test_an_exception_that_runs_to_infinity_is_not_followed():
+    """A model that lost all of 100 votes is an exception of 2,000 logits by one step."""
+    battles = lrbtl.Battles.from_arrays([0, 0], [2, 1], [1, 0.5], [[1, 4]], counts=[100, 100], n_levels=5)
+    board = lrbtl.leaderboard(battles)
+    assert board.models[2] == 2 and np.all(np.abs(board.score - 1000) < 2000)
+    assert np.all(board.lower[:2] < board.score[:2].mean()) and np.all(board.score[:2].mean() < board.upper[:2])
+
+
 def test_rock_paper_scissors_is_not_certain():
     a, b = ["x", "y", "z"], ["y", "z", "x"]
     for contexts in ([], [["u", "u", "u"]]):

@@ -27,6 +27,7 @@ LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
 FIRST_SHARE, MOST_SHARE = 0.02, 0.3  # of entries that are exceptions: first guess and limit
 PRIOR_ENTRIES = 200  # entries that the first guess counts for
 SHARE_STEPS = 30
+LARGEST_SHIFT = 5.0  # logits that an exception may add: g / P says nothing further from where P was taken
 FEW_VOTES = 200  # votes of a model at which its residuals count as much as the model of votes
 
 
@@ -314,7 +315,7 @@ class Posterior:
         played = variance > 1e-9 * max(float(variance.max(initial=0.0)), 1e-300)
         P = np.where(played, variance, 1.0)
         k = P * float(np.mean(at.scores.dense() ** 2))
-        shift = np.where(played, offset + g / P, 0.0)
+        shift = np.where(played, np.clip(offset + g / P, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
         probability = exception_probabilities(-0.5 * np.log1p(k) + 0.5 * P * shift**2 * k / (1 + k), played)
         shift *= k / (1 + k)
         added = probability * (1 - own) ** 2 * (k / (1 + k) / P + (1 - probability) * shift**2)

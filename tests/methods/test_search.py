@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 
 import lrbtl
 from lrbtl.methods.search import random_bits, tau_quantiles
@@ -42,3 +43,13 @@ def test_a_covariate_without_effect_leaves_the_ranks_alone():
     above = [[float(re.findall(r"-?[0-9.]+", line)[1]) for line in lines] for lines in said]
     assert len(above[0]) > 1
     np.testing.assert_allclose(above[1], above[0], atol=0.3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_size_of_small_deviations_is_found(seed):
+    """Also from a first tau that is far too large, where the evidence bends the wrong way."""
+    rng = np.random.default_rng(seed)
+    low = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 8))
+    truth = low / np.sqrt(np.mean(low**2)) + 0.2 * rng.normal(size=(40, 8))
+    run = lrbtl.analyse(lrbtl.simulate_battles(truth - truth.mean(axis=0), 30_000, rng=seed)).run
+    assert 0.15 < run.tau < 0.25 and run.nodes[0].rank[0] < 4

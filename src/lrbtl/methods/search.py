@@ -17,16 +17,16 @@ from lrbtl.methods.posterior import Exceptions, Posterior
 from lrbtl.methods.shared import Columns, Shared
 from lrbtl.typing import Floats, Ints, Longs
 
-FIRST_TAU, LEAST_TAU = 0.65, 0.02  # of the spread of the scores: first guess of tau, and the least that is looked at
+LEAST_TAU = 0.02  # of the spread of the scores: the least tau that is looked at
 APART = 1.5  # ratio of values of tau whose evidence gives its curvature
-TAU_STEPS, FAR, WORTHWHILE = 5, 5.0, 0.05  # most steps in tau, in powers of that ratio, and nats that one must gain
+TAU_STEPS, WORTHWHILE = 8, 0.05  # most steps in tau, and nats that one must gain
 SURE_TAU = 0.05  # relative error of tau below which one value stands for all
 AT_ZERO = 0.5  # prior probability of no deviations at all
 NODES = (1 / 6, 1 / 2, 5 / 6)  # quantiles of tau that stand for its distribution
-LITTLE_KNOWN = 2e-3  # of the largest information: directions below it show no component
+LITTLE_KNOWN = 5e-3  # of the largest information: directions below it show no component
 BITS = np.uint64(1) << np.arange(8, 37, dtype=np.uint64)  # one for each simulated residual: what noise looks like
 CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
-NOISE, SURELY = -0.7, 1.7  # standard deviations above noise at which a component is believed not at all, and wholly
+NOISE, SURELY = 0.5, 3.0  # standard deviations above noise at which a component is believed not at all, and wholly
 OBVIOUS = 8.0  # where a component stands out at the first, large tau, it does at any
 LITTLE = 0.3  # standard deviations that a component must take out of the residuals
 FORGOTTEN = 0.12  # weight below which a rank is left out
@@ -124,6 +124,11 @@ class Search:
         plain = start_scores(design, truncate(low.reshape(self.shape), rank))
         return Scores(design, plain.space, full[model, context] - known - plain.low_rank, offset)
 
+    def begin(self, rank: tuple[int, ...], offset: Floats | float = 0.0) -> Mode:
+        """Return a first mode at a rank, with deviations as large as what truncation leaves, noise included."""
+        scores = self.first(rank, offset)
+        return self.climb(scores, max(float(np.sqrt(np.mean(scores.E**2))), LEAST_TAU * self.spread))
+
     def climb(self, scores: Scores, tau: float) -> Mode:
         """Return the mode at a tau."""
         return find_mode(scores, tau, self.dispersion, self.gauge)
@@ -133,27 +138,33 @@ class Search:
         return mode if tau == mode.tau else find_mode(mode.scores, tau, self.dispersion, self.gauge, mode.at)
 
     def settle(self, mode: Mode) -> Mode:
-        """Return the mode at the tau that has the most evidence, about."""
-        for _ in range(TAU_STEPS):
-            better, gain = self.better_tau(mode)
-            if gain < WORTHWHILE:
-                break
-            mode = self.shifted(mode, better)
-        return mode
+        """Return the mode at the tau that has the most evidence, about.
 
-    def better_tau(self, mode: Mode) -> tuple[float, float]:
-        """Return where a parabola through the evidence of three values of log tau is largest, and what it gains."""
-        low, here, high = (mode.at.at_tau(mode.tau * f).log_evidence() for f in (1 / APART, 1.0, APART))
-        slope, bend = 0.5 * (high - low), low - 2 * here + high
-        shift = -slope / bend if bend < 0 else FAR * np.sign(slope)
-        shift = float(np.clip(shift, -FAR, FAR))
-        tau = float(np.clip(mode.tau * APART**shift, LEAST_TAU * self.spread, self.spread))
-        moved = np.log(tau / mode.tau) / np.log(APART)
-        return tau, slope * moved + 0.5 * bend * moved**2 if bend < 0 else abs(slope * moved)
+        Were all entries known equally well, with variance v of noise and deviations together, the evidence would be
+        a log(v) + b / v + c, largest at v = b / a: three values of tau tell a and b.
+        """
+        low, high, tried = LEAST_TAU * self.spread, self.spread, [mode.tau]
+        noise = self.design.noise**2 * self.dispersion
+        for _ in range(TAU_STEPS):
+            taus = mode.tau * np.array([1 / APART, 1.0, APART])
+            found = np.array([mode.at.at_tau(float(tau)).log_evidence() for tau in taus])
+            v = noise + taus**2
+            a, b, _ = np.linalg.solve(np.stack([np.log(v / v[1]), v[1] / v, np.ones(3)], axis=1), found)
+            low, high = (mode.tau, high) if a > b else (low, mode.tau)
+            best = v[1] * b / a - noise if a < 0 else np.inf * (a - b)
+            tau = float(np.clip(np.sqrt(max(best, 0.0)), low, high))
+            if tau in tried:
+                tau = float(np.sqrt(low * high))
+            tried.append(tau)
+            there = (noise + tau**2) / v[1]
+            if a * np.log(there) + b * (1 / there - 1) < WORTHWHILE:
+                break
+            mode = self.shifted(mode, tau)
+        return mode
 
     def given(self, rank: tuple[int, ...]) -> list[tuple[float, Mode]]:
         """Return the mode at a rank, with weight one."""
-        return [(1.0, self.let_out(self.settle(self.climb(self.first(rank), FIRST_TAU * self.spread))))]
+        return [(1.0, self.let_out(self.settle(self.begin(rank))))]
 
     def ranks(self, options: Options) -> list[tuple[float, Mode]]:
         """Return modes of one or more ranks with their weights.
@@ -163,8 +174,7 @@ class Search:
         """
         largest = min(LARGEST_RANK, max(rank_caps(self.shape)))
         found: list[tuple[float, Mode]] = []
-        wide = FIRST_TAU * self.spread
-        left, least, mode = 1.0, np.inf, self.climb(self.first(self._rank(1)), wide)
+        left, least, mode = 1.0, np.inf, self.begin(self._rank(1))
         idle: list[Mode] = []  # since when components take nothing out of the residuals
         for r in range(1, largest):
             excess = excess_component(mode)
@@ -184,7 +194,7 @@ class Search:
             left *= more
             if left < FORGOTTEN:
                 break
-            mode = self.climb(self.first(self._rank(r + 1), mode.scores.offset), mode.tau)
+            mode = self.begin(self._rank(r + 1), mode.scores.offset)
         else:
             found.append((left, self.let_out(self.settle(mode))))
         kept = [each for each in found if each[0] >= FORGOTTEN]

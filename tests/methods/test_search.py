@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import lrbtl
+from lrbtl.methods.hierarchical import HierarchicalRun
 from lrbtl.methods.search import random_bits, tau_quantiles
 
 
@@ -52,4 +53,5 @@ def test_the_size_of_small_deviations_is_found(seed):
     low = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 8))
     truth = low / np.sqrt(np.mean(low**2)) + 0.2 * rng.normal(size=(40, 8))
     run = lrbtl.analyse(lrbtl.simulate_battles(truth - truth.mean(axis=0), 30_000, rng=seed)).run
+    assert isinstance(run, HierarchicalRun)
     assert 0.15 < run.tau < 0.25 and run.nodes[0].rank[0] < 4

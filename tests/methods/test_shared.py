@@ -11,7 +11,7 @@ from lrbtl.fitting.blocks import BlockDesign
 from lrbtl.fitting.deviations import find_mode
 from lrbtl.fitting.fit import make_design
 from lrbtl.methods.hierarchical import HierarchicalRun
-from lrbtl.methods.shared import GRID, LADDER, MOST_COLUMNS, NOTHING, Columns, Shared
+from lrbtl.methods.shared import GRID, LADDER, MOST_COLUMNS, NOTHING, TAGS, Columns, Shared
 from problems import simulated
 
 
@@ -109,3 +109,52 @@ def test_a_bias_of_the_machine_stays_off_the_human_board():
         truth = 1000 + 400 / np.log(10) * (truth - truth.mean())[list(board.models)]
         inside.append((board.lower < truth) & (truth < board.upper))
     assert np.mean(inside) > 0.85
+
+
+# ------------------------------------------------------------------------------
+# Tags: levels of which a context may have several.
+# ------------------------------------------------------------------------------
+
+SETS = [["x"], ["y"], ["z"], ["x", "y"], ["x", "z"], ["y", "z"], ["x", "y", "z"], []]
+
+
+def tagged(n=6000, seed=0):
+    """A log in which models gain by each tag, the scores of each set, and the set of each vote."""
+    rng = np.random.default_rng(seed)
+    gain = {tag: 0.7 * rng.normal(size=10) for tag in "xyz"}
+    base, which = rng.normal(size=10), rng.integers(0, len(SETS), n)
+    scores = np.stack([base + sum((gain[tag] for tag in one), np.zeros(10)) for one in SETS])
+    a = rng.integers(0, 10, n)
+    b = (a + rng.integers(1, 10, n)) % 10
+    won = (rng.random(n) < 1 / (1 + np.exp(scores[which, b] - scores[which, a]))).astype(float)
+    log = {"model_a": a, "model_b": b, "winner": won, "tags": [SETS[k] for k in which]}
+    return {**log, "voter": rng.integers(0, 300, n)}, scores - scores.mean(axis=1, keepdims=True), which
+
+
+def test_a_column_for_every_model_and_tag_in_all_sets_with_it():
+    tags = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    design = BlockDesign.of_cells(make_design(simulated((4, 3), 1, 200)[1], "logistic"))
+    found = Columns.of(design, tags)
+    assert found.modes == [TAGS] and len(found.mode) == 1 + 4 * 2
+    own = found.values[:, :, found.mode == TAGS].reshape(3, 4, 2, 4)
+    np.testing.assert_array_equal(own, np.einsum("ut,ab->uatb", tags, np.eye(4)))
+
+
+def test_gains_by_a_tag_are_not_drawn_towards_other_sets():
+    log, scores, which = tagged()
+    battles, away = lrbtl.Battles.from_frame(log, tags="tags"), []
+    for tag in "xyz":
+        board = lrbtl.leaderboard(battles, context=tag, scale="logit")
+        weight = np.array([np.mean(which == k) if tag in one else 0.0 for k, one in enumerate(SETS)])
+        truth = weight @ scores / weight.sum()
+        away.append((board.score - truth[list(board.models)]) / board.se)
+    assert np.sqrt(np.mean(np.square(away))) < 1.3
+
+
+def test_boards_of_tags_and_targets_say_the_same():
+    battles = lrbtl.Battles.from_frame(tagged(2500)[0], tags="tags", cluster="voter")
+    for context in ("x", "{x, y}"):
+        board = lrbtl.leaderboard(battles, context=context, scale="logit")
+        found = lrbtl.infer(battles, [lrbtl.score(model, context) for model in board.models])
+        np.testing.assert_allclose(board.score, found.estimate, atol=1e-9)
+        np.testing.assert_allclose(board.se, found.se, rtol=1e-6)

@@ -41,7 +41,7 @@ class Hierarchical(Method):
             raise MethodError("the hierarchical method is for battles; use method='efficient' for observed entries.")
         if not np.any(data.cells.y != 0.5):
             raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
-        search = Search(make_design(data, options.link), options.start)
+        search = Search(make_design(data, options.link), options.start, shared_tags(data))
         if len(data.shape) == 1:
             nodes = [search.node(search.climb(search.first((1,)), 0.0), 1.0)]
         else:
@@ -58,6 +58,16 @@ class Hierarchical(Method):
             notes=() if len(data.shape) == 1 else (deviation_sentence(deviation_share(nodes)),),
         )
         return HierarchicalRun(data, nodes, provenance)
+
+
+def shared_tags(battles: Battles) -> Floats | None:
+    """Return which contexts have which of the tags that several sets share, (D, n_tags) of 0 and 1; None for none."""
+    shared = [codes for codes in battles.tag_sets.values() if len(codes) > 1]
+    if not shared or battles.tag_mode is None:
+        return None
+    mode = battles.mode_names.index(battles.tag_mode)
+    level = np.indices(battles.shape[1:])[mode].reshape(-1)
+    return np.stack([np.isin(level, codes) for codes in shared], axis=1).astype(np.float64)
 
 
 def deviation_share(nodes: Sequence[Node]) -> float:

@@ -70,7 +70,7 @@ class Node:
 class Search:
     """Modes of one log at several ranks and taus."""
 
-    def __init__(self, cells: Design, near: Floats | None = None) -> None:
+    def __init__(self, cells: Design, near: Floats | None = None, tags: Floats | None = None) -> None:
         cells = without_idle_slots(cells)
         self.cells = BlockDesign.of_cells(cells)
         self.design = BlockDesign.of_cells(cells.averaged())
@@ -84,7 +84,7 @@ class Search:
         self.dispersion = self.pilot.design.link.dispersion(eta, self.cells.y, count) or 1.0
         self.gauge = self._gauge(self.pilot) / self.dispersion
         self.spread = self._spread(self.pilot)
-        self.columns = Columns.of(self.design)
+        self.columns = Columns.of(self.design, tags)
 
     def _scores_near(self, near: Floats | None) -> Scores:
         """Return where the search begins: at the scores of an earlier analysis, (d1, D), or at those of the votes."""

@@ -25,7 +25,7 @@ MOST_NUMBERS, MOST_COLUMNS = 1 << 22, 640  # in the answers of all scores to the
 GRID = 200  # sizes that are looked at
 SIZE_STEPS, SETTLED = 4, 0.02  # passes over the modes, and the relative change of a size that ends them
 NOTHING = 0.5  # prior probability that a mode's levels share nothing
-LADDER = -1
+LADDER, TAGS = -1, -2  # modes of columns that are no context modes
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,16 @@ class Columns:
         return cls(values, np.array([LADDER]))
 
     @classmethod
-    def of(cls, design: BlockDesign) -> "Columns":
+    def of(cls, design: BlockDesign, tags: Floats | None = None) -> "Columns":
         """Return a column for every model at every level of a mode, and the ladder; modes of most levels last.
 
         Where fewer than two modes have several levels, models share nothing beyond L. Modes whose columns would be too
-        many are left out.
+        many are left out. `tags` (D, n), 1 where a context has a tag, are a mode more, of which a context may have
+        several levels.
         """
-        found, (d1, *sizes) = cls.ladder(design), design.shape
+        found, sizes = cls.ladder(design), design.shape[1:]
+        if tags is not None:
+            found = found._with(TAGS, tags)
         if len(sizes) < 2:
             return found
         levels = np.unravel_index(np.arange(design.n_contexts), sizes)
@@ -63,13 +66,18 @@ class Columns:
             k for k in np.argsort(sizes, kind="stable") if np.unique(levels[k][np.diff(design.start) > 0]).size > 1
         ]
         for k in several if len(several) > 1 else ():
-            m = len(found.mode) + d1 * sizes[k]
-            if m > MOST_COLUMNS or m * d1 * design.n_contexts > MOST_NUMBERS:
-                break
-            own = np.eye(sizes[k])[levels[k]][:, None, :, None] * np.eye(d1)[None, :, None, :]
-            values = np.concatenate([found.values, own.reshape(design.n_contexts, d1, -1)], axis=2)
-            found = cls(values, np.append(found.mode, np.full(d1 * sizes[k], k)))
+            found = found._with(int(k), np.eye(sizes[k])[levels[k]])
         return found
+
+    def _with(self, mode: int, member: Floats) -> "Columns":
+        """Return these columns and one for every model at every level of a mode, given as (D, n), unless too many."""
+        D, d1, m = self.values.shape
+        m += d1 * member.shape[1]
+        if m > MOST_COLUMNS or m * d1 * D > MOST_NUMBERS:
+            return self
+        own = member[:, None, :, None] * np.eye(d1)[None, :, None, :]
+        values = np.concatenate([self.values, own.reshape(D, d1, -1)], axis=2)
+        return Columns(values, np.append(self.mode, np.full(d1 * member.shape[1], mode)))
 
     @cached_property
     def modes(self) -> list[int]:

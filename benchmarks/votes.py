@@ -136,14 +136,11 @@ def write(results: dict[str, Any]) -> None:
     keys = ["effects", "scores", "gaps", "board", "ranks one by one", "ranks jointly", "error over se", "width"]
     lines = ["# Coverage of votes as arenas collect them", "", (__doc__ or "").split("\n\n")[1].replace("\n", " "), ""]
     for name, result in results.items():
-        lines += [
-            f"## {name}: {result['replications']} replications, {Designs[name]['votes']:,} votes, nominal .95",
-            "",
-        ]
-        lines += ["| analysis | " + " | ".join(keys) + " |", "|---" * (len(keys) + 1) + "|"]
-        for label, row in result["coverage"].items():
+        lines += [f"## {name}: {Designs[name]['votes']:,} votes, nominal .95", ""]
+        lines += ["| analysis | logs | " + " | ".join(keys) + " |", "|---" * (len(keys) + 2) + "|"]
+        for label, row in sorted(result.items()):
             cells = [f"{row[key][0]:.3f} ± {row[key][1]:.3f}" for key in keys]
-            lines.append(f"| {label} | " + " | ".join(cells) + " |")
+            lines.append(f"| {label} | {row['replications']} | " + " | ".join(cells) + " |")
         lines.append("")
     (RESULTS / "votes.md").write_text("\n".join(lines))
 
@@ -158,7 +155,10 @@ def main() -> None:
     path = RESULTS / "votes.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     for name in args.design:
-        results[name] = {"replications": args.replications, "coverage": run(name, args.replications, args.methods)}
+        found = run(name, args.replications, args.methods)
+        results[name] = results.get(name, {}) | {
+            label: {"replications": args.replications, **row} for label, row in found.items()
+        }
         write(results)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
@@ -14,7 +15,7 @@ from lrbtl.errors import IslandWarning, LrbtlError, NoDecisionError, WeightError
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.targets import Weights, context_weights
 from lrbtl.methods.base import RunOptions
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import Bools, Floats, Longs
 
 WEIGHTING = {
     "traffic": "categories weighted by votes",
@@ -34,6 +35,14 @@ class Component:
     weights: Floats  # (D,) weights of its contexts on the overall board
     weighting: str  # these weights in words
     lost: tuple[str, ...] = ()  # what became of smaller groups that have no analysis
+
+    @cached_property
+    def met(self) -> Bools:
+        """Which models have votes in which contexts, (D, d1)."""
+        cells, out = self.battles.cells, np.zeros((self.kept.size, self.members.size), dtype=np.bool_)
+        for side in (cells.a, cells.b):
+            out[cells.context, side] = True
+        return out
 
     def position(self, model: int) -> int | None:
         """Return the position here of a model, given by its position among all; None where it is not here."""

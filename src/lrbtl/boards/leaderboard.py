@@ -438,7 +438,7 @@ def _shift(part: Component, view: View, score: Floats) -> tuple[tuple[str, ...],
 
 def _gain(part: Component, standing: Standing, found: Estimate) -> float | None:
     """Return by how much separate fits have larger errors; None where the analysis does not tell, or they have none."""
-    if not part.battles.levels:
+    if not (part.battles.levels and part.met[np.ix_(standing.weights > 0, standing.ranked)].all()):
         return None
     try:
         gain = found.gain_over_naive

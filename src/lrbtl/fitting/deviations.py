@@ -353,14 +353,14 @@ def spd_inverses(matrices: Floats) -> tuple[Floats, float]:
     if matrices.shape[1] < CHOLESKY_SIZE:
         found = np.asarray(np.linalg.inv(matrices), dtype=np.float64)
         return found, float(np.linalg.slogdet(found)[1].sum())
-    out, determinant = np.empty_like(matrices), 0.0
+    out, pivots, each = np.empty_like(matrices), np.empty(matrices.shape[:2]), np.arange(matrices.shape[1])
     for i, matrix in enumerate(matrices):
         chol, _ = linalg.lapack.dpotrf(matrix.T, lower=True, clean=True)
-        determinant -= 2.0 * float(np.log(np.diag(chol)).sum())
+        pivots[i] = chol.diagonal()
         lower, _ = linalg.lapack.dpotri(chol, lower=True, overwrite_c=True)
-        np.fill_diagonal(lower, 0.5 * np.diag(lower))
         np.add(lower, lower.T, out=out[i])
-    return out, determinant
+    out[:, each, each] *= 0.5
+    return out, -2.0 * float(np.log(pivots).sum())
 
 
 @dataclass(frozen=True)

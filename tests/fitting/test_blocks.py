@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hierarchy_twin import entries
-from lrbtl.fitting.blocks import BlockDesign, without_idle_slots
+from lrbtl.fitting.blocks import BlockDesign, Field, without_idle_slots
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.solvers import accumulate
 from lrbtl.lowrank.tangent import TangentSpace
@@ -150,3 +150,53 @@ def test_the_ladder_is_who_meets_whom():
     start = np.array([0, 66])
     all_meet = Design((12,), start, i.astype(np.int32), j.astype(np.int32), np.ones(66), np.full(66, 5.0))
     assert np.abs(BlockDesign.of_cells(all_meet).ladder).max() < 1e-9
+
+
+def test_models_that_no_chain_links_are_blocks_of_their_own():
+    """Two pairs and a chain of three in one context, one pair in another."""
+    a, b = np.array([0, 1, 2, 5, 3], dtype=np.int32), np.array([4, 2, 6, 7, 4], dtype=np.int32)
+    start = np.array([0, 4, 5])
+    design = BlockDesign.of_cells(without_idle_slots(Design((8, 2), start, a, b, np.ones(5), np.ones(5))))
+    models = [sorted(group.models.tolist()) for group in design.groups]
+    assert models == [[[1, 2, 6]], [[0, 4], [3, 4], [5, 7]]]
+    X = battle_matrix(design)[:, entries(design)]
+    found = design.times(design.laplacians(np.ones(5)), np.eye(design.n_slots))
+    np.testing.assert_allclose(found, X.T @ X, atol=1e-12)
+    traces = design.traces(design.laplacians(np.ones(5)), np.eye(8))
+    np.testing.assert_allclose(traces, [8.0, 2.0])
+
+
+@each
+def test_a_field_is_low_rank_plus_slots(name):
+    design, _ = blocks_of(name)
+    rng, (d1, D) = np.random.default_rng(2), (design.shape[0], design.n_contexts)
+    U, V, slots, weights = (rng.normal(size=size) for size in ((d1, 2), (D, 2), design.n_slots, D))
+    field = Field.of(design, U, V, slots)
+    dense = U @ V.T
+    context, model = design.slot_places
+    dense[model, context] += slots
+    everywhere = np.repeat(np.arange(d1), D), np.tile(np.arange(D), d1)
+    for found, expected in ((field, dense), (field.centred(), dense - dense.mean(axis=0))):
+        np.testing.assert_allclose(found.dense(), expected, atol=1e-12)
+        np.testing.assert_allclose(found.entries(*everywhere), expected.reshape(-1), atol=1e-12)
+        np.testing.assert_allclose(found.columns(np.array([D - 1, 0])), expected.T[[D - 1, 0]], atol=1e-12)
+        np.testing.assert_allclose(found.at_slots(), expected[model, context], atol=1e-12)
+        np.testing.assert_allclose(found.mean(weights), expected @ weights, atol=1e-12)
+        np.testing.assert_allclose(found.gram(), expected @ expected.T, atol=1e-11)
+        np.testing.assert_allclose(found.mean_square(), np.mean(expected**2))
+        np.testing.assert_allclose(found.norm(), np.linalg.norm(expected, 2))
+    mixed = Field.mixed([field, field.centred()], [2.0, -1.0])
+    np.testing.assert_allclose(mixed.dense(), dense + dense.mean(axis=0), atol=1e-12)
+
+
+def test_a_thin_field_is_truncated_without_its_entries():
+    rng = np.random.default_rng(3)
+    a = rng.integers(0, 9, size=40).astype(np.int32)
+    b = ((a + rng.integers(1, 9, size=40)) % 9).astype(np.int32)
+    design = Design((9, 40), np.arange(41), np.minimum(a, b), np.maximum(a, b), np.ones(40), np.ones(40))
+    thin = BlockDesign.of_cells(without_idle_slots(design))
+    assert not thin.full
+    field = Field.of(thin, rng.normal(size=(9, 2)), rng.normal(size=(40, 2)), rng.normal(size=thin.n_slots))
+    left, values, right = np.linalg.svd(field.dense(), full_matrices=False)
+    expected = (left[:, :2] * values[:2]) @ right[:2]
+    np.testing.assert_allclose(field.truncated((2, 2)).dense(), expected, atol=1e-10)

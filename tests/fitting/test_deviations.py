@@ -90,8 +90,8 @@ def test_usual_steps_end_within_a_small_part_of_an_error(case, monkeypatch):
     monkeypatch.setattr(deviations, "ENOUGH", 1e-11)
     monkeypatch.setattr(deviations, "MAX_ITER", 60)
     exact = mode_of(battles, rank, tau, link=link)
-    error = np.sqrt(np.diag(Twin.of(exact.at).C)).reshape(usual.scores.dense().shape)
-    assert usual.converged and np.abs((usual.scores.dense() - exact.scores.dense()) / error).max() < 0.1
+    error = np.sqrt(np.diag(Twin.of(exact.at).C)).reshape(usual.scores.field.dense().shape)
+    assert usual.converged and np.abs((usual.scores.field.dense() - exact.scores.field.dense()) / error).max() < 0.1
 
 
 @modes
@@ -189,7 +189,7 @@ def test_an_offset_is_part_of_the_scores():
     at = mode_of(tied_battles((8, 4), 1, 4000), 1, 0.1).at
     scores = at.scores
     moved = replace(scores, E=scores.E - 0.3, offset=np.full(len(scores.E), 0.3))
-    np.testing.assert_allclose(moved.dense(), scores.dense(), atol=1e-12)
+    np.testing.assert_allclose(moved.field.dense(), scores.field.dense(), atol=1e-12)
     assert moved.loss == pytest.approx(scores.loss)
     step = np.zeros(scores.space.size)
     assert np.all(moved.moved(step, np.zeros(len(scores.E))).offset == 0.3)
@@ -200,13 +200,13 @@ def test_without_deviations_it_is_the_low_rank_fit(exactly):
     fit = lrbtl.fit(battles, 2, ridge=0.0)
     error = np.sqrt(np.mean(lrbtl.infer(battles, lrbtl.all_scores(), rank=2, method="mle", ridge=0.0).se ** 2))
     for tau in (0.0, 1e-5):
-        assert np.abs(mode_of(battles, 2, tau).scores.dense() - fit.scores).max() < 0.1 * error
+        assert np.abs(mode_of(battles, 2, tau).scores.field.dense() - fit.scores).max() < 0.1 * error
 
 
 def test_with_large_deviations_it_is_separate_fits(exactly):
     _, battles = simulated((6, 4), 2, 8000)
     separate = np.asarray(lrbtl.fit_separate(battles).scores)
-    found = mode_of(battles, 1, 100.0).scores.dense()
+    found = mode_of(battles, 1, 100.0).scores.field.dense()
     np.testing.assert_allclose(found, separate, atol=1e-3)
 
 

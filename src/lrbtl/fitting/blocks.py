@@ -1,17 +1,24 @@
 """A matrix per context over the models that met there, as a design that the normal equations take.
 
-Values live on slots, the (context, model) pairs that battles touch. Contexts with about equally many slots are padded
-to one size and go through linear algebra together: ten models that met in a context cost 10^3, whatever d1 is.
+Values live on slots, the (context, model) pairs that battles touch. Models of a context that no chain of its battles
+links have zeros between them, so that a matrix is kept as blocks, one per linked group. Blocks of about the same size
+are padded to one and go through linear algebra together: ten models that met in a context cost 10^3, whatever d1 is,
+and ten pairs that met once each cost ten times 2^3.
 """
 
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
+from lrbtl._kernels import gram as kernels
+from lrbtl.data.cells import weak_components
 from lrbtl.fitting.design import Design
 from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.lowrank.tucker import Tucker, eigenvectors, truncate
 from lrbtl.typing import Floats, Longs
 
 Matrices = list[Floats]  # one array (contexts, m, m) per group
@@ -22,13 +29,14 @@ GROWTH = 1.25  # sizes of a group differ by at most this factor
 
 @dataclass(frozen=True)
 class Group:
-    """Contexts of about the same number of slots.
+    """Blocks of about the same number of slots.
 
     Attributes
     ----------
     contexts : array (B,)
+        Context of each block.
     slots : array (B, m)
-        Slots of each context; the number of all slots stands for padding.
+        Slots of each block; the number of all slots stands for padding.
     models : array (B, m)
         Their models; 0 in the padding, where all values are zero.
     """
@@ -78,20 +86,39 @@ class BlockDesign(Design):
         return np.repeat(np.arange(self.n_contexts), np.diff(start)), model
 
     @cached_property
+    def _blocks(self) -> tuple[Longs, Longs]:
+        """Slots in the order of their blocks, and where each block begins: contexts, or their linked groups."""
+        slot_a, slot_b, start, model = self.slot_table
+        if self.full:
+            return np.arange(len(model)), start
+        label = weak_components(slot_a, slot_b, len(model))[0]
+        order = np.argsort(label, kind="stable")
+        first = np.flatnonzero(np.diff(label[order], prepend=-1))
+        return order, np.append(first, len(model))
+
+    @cached_property
     def groups(self) -> list[Group]:
-        """All contexts with slots, by their number."""
-        *_, start, model = self.slot_table
-        sizes = np.diff(start)
-        contexts = np.flatnonzero(sizes)
-        contexts = contexts[np.argsort(-sizes[contexts], kind="stable")]
+        """All blocks, by their size."""
+        return self._padded(*self._blocks)
+
+    @cached_property
+    def context_groups(self) -> list[Group]:
+        """All contexts with slots, by their number, as if each were one block."""
+        return self._padded(np.arange(self.n_slots), self.slot_table[2])
+
+    def _padded(self, order: Longs, start: Longs) -> list[Group]:
+        """Return blocks of slots, given one after the other, as groups of about the same size."""
+        (context, model), sizes = self.slot_places, np.diff(start)
+        left = np.flatnonzero(sizes)
+        left = left[np.argsort(-sizes[left], kind="stable")]
         out = []
-        while contexts.size:
-            m = int(sizes[contexts[0]])
-            here, contexts = contexts[sizes[contexts] * GROWTH >= m], contexts[sizes[contexts] * GROWTH < m]
-            position = start[here][:, None] + np.arange(m)
+        while left.size:
+            m = int(sizes[left[0]])
+            here, left = left[sizes[left] * GROWTH >= m], left[sizes[left] * GROWTH < m]
+            position = np.minimum(start[here][:, None] + np.arange(m), self.n_slots - 1)
             inside = np.arange(m) < sizes[here][:, None]
-            slots = np.where(inside, position, self.n_slots)
-            out.append(Group(here, slots, np.where(inside, model[np.minimum(position, self.n_slots - 1)], 0)))
+            slots = np.where(inside, order[position], self.n_slots)
+            out.append(Group(context[order[start[here]]], slots, np.where(inside, model[order[position]], 0)))
         return out
 
     def gather(self, values: Floats) -> list[Floats]:
@@ -115,17 +142,16 @@ class BlockDesign(Design):
     @cached_property
     def _places(self) -> list[tuple[Longs, Longs]]:
         """For each group, its atoms and where each stands in the group's matrices, flat."""
-        atoms, (*_, start, _) = self.atom_table, self.slot_table
-        context = np.repeat(np.arange(self.n_contexts), np.diff(atoms.start))
-        first, second = atoms.slot_a - start[context], atoms.slot_b - start[context]
-        row = np.empty(self.n_contexts, dtype=np.int64)
-        number = np.full(self.n_contexts, -1)
+        first, second = self.atom_table.slot_a, self.atom_table.slot_b
+        number, place = np.empty(self.n_slots + 1, dtype=np.int64), np.empty(self.n_slots + 1, dtype=np.int64)
         for g, group in enumerate(self.groups):
-            row[group.contexts], number[group.contexts] = np.arange(len(group.contexts)), g
+            number[group.slots] = g
+            place[group.slots] = np.arange(group.slots.size).reshape(group.slots.shape)
         out = []
         for g, group in enumerate(self.groups):
-            m, inside = group.slots.shape[1], np.flatnonzero(number[context] == g)
-            out.append((inside, (row[context[inside]] * m + first[inside]) * m + second[inside]))
+            inside = np.flatnonzero(number[first] == g) if len(self.groups) > 1 else np.arange(len(first))
+            m = group.slots.shape[1]
+            out.append((inside, place[first[inside]] * m + place[second[inside]] % m))
         return out
 
     def laplacians(self, weight: Floats) -> Matrices:
@@ -147,15 +173,19 @@ class BlockDesign(Design):
             out[atoms] = matrix.reshape(-1)[place]
         return out[self.atom_table.number] if len(out) < len(self.a) else out
 
-    def summed(self, matrices: Matrices) -> Floats:
-        """Return the sum over contexts of their matrices, (d1, d1)."""
+    def summed(self, matrices: Matrices, weights: Floats | None = None) -> Floats:
+        """Return the sum over contexts of their matrices, (d1, d1), times weights (D,) if given."""
         d1, out = self.shape[0], np.zeros(self.shape[0] ** 2)
         for group, stack in zip(self.groups, matrices, strict=True):
+            factor = np.ones(len(stack)) if weights is None else weights[group.contexts]
             if self.full:
-                out += stack.sum(axis=0).reshape(-1)
-            else:
-                pair = group.models[:, :, None] * d1 + group.models[:, None, :]
-                out += np.bincount(pair.reshape(-1), stack.reshape(-1), d1**2)
+                out += factor @ stack.reshape(len(stack), -1)
+                continue
+            used = np.flatnonzero(factor)
+            models = group.models[used]
+            pair = models[:, :, None] * d1 + models[:, None, :]
+            weighted = stack[used] * factor[used, None, None]
+            out += np.bincount(pair.reshape(-1), weighted.reshape(-1), d1**2)
         return out.reshape(d1, d1)
 
     @cached_property
@@ -181,8 +211,17 @@ class BlockDesign(Design):
                 out[group.contexts] = stack.reshape(len(stack), -1) @ other.reshape(-1)
             else:
                 here = other[group.models[:, :, None], group.models[:, None, :]]
-                out[group.contexts] = np.einsum("bij,bij->b", stack, here)
+                out += np.bincount(group.contexts, np.einsum("bij,bij->b", stack, here), len(out))
         return out
+
+    def slot_gram(self, value: Floats) -> Floats:
+        """Return R^T R for one value per slot as a matrix R (D, d1), (d1, d1)."""
+        matrix = self.slot_matrix(value)
+        if isinstance(matrix, np.ndarray):
+            return np.asarray(matrix.T @ matrix)
+        out = np.zeros((self.shape[0], self.shape[0]))
+        kernels.subtract_sparse_gram(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), value, out)
+        return -out
 
     def atom_weights(self, weight: Matrices) -> Matrices:  # type: ignore[override]
         """Return the matrices: nothing is to be put together."""
@@ -210,5 +249,115 @@ class BlockDesign(Design):
         for group, matrix in zip(self.groups, weight, strict=True):
             U = space.U[group.models]
             parts.append(matrix @ U)
-            gram[group.contexts] = np.swapaxes(U, 1, 2) @ parts[-1]
+            np.add.at(gram, group.contexts, np.swapaxes(U, 1, 2) @ parts[-1])
         return self.scatter(parts), gram
+
+
+@dataclass(frozen=True)
+class Field:
+    """A number for each model in each context, as U V^T plus values on slots: nothing of size d1 D is kept.
+
+    Where slots are a grid, they hold everything, and U and V are empty.
+
+    Attributes
+    ----------
+    design : BlockDesign
+        With the slots.
+    U, V : arrays (d1, k), (D, k)
+    slots : array (n_slots,)
+    """
+
+    design: BlockDesign
+    U: Floats
+    V: Floats
+    slots: Floats
+
+    @classmethod
+    def of(cls, design: BlockDesign, U: Floats, V: Floats, slots: Floats | float) -> "Field":
+        """Return U V^T plus values on slots."""
+        on_slots = np.broadcast_to(slots, design.n_slots)
+        if not design.full:
+            return cls(design, U, V, on_slots)
+        return cls(design, U[:, :0], V[:, :0], (V @ U.T).reshape(-1) + on_slots)
+
+    @classmethod
+    def mixed(cls, fields: Sequence["Field"], weights: Sequence[float]) -> "Field":
+        """Return a weighted sum of fields of the same design."""
+        V = np.hstack([weight * field.V for field, weight in zip(fields, weights, strict=True)])
+        slots = sum((weight * field.slots for field, weight in zip(fields, weights, strict=True)), np.zeros(()))
+        return cls(fields[0].design, np.hstack([field.U for field in fields]), V, slots)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(d1, D)."""
+        return len(self.U), len(self.V)
+
+    @cached_property
+    def _on_slots(self) -> Floats | sparse.csr_array:
+        """The values on slots as a matrix (D, d1)."""
+        return self.design.slot_matrix(self.slots)
+
+    def centred(self) -> "Field":
+        """Return the field with zero sums over the models of each context."""
+        d1 = len(self.U)
+        mean = (self.V @ self.U.sum(axis=0) + np.asarray(self._on_slots.sum(axis=1)).reshape(-1)) / d1
+        if self.design.full:
+            return replace(self, slots=(self._on_slots - mean[:, None]).reshape(-1))
+        return replace(self, U=np.hstack([self.U, np.ones((d1, 1))]), V=np.hstack([self.V, -mean[:, None]]))
+
+    def at_slots(self) -> Floats:
+        """Return the values on slots, all in all."""
+        U, V = np.ascontiguousarray(self.U), np.ascontiguousarray(self.V)
+        return self.slots if self.design.full else self.slots + self.design.slot_values(U, V)
+
+    def entries(self, models: Longs, contexts: Longs) -> Floats:
+        """Return some values, (n,)."""
+        d1, key = len(self.U), contexts * len(self.U) + models
+        if self.design.full:
+            return np.asarray(self.slots[key])
+        context, model = self.design.slot_places
+        known = context * d1 + model
+        place = np.minimum(np.searchsorted(known, key), len(known) - 1)
+        here = np.where(known[place] == key, self.slots[place], 0.0)
+        return np.asarray(np.einsum("ik,ik->i", self.U[models], self.V[contexts]) + here)
+
+    def columns(self, contexts: Longs | slice = slice(None)) -> Floats:
+        """Return all models' values in some contexts, (n, d1)."""
+        here = self._on_slots[contexts]
+        return np.asarray(self.V[contexts] @ self.U.T + (here if isinstance(here, np.ndarray) else here.toarray()))
+
+    def dense(self) -> Floats:
+        """Return all values, (d1, D)."""
+        return np.asarray(self.columns().T)
+
+    def mean(self, weights: Floats) -> Floats:
+        """Return the sum over contexts times weights (D,), (d1,)."""
+        return np.asarray(self.U @ (self.V.T @ weights) + self._on_slots.T @ weights)
+
+    def times(self, right: Floats) -> Floats:
+        """Return the transpose times a matrix (d1, k), (D, k)."""
+        return np.asarray(self.V @ (self.U.T @ right) + self._on_slots @ right)
+
+    def gram(self) -> Floats:
+        """Return the field times its transpose, (d1, d1)."""
+        half = (self._on_slots.T @ self.V + 0.5 * self.U @ (self.V.T @ self.V)) @ self.U.T
+        return np.asarray(self.design.slot_gram(self.slots) + half + half.T)
+
+    def mean_square(self) -> float:
+        """Return the mean of the squared values."""
+        low_rank = self.at_slots() - self.slots
+        total = np.sum((self.U.T @ self.U) * (self.V.T @ self.V)) + self.slots @ (self.slots + 2.0 * low_rank)
+        return float(total) / (len(self.U) * len(self.V))
+
+    def norm(self) -> float:
+        """Return the largest singular value."""
+        if self.design.full or len(self.V) < len(self.U):
+            return float(np.linalg.norm(self.columns(), 2))
+        return float(np.sqrt(np.linalg.eigvalsh(self.gram())[-1]))
+
+    def truncated(self, rank: tuple[int, ...]) -> Tucker:
+        """Return a low-rank approximation."""
+        if self.design.full or len(rank) > 2 or len(self.V) < len(self.U):
+            return truncate(self.dense().reshape(self.design.shape), rank)
+        left = eigenvectors(self.gram(), rank[0])
+        return Tucker(np.eye(rank[0]), (left, self.times(left))).canonical()

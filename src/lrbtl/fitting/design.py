@@ -224,14 +224,11 @@ class Design:
         if self.full:
             start = np.arange(self.n_contexts + 1) * d1
             return key_a, key_b, start, np.tile(np.arange(d1), self.n_contexts)
-        present = np.zeros(self.n_contexts * d1, dtype=bool)
-        present[key_a] = True
-        present[key_b[pair]] = True
-        occupied = np.flatnonzero(present)
-        number = np.full(len(present), -1)
-        number[occupied] = np.arange(len(occupied))
+        occupied, number = np.unique(np.concatenate([key_a, key_b[pair]]), return_inverse=True)
+        slot_b = np.full(len(key_b), -1)
+        slot_b[pair] = number[len(key_a) :]
         start = np.searchsorted(occupied, np.arange(self.n_contexts + 1) * d1)
-        return number[key_a], np.where(pair, number[key_b], -1), start.astype(np.int64), occupied % d1
+        return number[: len(key_a)], slot_b, start.astype(np.int64), occupied % d1
 
     def eta(self, space: TangentSpace) -> Floats:
         """Return <T, X> of every cell."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 
-from lrbtl.fitting.blocks import BlockDesign, Matrices
+from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
 from lrbtl.fitting.newton import SLOW, Curvature, moved_point
 from lrbtl.fitting.solvers import accumulate, robust_factor
 from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite
@@ -89,13 +89,17 @@ class Scores:
         """Negative log-likelihood."""
         return float(self.design.count @ self.terms.loss)
 
-    def dense(self) -> Floats:
-        """Return all scores, (d1, D), zero-sum; E is zero where nobody met."""
-        d1 = self.design.shape[0]
-        out = self.space.U @ self.space.V.T + self.shared
-        context, model = self.design.slot_places
-        np.add.at(out, (model, context), self.E + self.offset)
-        return np.asarray(out - out.sum(axis=0) / d1)
+    def common(self, slots: Floats | float = 0.0) -> Field:
+        """Return L and what several contexts share, plus values on slots."""
+        U, V = self.space.U, self.space.V
+        if isinstance(self.shared, np.ndarray):
+            U, V = np.hstack([U, np.eye(len(U))]), np.hstack([V, self.shared.T])
+        return Field.of(self.design, U, V, slots)
+
+    @cached_property
+    def field(self) -> Field:
+        """All scores, zero-sum; E is zero where nobody met."""
+        return self.common(self.E + self.offset).centred()
 
     def moved(self, step: Floats, dE: Floats) -> "Scores":
         """Return the scores after a step in coordinates and one of the deviations."""
@@ -239,17 +243,25 @@ class Expansion:
     def _with_effects(self, matrix: Arrowhead) -> Arrowhead:
         """Return the matrix with the border of the effects: S c, and their own information less what E takes."""
         c, corner = self.effects
-        if not c.shape[1]:
+        open_part = self.scores.design.times(self.S, c)
+        return self.bordered(matrix, open_part, corner - self.tau**2 * c.T @ open_part)
+
+    def bordered(self, matrix: Arrowhead, columns: Floats, corner: Floats) -> Arrowhead:
+        """Return the matrix with a border of the effects, whose products with the slots are (n_slots, k)."""
+        if not columns.shape[1]:
             return matrix
         design, space = self.scores.design, self.scores.space
-        open_part = design.times(self.S, c)
-        columns = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in open_part.T], axis=1)
+        pulled = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in columns.T], axis=1)
         border, cross = matrix.border.copy(), matrix.cross
-        border[:, space.extra] = columns[: space.q]
-        border[space.extra] = columns[: space.q].T
-        border[space.extra, space.extra] = corner - self.tau**2 * c.T @ open_part
-        cross = cross.toarray() if not isinstance(cross, np.ndarray) else cross.copy()
-        cross[:, space.extra] = columns[space.q :]
+        border[:, space.extra] = pulled[: space.q]
+        border[space.extra] = pulled[: space.q].T
+        border[space.extra, space.extra] = corner
+        if isinstance(cross, np.ndarray):
+            cross = np.hstack([cross[:, : space.extra.start], pulled[space.q :]])
+        else:
+            parts = [cross[:, : space.extra.start], sparse.csr_array(pulled[space.q :])]
+            cross = sparse.csr_array(sparse.hstack(parts, format="csr"))
+            cross.sort_indices()
         return replace(matrix, border=border, cross=cross)
 
     @cached_property

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
@@ -27,7 +27,7 @@ from lrbtl.methods.hierarchical import Hierarchical
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.mle import Mle
 from lrbtl.methods.naive import Naive
-from lrbtl.methods.targets import Resolved, resolved_score
+from lrbtl.methods.targets import Resolved, WorkingScale, resolved_score
 from lrbtl.methods.whitened import Whitened
 from lrbtl.typing import Bools, Floats
 
@@ -107,7 +107,7 @@ class Analysis:
         labels = [target.label for target in targets]
         if (lost := np.flatnonzero(np.isnan(moments.values))).size:
             self._warn_lost([labels[i] for i in lost[:3]], lost.size)
-        return self._as_estimate(labels, moments, targets)
+        return self._as_estimate(labels, moments, lambda: targets, [target.scale for target in targets])
 
     def estimate_boards(self, weights: Floats, among: Bools | None = None) -> list[Estimate]:
         """Return the mean scores of all models for each row of weights (B, D) of contexts, as one estimate per row.
@@ -115,14 +115,14 @@ class Analysis:
         Scores of a row sum to zero over the models in its row of `among` (B, d1), by default over all. Models without
         a score are NaN, without a warning.
         """
-        found = self.run.score_moments(weights, among)
         names = [str(model) for model in self.battles.models]
-        out = []
-        for i, moments in enumerate(found):
+
+        def targets(i: int) -> list[Resolved]:
             inside = None if among is None else among[i]
-            targets = [resolved_score(a, weights[i], inside) for a in range(len(names))]
-            out.append(self._as_estimate(names, moments, targets))
-        return out
+            return [resolved_score(a, weights[i], inside) for a in range(len(names))]
+
+        found = self.run.score_moments(weights, among)
+        return [self._as_estimate(names, moments, partial(targets, i)) for i, moments in enumerate(found)]
 
     def scores(self) -> Floats:
         """Return the estimates of all scores, (d1, D); NaN where there is none."""
@@ -161,17 +161,24 @@ class Analysis:
             self._warn_lost([labels[int(i)] for i in lost[:3]], lost.size)
         return Estimate(labels, values, None, se=errors, links="identity", info=self.provenance)
 
-    def _as_estimate(self, labels: Sequence[str], moments: Moments, targets: Sequence[Resolved]) -> Estimate:
+    def _as_estimate(
+        self,
+        labels: Sequence[str],
+        moments: Moments,
+        targets: Callable[[], Sequence[Resolved]],
+        scales: WorkingScale | Sequence[WorkingScale] = "identity",
+    ) -> Estimate:
+        """Return moments as an estimate; targets are made when separate fits are asked for."""
         return Estimate(
             labels,
             moments.values,
             moments.cov,
             se=moments.se if moments.cov is None else None,
-            links=[target.scale for target in targets],
+            links=scales,
             variance_noise=moments.variance_noise,
             info=self.provenance,
             bound_se=moments.bound,
-            naive_se=lambda: self.run.naive_errors(targets),
+            naive_se=lambda: self.run.naive_errors(targets()),
         )
 
     def _warn_lost(self, names: list[str], count: int) -> None:

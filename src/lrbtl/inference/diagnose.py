@@ -333,7 +333,7 @@ def _with_analysis(found: Diagnosis, analysis: Analysis) -> Diagnosis:
     named = [
         (battles.models[a], battles.context_label(int(u)), ELO * analysis.log_odds_unit * run.exception(int(a), unit))
         for u, unit in enumerate(np.eye(battles.n_contexts))
-        for a in np.flatnonzero(run.exception_probability[:, u] >= 0.5)
+        for a in np.flatnonzero(run.exception_probability.columns(np.array([u]))[0] >= 0.5)
     ]
     named.sort(key=lambda each: -abs(each[2]))
     if not battles.levels:

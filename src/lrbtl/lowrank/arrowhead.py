@@ -12,8 +12,10 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lrbtl._kernels import gram
-from lrbtl.typing import Floats
+from lrbtl.typing import Floats, Longs
 
+Rows = Longs | slice
+EVERY = slice(None)
 PANEL = 64  # rows that are mirrored at a time
 PIVOT_FLOOR = 1e-11  # a squared pivot of the unit-diagonal matrix below this is a direction without information
 
@@ -99,7 +101,7 @@ class Arrowhead:
         scale = 1.0 / np.sqrt(diagonal)
         top, below = scale[: self.q], scale[self.q :].reshape(self.blocks.shape[:2])
         inverse = self._invert_blocks(self.blocks * below[:, :, None] * below[:, None, :], below, floor)
-        cross = _block_product(inverse, self.cross, below.reshape(-1), top)
+        cross = block_product(inverse, self.cross, below.reshape(-1), top)
         schur = self.border * top
         schur *= top[:, None]
         if sparse.issparse(cross):
@@ -166,6 +168,10 @@ class Factor:
         bottom = _block_transpose_solve(self.inverse_lower, bottom - self.cross @ top)
         return np.concatenate([top, bottom]) * scale
 
+    def whitened(self, rows: Floats | sparse.csr_array) -> Floats | sparse.csr_array:
+        """Return the eliminated rows of some columns in coordinates in which their own precision is the identity."""
+        return block_product(self.inverse_lower, rows, self.scale[len(self.chol) :], np.ones(rows.shape[1]))
+
     def log_determinant(self) -> float:
         """Return the log of the determinant of the matrix."""
         pivots = np.log(np.diag(self.chol)).sum() - np.log(np.einsum("jii->ji", self.inverse_lower)).sum()
@@ -181,7 +187,7 @@ class Factor:
         upper = np.swapaxes(self.inverse_lower, 1, 2)
         blocks = upper @ self.inverse_lower
         scale = below.reshape(blocks.shape[:2])
-        reach = _block_product(upper * scale[:, :, None], self.cross, np.ones(len(below)), 1.0 / top)
+        reach = block_product(upper * scale[:, :, None], self.cross, np.ones(len(below)), 1.0 / top)
         return Inverse(border, reach, blocks * scale[:, :, None] * scale[:, None, :])
 
 
@@ -200,6 +206,10 @@ class Inverse:
     reach: Floats | sparse.csr_array
     blocks: Floats
 
+    def reach_of(self, rows: Rows) -> Floats:
+        """Return the reach of some eliminated rows, (n, rl, q)."""
+        return block_rows(self.reach, self.blocks.shape[1], rows)
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -208,9 +218,9 @@ class Blocks:
     Attributes
     ----------
     border : array (q, q)
-    cross : array (dl, rl, q)
-        Eliminated rows with the border.
-    own : array (dl, rl, rl)
+    cross : array (n, rl, q)
+        Eliminated rows, all or some, with the border.
+    own : array (n, rl, rl)
         Eliminated rows with themselves.
     """
 
@@ -219,13 +229,18 @@ class Blocks:
     own: Floats
 
 
-def inverse_blocks(inverse: Inverse) -> Blocks:
-    """Return the blocks of the inverse itself."""
-    reach = as_dense(inverse.reach)
-    dl, rl, _ = inverse.blocks.shape
+def inverse_blocks(inverse: Inverse, rows: Rows = EVERY) -> Blocks:
+    """Return the blocks of the inverse itself, for some of the eliminated rows."""
+    reach = inverse.reach_of(rows)
     cross = -reach @ inverse.border
-    own = inverse.blocks - np.einsum("jiq,jkq->jik", cross.reshape(dl, rl, -1), reach.reshape(dl, rl, -1))
-    return Blocks(inverse.border, cross.reshape(dl, rl, -1), own)
+    return Blocks(inverse.border, cross, inverse.blocks[rows] - cross @ np.swapaxes(reach, 1, 2))
+
+
+def block_rows(matrix: Floats | sparse.csr_array, size: int, rows: Rows = EVERY) -> Floats:
+    """Return blocks of `size` rows of a matrix that may be sparse, dense, (n, size, columns)."""
+    if isinstance(rows, slice):
+        return as_dense(matrix).reshape(-1, size, matrix.shape[1])
+    return as_dense(matrix[(rows[:, None] * size + np.arange(size)).reshape(-1)]).reshape(len(rows), size, -1)
 
 
 def as_dense(matrix: Floats | sparse.csr_array) -> Floats:
@@ -243,7 +258,7 @@ def mirrored(lower: Floats) -> Floats:
     return lower
 
 
-def _block_product(
+def block_product(
     inverse: Floats, cross: Floats | sparse.csr_array, left: Floats, right: Floats
 ) -> Floats | sparse.csr_array:
     """Return blockdiag(inverse) diag(left) cross diag(right)."""

@@ -297,16 +297,23 @@ class ContextBlocks:
     own: Floats  # (n, r1, r1) context vectors with themselves
 
 
-def context_blocks(space: TangentSpace, blocks: Blocks) -> Iterator[ContextBlocks]:
-    """Yield the blocks of context vectors, one group of contexts at a time; dv_u = E dU_l[j] + F d(border)."""
+def context_blocks(space: TangentSpace, blocks: Blocks, wanted: Longs | None = None) -> Iterator[ContextBlocks]:
+    """Yield the blocks of context vectors, one group of contexts at a time; dv_u = E dU_l[j] + F d(border).
+
+    With some contexts `wanted`, the blocks are those of their rows, `space.rows[wanted]`, one by one.
+    """
     d1, r1 = space.U.shape
     q1 = d1 * r1
-    for group, (contexts, _) in enumerate(space.groups):
-        E = space.E[contexts[0]]
-        cross = np.einsum("ai,jiq->jaq", E, blocks.cross)
-        own = E @ blocks.own @ E.T
+    for group, (members, _) in enumerate(space.groups):
+        here = slice(None) if wanted is None else np.flatnonzero(np.isin(wanted, members))
+        contexts = members if wanted is None else wanted[here]
+        if not contexts.size:
+            continue
+        E = space.E[members[0]]
+        cross, own = E @ blocks.cross[here], E @ blocks.own[here] @ E.T
         if space.has_others:
             columns, F = space.group_border(group)
+            F = F[space.rows[contexts]]
             mixed = cross[:, :, columns] @ np.swapaxes(F, 1, 2)
             own = (
                 own

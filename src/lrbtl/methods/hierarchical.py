@@ -1,7 +1,7 @@
 """Scores that are low rank plus deviations, T = L + E: honest also where low rank is only nearly true."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -9,12 +9,13 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, NoDecisionError
+from lrbtl.fitting.blocks import Field
 from lrbtl.fitting.fit import make_design
 from lrbtl.lowrank.tucker import check_rank
 from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import separate_errors
-from lrbtl.methods.posterior import centred
+from lrbtl.methods.posterior import centred, in_batches
 from lrbtl.methods.search import LIKELY, Node, Search
 from lrbtl.methods.targets import Gradients, Resolved, evaluate
 from lrbtl.model.links import LOGISTIC, Link
@@ -25,7 +26,6 @@ WIDE = 2.0  # times the spread of all scores: a prior that does not hold back wh
 CLEAR = 2.0  # times the noise: scores this large show half of their directions
 LITTLE_DOUBT = 1e-3
 LONG = 1e9  # contexts times cubed models beyond which the gain over separate fits is not told
-BATCH = 1 << 22  # numbers that the gradients of one batch of targets may fill
 
 
 class Hierarchical(Method):
@@ -73,7 +73,7 @@ def shared_tags(battles: Battles) -> Floats | None:
 def deviation_share(nodes: Sequence[Node]) -> float:
     """Return the share of tau^2 in the variance of the scores of a category."""
     tau = sum(node.weight * node.tau for node in nodes)
-    shared = sum(node.weight * float(np.mean(node.low_rank**2)) for node in nodes)
+    shared = sum(node.weight * node.low_rank.mean_square() for node in nodes)
     return tau**2 / max(tau**2 + shared, 1e-300)
 
 
@@ -86,18 +86,18 @@ def deviation_sentence(share: float) -> str:
 
 @dataclass(frozen=True)
 class _View:
-    """Scores (d1, D) as targets read them."""
+    """Scores as targets read them."""
 
-    scores: Floats
+    scores: Field
     link: Link
     shape: tuple[int, ...]
     effect_values: Floats
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
-        return np.asarray(self.scores[models, contexts])
+        return self.scores.entries(models, contexts)
 
     def dense(self) -> Floats:
-        return self.scores.reshape(self.shape)
+        return self.scores.dense().reshape(self.shape)
 
 
 class HierarchicalRun(Run):
@@ -117,9 +117,13 @@ class HierarchicalRun(Run):
             total = total + node.weight * value
         return np.asarray(total)
 
+    @property
+    def _weights(self) -> list[float]:
+        return [node.weight for node in self.nodes]
+
     @cached_property
-    def _mean(self) -> Floats:
-        return self._average(node.scores for node in self.nodes)
+    def _mean(self) -> Field:
+        return Field.mixed([node.scores for node in self.nodes], self._weights)
 
     @cached_property
     def effect_values(self) -> Floats:
@@ -128,7 +132,7 @@ class HierarchicalRun(Run):
 
     def scores(self) -> Floats:
         """Return the estimates of all scores, (d1, D)."""
-        return self._mean
+        return self._mean.dense()
 
     @cached_property
     def tau(self) -> float:
@@ -143,7 +147,13 @@ class HierarchicalRun(Run):
     def least_deviations(self) -> tuple[Floats, Floats]:
         """Return all scores (d1, D) and their errors at the smallest tau that is averaged over."""
         node = min(self.nodes, key=lambda node: node.tau)
-        return node.scores, np.sqrt(np.maximum(np.einsum("uaa->au", node.posterior.by_context), 0.0))
+        own = [np.einsum("uaa->au", node.posterior.by_context(part)) for part in self._batches()]
+        return node.scores.dense(), np.sqrt(np.maximum(np.hstack(own), 0.0))
+
+    def _batches(self) -> Iterator[Longs]:
+        """Yield all contexts, some at a time."""
+        for part in in_batches(self.data.n_contexts, self.data.shape[0] ** 2):
+            yield np.arange(self.data.n_contexts)[part]
 
     def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
         """Return the model-based errors of separate fits at these scores; None where they would take long."""
@@ -151,15 +161,21 @@ class HierarchicalRun(Run):
             return None
         return separate_errors(self.data, _View(self._mean, self.link, self.data.shape, self.effect_values), targets)
 
-    @cached_property
-    def exception_probability(self) -> Floats:
-        """Probability that each entry is an exception, (d1, D)."""
-        return self._average(node.exceptions.probability for node in self.nodes)
+    def _on_slots(self, values: Iterable[Floats]) -> Field:
+        """Return the mean over nodes of values on slots, zero elsewhere."""
+        mean = self._mean
+        return Field.of(mean.design, mean.U[:, :0], mean.V[:, :0], self._average(values))
 
     @cached_property
-    def _deviations(self) -> Floats:
-        """Scores less their low-rank part, (d1, D)."""
-        return self._mean - self._average(node.low_rank for node in self.nodes)
+    def exception_probability(self) -> Field:
+        """Probability that each entry is an exception."""
+        return self._on_slots(node.exceptions.probability for node in self.nodes)
+
+    @cached_property
+    def _deviations(self) -> Field:
+        """Scores less their low-rank part."""
+        fields = [self._mean, *(node.low_rank for node in self.nodes)]
+        return Field.mixed(fields, [1.0, *(-weight for weight in self._weights)])
 
     def leans_on(self, has_votes_elsewhere: bool) -> str:
         """Return what the score of a model with few or no votes on a board rests on."""
@@ -168,19 +184,19 @@ class HierarchicalRun(Run):
     def exception(self, model: int, weights: Floats) -> float:
         """Return how far a score is from what the model's other scores say, where votes single it out; else 0."""
         used = np.flatnonzero(weights)
-        if used.size != 1 or self.exception_probability[model, used[0]] < LIKELY:
+        if used.size != 1 or self.exception_probability.entries(np.array([model]), used)[0] < LIKELY:
             return 0.0
-        return float(self._deviations[model, used[0]])
+        return float(self._deviations.entries(np.array([model]), used)[0])
 
-    @cached_property
-    def _by_context(self) -> Floats:
-        """Covariance of the scores of each context, (D, d1, d1)."""
-        out = self._average(node.posterior.by_context for node in self.nodes)
+    def _by_context(self, contexts: Longs) -> Floats:
+        """Return the covariance of the scores of some contexts, (n, d1, d1)."""
+        out = self._average(node.posterior.by_context(contexts) for node in self.nodes)
+        mean = self._mean.columns(contexts)
         for node in self.nodes:
-            away = (node.scores - self._mean).T
+            away = node.scores.columns(contexts) - mean
             out += node.weight * away[:, :, None] * away[:, None, :]
         each = np.arange(out.shape[1])
-        out[:, each, each] += self._added.T
+        out[:, each, each] += self._added.columns(contexts)
         return np.asarray(out + self._common)
 
     @cached_property
@@ -190,98 +206,110 @@ class HierarchicalRun(Run):
         The nodes take the directions of their skills for known. Where votes hardly tell them, a mean over contexts is
         not known better than if each model had one score everywhere, with WIDE times the spread of scores as prior.
         """
-        (d1, D), node = self._mean.shape, max(self.nodes, key=lambda node: node.weight)
+        d1, D, node = self.data.shape[0], self.data.n_contexts, max(self.nodes, key=lambda node: node.weight)
         noise = node.mode.scores.design.noise  # of one entry
         clear = CLEAR * noise * (np.sqrt(d1) + np.sqrt(D))
-        unsure = 1.0 / (1.0 + (float(np.linalg.norm(self._mean, 2)) / clear) ** 4)
+        unsure = 1.0 / (1.0 + (self._mean.norm() / clear) ** 4)
         if unsure < LITTLE_DOUBT:
             return np.zeros((d1, d1))
         traffic = self.data.context_counts / self.data.n_battles
-        means = traffic[None, :, None] * (np.eye(d1) - 1.0 / d1)[:, None, :]
-        prior = np.eye(d1) / (WIDE**2 * max(float(np.mean(self._mean**2)), noise**2))
+        prior = np.eye(d1) / (WIDE**2 * max(self._mean.mean_square(), noise**2))
         least = np.linalg.inv(node.posterior.pooled_information + prior)
-        values, vectors = np.linalg.eigh(centred(least - self._node_covariance(means, None, diagonal=False)))
+        values, vectors = np.linalg.eigh(centred(least - self._of_means(traffic)))
         return np.asarray(unsure * (vectors * np.maximum(values, 0.0)) @ vectors.T)
 
     @cached_property
-    def _added(self) -> Floats:
-        """Variance that exceptions add to each entry, (d1, D)."""
-        return self._average(node.exceptions.variance for node in self.nodes)
+    def _added(self) -> Field:
+        """Variance that exceptions add to each entry."""
+        return self._on_slots(node.exceptions.variance for node in self.nodes)
+
+    def _of_means(self, weights: Floats) -> Floats:
+        """Return the covariance (d1, d1) of sums over contexts of weights (D,) times scores, by the nodes alone."""
+        out, mean = (
+            self._average(node.posterior.means.covariance(weights) for node in self.nodes),
+            self._mean.mean(weights),
+        )
+        for node in self.nodes:
+            away = node.scores.mean(weights) - mean
+            out = out + node.weight * np.outer(away, away)
+        return np.asarray(out + centred(np.diag(self._added.mean(weights**2))))
 
     @one_blas_thread
     def vote_moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
         """Return estimates of targets with their covariance, or only with their errors."""
         values, gradients = evaluate(targets, _View(self._mean, self.link, self.data.shape, self.effect_values))
-        D, d1 = self.data.n_contexts, self.data.shape[0]
-        size = max(1, BATCH // (D * d1))
+        n_contexts, d1 = np.unique(gradients.contexts).size, self.data.shape[0]
         none = np.zeros(len(targets))
         if errors_only:
-            parts = [
-                self._covariance(gradients, slice(k, k + size), diagonal=True) for k in range(0, len(targets), size)
-            ]
+            batches = in_batches(len(targets), max(n_contexts * d1, self._mean.design.n_slots))
+            parts = [self._covariance(gradients, part, diagonal=True) for part in batches]
             return Moments(values, None, np.sqrt(np.concatenate(parts)), none)
         cov = self._covariance(gradients, slice(None), diagonal=False)
         return Moments(values, cov, np.sqrt(np.maximum(np.diag(cov), 0.0)), none)
 
     def _covariance(self, gradients: Gradients, part: slice, *, diagonal: bool) -> Floats:
         """Return the covariance of some targets, or its diagonal."""
-        dense, slopes = self._dense(gradients, part)
-        found = self._node_covariance(dense, slopes, diagonal=diagonal)
-        over_contexts = dense.sum(axis=1)
-        common = over_contexts @ self._common
-        more = np.einsum("ma,ma->m", common, over_contexts) if diagonal else common @ over_contexts.T
-        return np.asarray(found + more)
-
-    def _node_covariance(self, dense: Floats, slopes: Floats | None, *, diagonal: bool) -> Floats:
-        """Return the covariance of linear functions of the scores (M, D, d1) and effects, by the nodes alone."""
+        dense, contexts, slopes = self._dense(gradients, part)
         flat = dense.reshape(len(dense), -1)
-        found = self._average(node.posterior.covariance(dense, slopes, diagonal=diagonal) for node in self.nodes)
+        found = self._average(
+            node.posterior.covariance(dense, contexts, slopes, diagonal=diagonal) for node in self.nodes
+        )
+        mean = self._mean.columns(contexts).reshape(-1)
         for node in self.nodes:
-            away = flat @ (node.scores - self._mean).T.reshape(-1)
+            away = flat @ (node.scores.columns(contexts).reshape(-1) - mean)
             if len(self.effect_values) and slopes is not None:
                 away = away + slopes[:, : len(self.effect_values)] @ (node.effect_values - self.effect_values)
             found = found + node.weight * (away**2 if diagonal else np.outer(away, away))
-        added = flat * self._added.T.reshape(-1)
-        return np.asarray(found + (np.einsum("mi,mi->m", added, flat) if diagonal else added @ flat.T))
+        added, over_contexts = flat * self._added.columns(contexts).reshape(-1), dense.sum(axis=1)
+        common = over_contexts @ self._common
+        if diagonal:
+            return np.asarray(found + np.einsum("mi,mi->m", added, flat) + np.einsum("ma,ma->m", common, over_contexts))
+        return np.asarray(found + added @ flat.T + common @ over_contexts.T)
 
     @one_blas_thread
     def influence_rows(self, targets: Sequence[Resolved]) -> Rows:
         """Return the influences of votes in some cells, the mean over nodes."""
         _, gradients = evaluate(targets, _View(self._mean, self.link, self.data.shape, self.effect_values))
-        dense, slopes = self._dense(gradients, slice(None))
-        each = [node.posterior.influence_rows(dense, slopes) for node in self.nodes]
+        found = self._dense(gradients, slice(None))
+        each = [node.posterior.influence_rows(*found) for node in self.nodes]
         return lambda cells: self._average(rows(cells) for rows in each)
 
-    def _dense(self, gradients: Gradients, part: slice) -> tuple[Floats, Floats | None]:
-        """Return gradients of some targets in the scores, (M, D, d1), centred, and in the effects."""
-        D, d1 = self.data.n_contexts, self.data.shape[0]
-        dense = gradients.by_context(d1, D).tocsr()[part].toarray().reshape(-1, D, d1)
+    def _dense(self, gradients: Gradients, part: slice) -> tuple[Floats, Longs, Floats | None]:
+        """Return gradients in the scores of n contexts, (M, n, d1), centred, these contexts, and those in effects."""
+        contexts, place = np.unique(gradients.contexts, return_inverse=True)
+        d1, contexts = self.data.shape[0], contexts if contexts.size else np.zeros(1, dtype=np.int64)
+        within = replace(gradients, contexts=place).by_context(d1, len(contexts))
+        dense = within.tocsr()[part].toarray().reshape(-1, len(contexts), d1)
         slopes = gradients.effects[:, part].T if len(gradients.effects) else None
-        return dense - dense.mean(axis=2, keepdims=True), slopes
+        return dense - dense.mean(axis=2, keepdims=True), contexts, slopes
 
     def vote_score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
         """Return, for each row of weights (B, D) of contexts, the moments of all models' mean scores."""
+        alone = np.flatnonzero(np.count_nonzero(weights, axis=1) == 1)
+        cov: dict[int, Floats] = {}
+        for part in in_batches(len(alone), self.data.shape[0] ** 2):
+            used = np.argmax(weights[alone[part]] != 0.0, axis=1)
+            sizes = weights[alone[part], used] ** 2
+            cov.update(zip(alone[part].tolist(), sizes[:, None, None] * self._by_context(used), strict=True))
         out = []
         for i, row in enumerate(weights):
-            used = np.flatnonzero(row)
+            own = cov[i] if i in cov else self._of_means(row) + row.sum() ** 2 * self._common
             inside = np.ones(self.data.shape[0], dtype=np.bool_) if among is None else among[i]
-            if used.size != 1:
-                out += super().vote_score_moments(row[None], inside[None])
-                continue
-            values, cov = row[used[0]] * self._mean[:, used[0]], row[used[0]] ** 2 * self._by_context[used[0]]
-            mean = cov[:, inside].mean(axis=1)
-            cov = cov - mean[:, None] - mean + float(mean[inside].mean())
-            values = values - values[inside].mean()
-            out.append(Moments(values, cov, np.sqrt(np.maximum(np.diag(cov), 0.0)), np.zeros(len(values))))
+            mean = own[:, inside].mean(axis=1)
+            own = own - mean[:, None] - mean + float(mean[inside].mean())
+            values = self._mean.mean(row)
+            se = np.sqrt(np.maximum(np.diag(own), 0.0))
+            out.append(Moments(values - values[inside].mean(), own, se, np.zeros(len(values))))
         return out
 
     def vote_family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
         """Return estimates and errors of all scores, or of all gaps."""
-        cov = self._by_context
-        own = np.einsum("uaa->au", cov)
-        if kind == "scores":
-            zero_sum = cov - cov.mean(axis=1, keepdims=True)
-            zero_sum = zero_sum - zero_sum.mean(axis=2, keepdims=True)
-            return self._mean, np.sqrt(np.maximum(np.einsum("uaa->au", zero_sum), 0.0))
-        a, b = np.triu_indices(len(own), 1)
-        return self._mean[a] - self._mean[b], np.sqrt(np.maximum(own[a] + own[b] - 2 * cov[:, a, b].T, 0.0))
+        scores, variances = self._mean.dense(), []
+        a, b = np.triu_indices(len(scores), 1)
+        for part in self._batches():
+            cov = self._by_context(part)
+            cov = centred(cov) if kind == "scores" else cov
+            own = np.einsum("uaa->au", cov)
+            variances.append(own if kind == "scores" else own[a] + own[b] - 2 * cov[:, a, b].T)
+        values = scores if kind == "scores" else scores[a] - scores[b]
+        return values, np.sqrt(np.maximum(np.hstack(variances), 0.0))

@@ -13,16 +13,17 @@ from functools import cached_property
 import numpy as np
 from scipy.special import expit
 
-from lrbtl.fitting.blocks import BlockDesign, Matrices
+from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
 from lrbtl.fitting.deviations import Expansion
-from lrbtl.fitting.solvers import accumulate
 from lrbtl.lowrank.arrowhead import Blocks, Inverse, inverse_blocks
 from lrbtl.lowrank.tangent import context_blocks
 from lrbtl.methods.clusters import Rows
-from lrbtl.methods.shared import Columns, Shared
+from lrbtl.methods.means import Means
+from lrbtl.methods.shared import Answers, Columns, Shared, slot_changes
 from lrbtl.methods.standard_errors import context_covariances, sandwich_blocks
 from lrbtl.typing import Bools, Floats, Longs
 
+BATCH = 1 << 22  # numbers that matrices of some contexts may fill at a time
 LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
 FIRST_SHARE, MOST_SHARE = 0.02, 0.3  # of entries that are exceptions: first guess and limit
 PRIOR_ENTRIES = 200  # entries that the first guess counts for
@@ -37,28 +38,28 @@ class Exceptions:
 
     Attributes
     ----------
-    probability : array (d1, D)
+    probability : array (n_slots,)
         That an entry is an exception.
-    shift : array (d1, D)
+    shift : array (n_slots,)
         What an exception adds to the entry before L and E give way.
-    move : array (d1, D)
-        What the score changes by, on average over both cases.
-    variance : array (d1, D)
+    move : Field
+        What scores change by, on average over both cases.
+    variance : array (n_slots,)
         What it adds to its variance.
     """
 
     probability: Floats
     shift: Floats
-    move: Floats
+    move: Field
     variance: Floats
 
 
 @dataclass(frozen=True)
 class _Solved:
-    """Linear functions of the scores, M of them, on their way through the posterior."""
+    """Linear functions of the scores of n contexts, M of them, on their way through the posterior."""
 
-    flat: Floats  # (M, D, d1) centred
-    full: Floats  # (M, D, d1) what battles leave open of them
+    flat: Floats  # (M, n, d1) centred
+    full: Floats  # (M, n, d1) what battles leave open of them
     pulled: Floats  # (size, M) in coordinates
     solved: Floats  # (size, M) times the inverse precision
     shared: Floats  # (M, m) times the root of what entries share
@@ -98,30 +99,24 @@ class Posterior:
     def _shape(self) -> tuple[int, int]:
         return self.design.shape[0], self.design.n_contexts
 
-    def _over_models(self, matrices: Matrices, fill: float) -> Floats:
-        """Return each context's matrix over all models; `fill` on the diagonal of those who did not meet there."""
+    def over_models(self, matrices: Matrices, contexts: Longs, fill: float) -> Floats:
+        """Return matrices of some contexts over all models; `fill` on the diagonal of those who did not meet there."""
         d1, D = self._shape
-        out = np.zeros((D, d1, d1))
-        out[:, np.arange(d1), np.arange(d1)] = fill
+        out = np.zeros((len(contexts), d1, d1))
+        if not self.design.full:
+            out[:, np.arange(d1), np.arange(d1)] = fill
+        wanted = np.full(D, -1)
+        wanted[contexts] = np.arange(len(contexts))
         for group, stack in zip(self.design.groups, matrices, strict=True):
+            blocks = np.flatnonzero(wanted[group.contexts] >= 0)
+            place, models, values = wanted[group.contexts[blocks]], group.models[blocks], stack[blocks]
             if self.design.full:
-                out[group.contexts] = stack
+                out[place] = values
                 continue
-            inside = group.slots < self.design.n_slots
+            inside = group.slots[blocks] < self.design.n_slots
             which, row, column = np.nonzero(inside[:, :, None] & inside[:, None, :])
-            places = group.contexts[which], group.models[which, row], group.models[which, column]
-            out[places] = stack[which, row, column]
+            out[place[which], models[which, row], models[which, column]] = values[which, row, column]
         return out
-
-    @cached_property
-    def _open(self) -> Floats:
-        """S of each context over all models, (D, d1, d1)."""
-        return self._over_models(self.at.S, 1.0)
-
-    @cached_property
-    def _low_rank(self) -> Floats:
-        """J A^-1 J^T of each context, (D, d1, d1)."""
-        return self._from_coordinates(inverse_blocks(self._inverse))
 
     @cached_property
     def _inverse(self) -> Inverse:
@@ -132,22 +127,91 @@ class Posterior:
         """What all votes would tell of the models if contexts did not differ, (d1, d1)."""
         return self.design.summed(self.at.H)
 
-    @cached_property
-    def plain(self) -> Floats:
-        """Posterior covariance of the scores of each context, (D, d1, d1), centred."""
-        root, _ = self.shared.root
-        more = root @ np.swapaxes(root, 1, 2)
-        if self.at.tau == 0.0:
-            return centred(self._low_rank) + more
-        return centred(self._open @ self._low_rank @ self._open + self.at.tau**2 * self._open) + more
+    def _low_rank(self, contexts: Longs) -> Floats:
+        """Return J A^-1 J^T of some contexts over all models, (n, d1, d1)."""
+        return self._from_coordinates(inverse_blocks(self._inverse, self.at.scores.space.rows[contexts]), contexts)
 
-    def _from_coordinates(self, blocks: Blocks) -> Floats:
-        """Return J_u (covariance of coordinates) J_u^T of each context, (D, d1, d1)."""
-        (d1, D), space = self._shape, self.at.scores.space
-        out = np.empty((D, d1, d1))
-        for part in context_blocks(space, blocks):
-            out[part.contexts] = context_covariances(space, blocks, part)
+    def _from_coordinates(self, blocks: Blocks, contexts: Longs) -> Floats:
+        """Return J_u (covariance of coordinates) J_u^T of some contexts, (n, d1, d1)."""
+        d1, space = self._shape[0], self.at.scores.space
+        out, place = np.empty((len(contexts), d1, d1)), np.empty(self._shape[1], dtype=np.int64)
+        place[contexts] = np.arange(len(contexts))
+        for part in context_blocks(space, blocks, contexts):
+            out[place[part.contexts]] = context_covariances(space, blocks, part)
         return out
+
+    @cached_property
+    def low_rank_blocks(self) -> Matrices:
+        """J A^-1 J^T among the slots of each block."""
+        space, design = self.at.scores.space, self.design
+        if not (design.full or space.has_others):
+            return self._thin_blocks()
+        out = []
+        for group in design.groups:
+            stack = np.empty((*group.slots.shape, group.slots.shape[1]))
+            for part in in_batches(len(stack), self._shape[0] ** 2 + space.q):
+                contexts, own = np.unique(group.contexts[part], return_inverse=True)
+                found = self._low_rank(contexts)
+                models = group.models[part]
+                stack[part] = found if design.full else found[own[:, None, None], models[:, :, None], models[:, None]]
+            stack[(group.slots == design.n_slots)[:, :, None] | (group.slots == design.n_slots)[:, None]] = 0.0
+            out.append(stack)
+        return out
+
+    def _thin_blocks(self) -> Matrices:
+        """Return the same for a matrix of scores, from the slots of each context alone."""
+        space, design, inverse = self.at.scores.space, self.design, self._inverse
+        (d1, r), E, n = space.U.shape, space.E[0], design.n_slots
+        along, own = np.zeros((n + 1, r)), E @ inverse.blocks @ E.T  # of dv_u with dU[a] v_u, and with itself
+        extra, ranks = np.arange(d1 * r, space.q), np.arange(r)
+        for group in design.context_groups:
+            m = group.slots.shape[1]
+            for part in in_batches(len(group.slots), max((m * r + len(extra)) ** 2, r * space.q)):
+                slots, contexts = group.slots[part], group.contexts[part]
+                columns = (group.models[part][:, :, None] * r + ranks).reshape(len(slots), -1)
+                columns = np.hstack([columns, np.broadcast_to(extra, (len(slots), len(extra)))])
+                reach = np.take_along_axis(inverse.reach_of(contexts), columns[:, None], axis=2)
+                reach[:, :, : m * r] *= np.repeat(slots < n, r, axis=1)[:, None]
+                cross = -reach @ inverse.border[columns[:, :, None], columns[:, None]]
+                own[contexts] -= E @ cross @ np.swapaxes(reach, 1, 2) @ E.T
+                cross = (E @ cross)[:, :, : m * r].reshape(len(slots), r, m, r)
+                along[slots] = np.einsum("ukml,ul->umk", cross, space.V[contexts])
+        along[n] = 0.0
+        models, out = inverse.border[: d1 * r, : d1 * r].reshape(d1, r, d1, r), []
+        for group in design.groups:
+            stack = np.empty((*group.slots.shape, group.slots.shape[1]))
+            for part in in_batches(len(stack), (stack.shape[1] * r) ** 2):
+                v, U = space.V[group.contexts[part]], space.U[group.models[part]] * (group.slots[part] < n)[:, :, None]
+                both = models[group.models[part][:, :, None], :, group.models[part][:, None]]
+                rest = np.swapaxes(along[group.slots[part]], 1, 2) + 0.5 * own[group.contexts[part]] @ np.swapaxes(
+                    U, 1, 2
+                )
+                half = U @ rest
+                stack[part] = np.einsum("bk,bijkl,bl->bij", v, both, v, optimize=True) + half + np.swapaxes(half, 1, 2)
+            outside = group.slots == n
+            stack[outside[:, :, None] | outside[:, None]] = 0.0
+            out.append(stack)
+        return out
+
+    @cached_property
+    def blocks(self) -> Matrices:
+        """Posterior covariance of the scores of each block, up to a constant per context."""
+        out, tau = self.low_rank_blocks, self.at.tau
+        if tau > 0.0:
+            out = [S @ P @ S + tau**2 * S for S, P in zip(self.at.S, out, strict=True)]
+        if not self.shared.varies:
+            return out
+        roots = self.design.gather(self.shared.slot_root)
+        return [block + root @ np.swapaxes(root, 1, 2) for block, root in zip(out, roots, strict=True)]
+
+    def plain(self, contexts: Longs) -> Floats:
+        """Return the posterior covariance of the scores of some contexts, (n, d1, d1), centred."""
+        found = self._low_rank(contexts)
+        if self.at.tau > 0.0:
+            left_open = self.over_models(self.at.S, contexts, 1.0)
+            found = left_open @ found @ left_open + self.at.tau**2 * left_open
+        root = self.shared.root(contexts)
+        return centred(found) + root @ np.swapaxes(root, 1, 2)
 
     @cached_property
     def residuals(self) -> tuple[Floats, Floats]:
@@ -158,11 +222,11 @@ class Posterior:
         """
         at, cells = self.at, self.cells
         terms = at.scores.terms_of(cells)
-        own, context = self.plain, cells.context
-        spread = own[context, cells.a, cells.a] + own[context, cells.b, cells.b] - 2 * own[context, cells.a, cells.b]
+        own, (slot_a, slot_b) = cells.scatter([np.einsum("bmm->bm", block) for block in self.blocks]), cells.slots
+        spread = own[slot_a] + own[slot_b] - 2 * cells.pair_entries(self.blocks)
         leverage = terms.fisher * spread / at.dispersion
         residual = terms.score / (at.dispersion * np.maximum(1.0 - leverage, LEVERAGE_FLOOR))
-        votes = np.bincount(cells.a, cells.count, len(own[0])) + np.bincount(cells.b, cells.count, len(own[0]))
+        votes = np.bincount(cells.a, cells.count, self._shape[0]) + np.bincount(cells.b, cells.count, self._shape[0])
         fewest = np.minimum(votes[cells.a], votes[cells.b])
         trust = fewest / (fewest + FEW_VOTES)
         return residual, trust * (residual**2 - terms.fisher / at.dispersion)
@@ -187,69 +251,92 @@ class Posterior:
         return self.cells.effect_columns(border), border.corner
 
     @cached_property
-    def by_context(self) -> Floats:
-        """Covariance to report of the scores of each context, (D, d1, d1), centred."""
-        at = self.at
-        if at.scores.space.extra.stop > at.scores.space.extra.start:
-            return self._by_context_directly()
-        open_meat = [S @ X @ S for S, X in zip(at.S, self.excess, strict=True)] if at.tau > 0 else self.excess
-        meat = accumulate(self.design, at.scores.space, open_meat)  # type: ignore[arg-type]
-        more = self._from_coordinates(sandwich_blocks(self._inverse, meat))
-        if at.tau > 0:
-            own = self._over_models(open_meat, 0.0)
-            mixed = at.tau**2 * own @ self._low_rank @ self._open
-            more = self._open @ more @ self._open + mixed + np.swapaxes(mixed, 1, 2) + at.tau**4 * own
-        return self.plain + centred(more) + self._mixed_excess()
+    def open_excess(self) -> Matrices:
+        """S (B - H) S of each context."""
+        if self.at.tau == 0.0:
+            return self.excess
+        return [S @ X @ S for S, X in zip(self.at.S, self.excess, strict=True)]
 
-    def _mixed_excess(self) -> Floats:
-        """Return what C (B - H) C has beyond L and E by themselves, (D, d1, d1): C + R R^T is in the place of C."""
-        at, space, design = self.at, self.at.scores.space, self.design
-        root, _ = self.shared.root
-        on_slots = root[design.slot_places]
-        varied = design.times(self.excess, on_slots)
-        open_part = design.times(at.S, varied)
-        pulled = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in open_part.T], axis=1)
-        full = np.stack([space.dense(np.ascontiguousarray(x)).T for x in at.factor.solve(pulled).T], axis=2)
-        full[design.slot_places] = design.times(at.S, full[design.slot_places] + at.tau**2 * varied)
-        full = full - full.mean(axis=1, keepdims=True) + 0.5 * root @ (on_slots.T @ varied)
-        mixed = full @ np.swapaxes(root, 1, 2)
+    @cached_property
+    def means(self) -> Means:
+        """Covariances of means over contexts."""
+        return Means(self.at, self.open_excess, self.effect_excess, self.shared, *self._shared_excess)
+
+    @cached_property
+    def _shared_excess(self) -> tuple[Floats, Floats]:
+        """(B - H) R on the slots, (n_slots, m), and along linear effects, (K, m)."""
+        root, effects = self.shared.slot_root, self.shared.effects
+        varied = self.design.times(self.excess, root)
+        if self.effect_excess is None:
+            return varied, np.zeros((0, root.shape[1]))
+        cross, corner = self.effect_excess
+        return varied + cross @ effects[: len(corner)], cross.T @ root + corner @ effects[: len(corner)]
+
+    def by_context(self, contexts: Longs) -> Floats:
+        """Return the covariance to report of the scores of some contexts, (n, d1, d1), centred."""
+        at, space = self.at, self.at.scores.space
+        if space.extra.stop > space.extra.start:  # which the blocks of contexts leave out
+            units = (np.arange(self._shape[1]) == u for u in contexts)
+            return np.array([self.means.covariance(unit.astype(float)) for unit in units])
+        blocks = sandwich_blocks(self._inverse, self.means.meat, space.rows[contexts], self.means.sandwich_border)
+        more = self._from_coordinates(blocks, contexts)
+        if at.tau > 0:
+            own, left_open = self.over_models(self.open_excess, contexts, 0.0), self.over_models(at.S, contexts, 1.0)
+            mixed = at.tau**2 * own @ self._low_rank(contexts) @ left_open
+            more = left_open @ more @ left_open + mixed + np.swapaxes(mixed, 1, 2) + at.tau**4 * own
+        return self.plain(contexts) + centred(more) + self._mixed_excess(contexts)
+
+    def _mixed_excess(self, contexts: Longs) -> Floats:
+        """Return what C (B - H) C has beyond L and E by themselves, (n, d1, d1): C + R R^T is in the place of C."""
+        root, rest = self.shared.root(contexts), self._excess_answers.dense(contexts, np.zeros(()))
+        rest = rest - rest.mean(axis=1, keepdims=True) + 0.5 * root @ (self.shared.slot_root.T @ self._shared_excess[0])
+        mixed = rest @ np.swapaxes(root, 1, 2)
         return np.asarray(mixed + np.swapaxes(mixed, 1, 2))
 
-    def _by_context_directly(self) -> Floats:
-        """Return the same with shared effects, whose coordinates the blocks leave out."""
-        d1, D = self._shape
-        out = np.empty((D, d1, d1))
-        for u in range(D):
-            gradients = np.zeros((d1, D, d1))
-            gradients[:, u] = np.eye(d1) - 1.0 / d1
-            out[u] = self.covariance(gradients)
-        return out
+    @cached_property
+    def _excess_answers(self) -> Answers:
+        """C (B - H) R, of L and E alone."""
+        at, space, design = self.at, self.at.scores.space, self.design
+        varied = self._shared_excess[0]
+        open_part = design.times(at.S, varied)
+        pulled = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in open_part.T], axis=1)
+        solved = at.factor.solve(pulled)
+        along = slot_changes(design, space, solved)
+        return Answers(design, space, solved, design.times(at.S, along + at.tau**2 * varied) - along)
 
-    def _solved(self, gradients: Floats, slopes: Floats | None) -> _Solved:
+    def _solved(self, gradients: Floats, contexts: Longs, slopes: Floats | None) -> _Solved:
         """Return what the covariance of linear functions is made of; see `covariance`."""
         at, space, design = self.at, self.at.scores.space, self.design
         flat = gradients - gradients.mean(axis=2, keepdims=True)
-        on_slots = self._to_slots(flat)
+        place = np.full(self._shape[1], -1)
+        place[contexts] = np.arange(len(contexts))
+        context, model = design.slot_places
+        touched = np.flatnonzero(place[context] >= 0)
+        here = place[context[touched]], model[touched]
+        on_slots = np.zeros((design.n_slots, len(flat)))
+        on_slots[touched] = flat[:, *here].T
         open_part = design.times(at.S, on_slots)
-        full = flat + self._from_slots(open_part - on_slots)
-        pulled = space.pull(np.einsum("mua,uk->mak", full, space.V, optimize=True), full @ space.U)
+        full = flat.copy()
+        full[:, *here] += (open_part - on_slots)[touched].T
+        gV = np.zeros((len(flat), *space.V.shape))
+        gV[:, contexts] = full @ space.U
+        pulled = space.pull(np.einsum("mua,uk->mak", full, space.V[contexts], optimize=True), gV)
         c, _ = at.effects
         pulled[space.extra] = -(at.tau**2) * c.T @ open_part
         if slopes is not None:
             pulled[space.extra] += slopes.T
         solved = at.factor.solve(pulled)
-        pushed = np.stack([design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in solved.T], axis=1)
+        pushed = slot_changes(design, space, solved)
         moved = design.times(at.S, pushed + at.tau**2 * (on_slots - c @ solved[space.extra]))
-        root, effects = self.shared.root
-        along = np.einsum("mua,uak->mk", flat, root, optimize=True)
+        along = np.einsum("mua,uak->mk", flat, self.shared.root(contexts), optimize=True)
         if slopes is not None:
-            along += slopes @ effects
-        moved = moved + root[design.slot_places] @ along.T
-        return _Solved(flat, full, pulled, solved, along, moved, solved[space.extra] + effects @ along.T)
+            along += slopes @ self.shared.effects
+        moved = moved + self.shared.slot_root @ along.T
+        return _Solved(flat, full, pulled, solved, along, moved, solved[space.extra] + self.shared.effects @ along.T)
 
-    def influence_rows(self, gradients: Floats, slopes: Floats | None = None) -> Rows:
+    def influence_rows(self, gradients: Floats, contexts: Longs, slopes: Floats | None = None) -> Rows:
         """Return a function from cells to the influence of one vote on linear functions of the scores, (n, M)."""
-        found, effects = self._solved(gradients, slopes), self.cells.effects
+        found, effects = self._solved(gradients, contexts, slopes), self.cells.effects
         moved, slots = found.moved, self.cells.slots
         linear = found.effects[: 0 if effects is None else effects.values.size]
         residual = self.residuals[0]
@@ -261,15 +348,16 @@ class Posterior:
 
         return rows
 
-    def covariance(self, gradients: Floats, slopes: Floats | None = None, *, diagonal: bool = False) -> Floats:
-        """Return the covariance (M, M) of linear functions of the scores, given as (M, D, d1), or its diagonal.
+    def covariance(
+        self, gradients: Floats, contexts: Longs, slopes: Floats | None = None, *, diagonal: bool = False
+    ) -> Floats:
+        """Return the covariance (M, M) of linear functions of the scores of n contexts, (M, n, d1), or its diagonal.
 
         `slopes` (M, k) are those in the shared effects.
         """
         at, design = self.at, self.design
-        found = self._solved(gradients, slopes)
+        found = self._solved(gradients, contexts, slopes)
         flat, full, pulled, solved, moved = found.flat, found.full, found.pulled, found.solved, found.moved
-        along = found.shared
         varied = design.times(self.excess, moved)
         if self.effect_excess is not None:
             cross, corner = self.effect_excess
@@ -277,6 +365,7 @@ class Posterior:
             varied = np.concatenate([varied + cross @ effects, cross.T @ moved + corner @ effects])
             moved = np.concatenate([moved, effects])
 
+        along = found.shared
         if diagonal:
             own = np.einsum("im,im->m", pulled, solved) + np.einsum("im,im->m", moved, varied)
             own += at.tau**2 * np.einsum("mua,mua->m", flat, full)
@@ -285,19 +374,6 @@ class Posterior:
         out = pulled.T @ solved + moved.T @ varied + prior + along @ along.T
         return np.asarray(0.5 * (out + out.T))
 
-    def _to_slots(self, values: Floats) -> Floats:
-        """Return values (M, D, d1) at the slots, (n_slots, M)."""
-        context, model = self.design.slot_places
-        return np.ascontiguousarray(values[:, context, model].T)
-
-    def _from_slots(self, values: Floats) -> Floats:
-        """Return values at the slots (n_slots, M) as (M, D, d1), zero elsewhere."""
-        d1, D = self._shape
-        context, model = self.design.slot_places
-        out = np.zeros((values.shape[1], D, d1))
-        out[:, context, model] = values.T
-        return out
-
     def exceptions(self) -> Exceptions:
         """Return which entries the votes single out, by a spike and a slab round what the mode says.
 
@@ -305,22 +381,38 @@ class Posterior:
         what a free entry would add. sqrt(P) shift is standard normal, or N(0, 1 + k) with k = P times the variance of
         the scores for an exception; their share comes by expectation-maximisation over all entries.
         """
-        at = self.at
-        known = np.broadcast_to(at.scores.offset, at.g.shape)
-        g, offset = self._from_slots(np.stack([at.g, known], axis=1))
-        H = self._over_models(at.H, 0.0)
-        HC = H @ self.plain
-        variance = np.einsum("uaa->ua", H) - np.einsum("uab,uba->ua", HC, H)
-        own = np.einsum("uaa->ua", HC)
+        at, design, space = self.at, self.design, self.at.scores.space
+        offset = np.broadcast_to(at.scores.offset, at.g.shape)
+        HC = [H @ C for H, C in zip(at.H, self.blocks, strict=True)]
+        pairs = zip(at.H, HC, strict=True)
+        variance = design.scatter([np.einsum("bmm->bm", H) - np.einsum("bij,bji->bi", X, H) for H, X in pairs])
+        own = design.scatter([np.einsum("bmm->bm", X) for X in HC])
+        own = own - design.times(at.W, self._row_sums()) / self._shape[0]  # C is centred
         played = variance > 1e-9 * max(float(variance.max(initial=0.0)), 1e-300)
         P = np.where(played, variance, 1.0)
-        k = P * float(np.mean(at.scores.dense() ** 2))
-        shift = np.where(played, np.clip(offset + g / P, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
+        k = P * at.scores.field.mean_square()
+        shift = np.where(played, np.clip(offset + at.g / P, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
         probability = exception_probabilities(-0.5 * np.log1p(k) + 0.5 * P * shift**2 * k / (1 + k), played)
         shift *= k / (1 + k)
         added = probability * (1 - own) ** 2 * (k / (1 + k) / P + (1 - probability) * shift**2)
-        move = ((probability * shift - offset) * (1 - own)).T
-        return Exceptions(probability.T, shift.T, move - move.mean(axis=0), np.where(played, added, 0.0).T)
+        move = Field.of(design, space.U[:, :0], space.V[:, :0], (probability * shift - offset) * (1 - own))
+        return Exceptions(probability, shift, move.centred(), np.where(played, added, 0.0))
+
+    def _row_sums(self) -> Floats:
+        """Return J A^-1 J^T 1 of each context on the slots: the gauge leaves nearly nothing of it."""
+        space, design = self.at.scores.space, self.design
+        out = np.zeros(design.n_slots)
+        for k, v in enumerate(space.V.T):
+            ones = np.zeros(space.size)
+            ones[k : space.U.size : len(space.V[0])] = 1.0
+            out += v[design.slot_places[0]] * design.slot_changes(space, *space.push(self.at.factor.solve(ones)))
+        return out
+
+
+def in_batches(n: int, size: int) -> list[slice]:
+    """Return slices of n things of a size, such that those of one fill no more than BATCH numbers."""
+    step = max(1, BATCH // size)
+    return [slice(k, k + step) for k in range(0, n, step)]
 
 
 def exception_probabilities(log_ratio: Floats, played: Bools) -> Floats:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.interpolate import PchipInterpolator
 
-from lrbtl.fitting.blocks import BlockDesign, without_idle_slots
+from lrbtl.fitting.blocks import BlockDesign, Field, without_idle_slots
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import Expansion, Mode, Scores, find_mode, start_scores
 from lrbtl.fitting.fit import spectral_start
@@ -35,6 +35,7 @@ LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand
 LIKELY = 0.5  # probability from which an entry is called an exception
 PILOTS = 2  # fits of rank 1 with large deviations: what truncated starts are made of
 SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
+AT_A_TIME = 1 << 22  # numbers that simulated residuals may fill
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
 
 
@@ -50,15 +51,15 @@ class Node:
     exceptions: Exceptions
 
     @property
-    def low_rank(self) -> Floats:
-        """L, with what several contexts share beside it, (d1, D)."""
-        scores = self.mode.scores
-        return np.asarray(scores.space.U @ scores.space.V.T + scores.shared)
+    def low_rank(self) -> Field:
+        """L, with what several contexts share beside it."""
+        return self.mode.scores.common()
 
     @cached_property
-    def scores(self) -> Floats:
-        """Scores with the moves of exceptions and of the overall scale, (d1, D)."""
-        return self.mode.scores.dense() + self.exceptions.move + self.posterior.shared.move
+    def scores(self) -> Field:
+        """Scores with the moves of exceptions and of what entries share."""
+        moves = (self.mode.scores.field, self.exceptions.move, self.posterior.shared.move)
+        return Field.mixed(moves, (1.0, 1.0, 1.0))
 
     @property
     def effect_values(self) -> Floats:
@@ -102,7 +103,7 @@ class Search:
     def _spread(self, scores: Scores) -> float:
         """Return the root mean square of the scores, but not less than the noise of one of them."""
         noise = self.design.n_slots / (2.0 * float(self.design.count @ scores.terms.fisher))
-        return float(np.sqrt(max(float(np.mean(scores.dense() ** 2)), noise)))
+        return float(np.sqrt(max(scores.field.mean_square(), noise)))
 
     def _gauge(self, scores: Scores) -> float:
         """Return the size of the gauge constraints: that of the information of a model."""
@@ -116,13 +117,10 @@ class Search:
         """Return a start for a rank: the pilot's scores, truncated, and what is left as deviations."""
         if len(self.shape) == 1:
             return self.pilot
-        design, full = self.pilot.design, self.pilot.dense()
-        context, model = design.slot_places
-        known = np.broadcast_to(offset, len(model))
-        low = full.copy()
-        np.subtract.at(low, (model, context), known)
-        plain = start_scores(design, truncate(low.reshape(self.shape), rank))
-        return Scores(design, plain.space, full[model, context] - known - plain.low_rank, offset)
+        design, full = self.pilot.design, self.pilot.field
+        low = replace(full, slots=full.slots - offset)
+        plain = start_scores(design, low.truncated(rank))
+        return Scores(design, plain.space, low.at_slots() - plain.low_rank, offset)
 
     def begin(self, rank: tuple[int, ...], offset: Floats | float = 0.0) -> Mode:
         """Return a first mode at a rank, with deviations as large as what truncation leaves, noise included."""
@@ -203,13 +201,12 @@ class Search:
 
     def let_out(self, mode: Mode) -> Mode:
         """Return the mode without the pull of entries that are likely exceptions."""
-        context, model = mode.scores.design.slot_places
         for _ in range(LETTING_OUT):
             found = Posterior.of(mode.at, self.cells).exceptions()
-            likely = (found.probability > LIKELY)[model, context]
+            likely = found.probability > LIKELY
             if not np.any(likely & (np.broadcast_to(mode.scores.offset, len(likely)) == 0.0)):
                 break
-            offset = np.where(likely, found.shift[model, context], 0.0)
+            offset = np.where(likely, found.shift, 0.0)
             E = np.where(likely, 0.0, mode.scores.E)
             mode = self.settle(self.climb(replace(mode.scores, E=E, offset=offset), mode.tau))
         return mode
@@ -309,22 +306,30 @@ def excess_component(mode: Mode) -> float:
     values, vectors = np.linalg.eigh(design.summed(at.W))
     known = values > LITTLE_KNOWN * values[-1]
     white = vectors[:, known] / np.sqrt(values[known])
-    weight = np.maximum(design.traces(at.W, white @ white.T), 1e-300)
+    scale = 1.0 / np.sqrt(np.maximum(design.traces(at.W, white @ white.T), 1e-300))
+    context, model = design.slot_places
+    wide = design.n_contexts < white.shape[1]
 
     def largest(residual: Floats) -> float:
-        matrix = np.asarray(design.slot_matrix(np.clip(residual, -limit, limit)) @ white) / np.sqrt(weight)[:, None]
-        gram = matrix.T @ matrix if len(matrix) >= matrix.shape[1] else matrix @ matrix.T
+        clipped = np.clip(residual, -limit, limit) * scale[context]
+        if wide:
+            matrix = np.asarray(design.slot_matrix(clipped) @ white)
+            gram = matrix @ matrix.T
+        else:
+            gram = white.T @ design.slot_gram(clipped) @ white
         return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0)))
 
-    atoms, context, model = design.atom_table, *design.slot_places
+    atoms, noise = design.atom_table, []
     root = np.sqrt(Design.atom_weights(design, design.count * at.scores.terms.fisher / at.dispersion))
     pairs = np.repeat(np.arange(design.n_contexts), np.diff(atoms.start)), atoms.a, atoms.b
     of_pairs, of_slots = random_bits(*pairs), random_bits(context, model, model)
-    votes = np.stack([design.atom_sums(np.where(of_pairs & bit, root, -root)) for bit in BITS], axis=1)
-    deviations = np.where(of_slots[:, None] & BITS, at.tau, -at.tau)
-    drawn = design.times(at.S, votes) + design.times(at.W, deviations)
-    solved = at.factor.solve(np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in drawn.T], axis=1))
-    fitted = [design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in solved.T]
-    left = drawn - design.times(at.W, np.stack(fitted, axis=1))
-    noise = [largest(np.ascontiguousarray(x)) for x in left.T]
+    step = max(1, AT_A_TIME // design.n_slots)
+    for bits in np.split(BITS, range(step, len(BITS), step)):
+        votes = np.stack([design.atom_sums(np.where(of_pairs & bit, root, -root)) for bit in bits], axis=1)
+        deviations = np.where(of_slots[:, None] & bits, at.tau, -at.tau)
+        drawn = design.times(at.S, votes) + design.times(at.W, deviations)
+        solved = at.factor.solve(np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in drawn.T], axis=1))
+        fitted = [design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in solved.T]
+        left = drawn - design.times(at.W, np.stack(fitted, axis=1))
+        noise += [largest(np.ascontiguousarray(x)) for x in left.T]
     return (largest(at.residual) - float(np.mean(noise))) / max(float(np.std(noise, ddof=1)), 1e-300)

@@ -17,8 +17,9 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg
 
-from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.fitting.blocks import BlockDesign, Field
 from lrbtl.fitting.deviations import Expansion
+from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.typing import Floats, Longs
 
 MOST_NUMBERS, MOST_COLUMNS = 1 << 22, 640  # in the answers of all scores to the columns, and columns: time and memory
@@ -110,22 +111,25 @@ class Shared:
         return out
 
     @cached_property
-    def _all(self) -> Floats:
-        """The columns, and what the scores hold of them already, (D, d1, m + 1)."""
+    def _on_slots(self) -> Floats:
+        """The columns, and what the scores hold of them already, (n_slots, m + 1)."""
+        places = self.at.scores.design.slot_places
+        known = np.broadcast_to(self.at.scores.shared, self._shape[::-1]).T[places]
+        return np.concatenate([self.columns.values[places], known[:, None]], axis=1)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """(D, d1)."""
         D, d1, _ = self.columns.values.shape
-        known = np.broadcast_to(self.at.scores.shared, (d1, D)).T
-        return np.concatenate([self.columns.values, known[:, :, None]], axis=2)
+        return D, d1
 
     @cached_property
     def _told(self) -> tuple[Floats, Floats, Floats]:
         """K and the votes' scores of all columns, and what the coordinates of L answer to them."""
         at, design, space = self.at, self.at.scores.design, self.at.scores.space
-        on_slots = self._all[design.slot_places]
+        on_slots = self._on_slots
         told = design.times(at.W, on_slots)
-        dense = np.zeros(self._all.shape)
-        dense[design.slot_places] = told
-        dense = np.moveaxis(dense, 2, 0)
-        pulled = space.pull(np.einsum("mua,uk->mak", dense, space.V, optimize=True), dense @ space.U)
+        pulled = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in told.T], axis=1)
         pulled[space.extra] = at.effects[0].T @ design.times(at.S, on_slots)
         solved = at.factor.solve(pulled)
         K = on_slots.T @ told - pulled.T @ solved
@@ -167,7 +171,7 @@ class Shared:
     def _with(self, sizes: tuple[float, ...]) -> "Shared":
         """Return the same with other sizes."""
         found = replace(self, sizes=sizes)
-        found.__dict__.update({name: getattr(self, name) for name in ("_all", "_told", "_information")})
+        found.__dict__.update({name: getattr(self, name) for name in ("_on_slots", "_told", "_information")})
         return found
 
     def _typical_size(self, mode: int, largest: float) -> float:
@@ -198,23 +202,122 @@ class Shared:
         return np.asarray(self._spread * linalg.cho_solve((self._factor, True), self._spread * self._information[1]))
 
     @cached_property
-    def _answers(self) -> Floats:
-        """Q of all columns, (D, d1, m + 1), centred."""
+    def _answers(self) -> "Answers":
+        """Q of all columns and of what the scores hold of them, but for the columns themselves."""
         at, design, space = self.at, self.at.scores.design, self.at.scores.space
         solved = self._told[2]
-        full = self._all - np.stack([space.dense(np.ascontiguousarray(x)).T for x in solved.T], axis=2)
-        places = design.slot_places
-        full[places] = design.times(at.S, full[places] + at.tau**2 * at.effects[0] @ solved[space.extra])
-        return np.asarray(full - full.mean(axis=1, keepdims=True))
+        open_part = self._on_slots - slot_changes(design, space, solved)
+        closed = design.times(at.S, open_part + at.tau**2 * at.effects[0] @ solved[space.extra])
+        return Answers(design, space, -solved, closed - open_part)
 
     @cached_property
-    def move(self) -> Floats:
-        """What scores change by, (d1, D)."""
-        return np.asarray(self._answers @ np.append(self._mean, -1.0)).T
+    def move(self) -> Field:
+        """What scores change by."""
+        factors = np.append(self._mean, -1.0)
+        found = self._answers.mixed(factors[:, None])
+        if self.columns.modes:
+            known = np.broadcast_to(self.at.scores.shared, self._shape[::-1])
+            left, right = np.eye(self._shape[1]), self.columns.values @ factors[:-1] - known.T
+        else:
+            left, right = self.at.scores.design.ladder[:, None], np.full((self._shape[0], 1), factors[0])
+        return found.field(left, right).centred()
+
+    @property
+    def varies(self) -> bool:
+        """Whether any of it has a size."""
+        return bool(self._spread.any())
 
     @cached_property
-    def root(self) -> tuple[Floats, Floats]:
-        """A root of the covariance that F adds: of all scores, (D, d1, m), and of the shared effects, (k, m)."""
-        half = linalg.solve_triangular(self._factor, np.diag(self._spread), lower=True).T
-        effects = -self._told[2][self.at.scores.space.extra, :-1]
-        return self._answers[:, :, :-1] @ half, effects @ half
+    def _half(self) -> Floats:
+        return np.asarray(linalg.solve_triangular(self._factor, np.diag(self._spread), lower=True).T)
+
+    @cached_property
+    def effects(self) -> Floats:
+        """A root of the covariance that F adds to the shared effects, (k, m)."""
+        return np.asarray(-self._told[2][self.at.scores.space.extra, :-1] @ self._half)
+
+    @cached_property
+    def _root(self) -> "Answers":
+        """The answers to the columns, times the root of their covariance."""
+        return self._answers.mixed(np.vstack([self._half, np.zeros(self._half.shape[1])]))
+
+    def root(self, contexts: Longs) -> Floats:
+        """Return a root of the covariance that F adds to the scores of some contexts, (n, d1, m), centred."""
+        found = self._root.dense(contexts, self.columns.values[contexts] @ self._half)
+        return np.asarray(found - found.mean(axis=1, keepdims=True))
+
+    @cached_property
+    def slot_root(self) -> Floats:
+        """The same on the slots, (n_slots, m)."""
+        design, root = self.at.scores.design, self._root
+        found = self._on_slots[:, :-1] @ self._half + slot_changes(design, root.space, root.coordinates) + root.slots
+        return np.asarray(found - self._means[design.slot_places[0]])
+
+    @cached_property
+    def _means(self) -> Floats:
+        """Means over the models of each context of the root before it is centred, (D, m)."""
+        return self._root.means(self.columns.values.mean(axis=1) @ self._half)
+
+    def mean_root(self, weights: Floats) -> Floats:
+        """Return the sum over contexts of the root times weights (D,), (d1, m)."""
+        if self.columns.modes:
+            own = np.einsum("u,uam->am", weights, self.columns.values, optimize=True)
+        else:
+            own = weights.sum() * self.at.scores.design.ladder[:, None]
+        found = self._root.mean(weights, own @ self._half)
+        return np.asarray(found - found.mean(axis=0))
+
+
+def slot_changes(design: BlockDesign, space: TangentSpace, coordinates: Floats) -> Floats:
+    """Return what columns of coordinates (size, m) change on the slots, (n_slots, m)."""
+    return np.stack([design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in coordinates.T], axis=1)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Changes of all scores, m of them: along coordinates (size, m), and on slots (n_slots, m)."""
+
+    design: BlockDesign
+    space: TangentSpace
+    coordinates: Floats
+    slots: Floats
+
+    def mixed(self, factors: Floats) -> "Answers":
+        """Return sums of the changes times factors (m, k)."""
+        return replace(self, coordinates=self.coordinates @ factors, slots=self.slots @ factors)
+
+    @cached_property
+    def _pushed(self) -> list[tuple[Floats, Floats]]:
+        return [self.space.push(np.ascontiguousarray(x)) for x in self.coordinates.T]
+
+    def field(self, left: Floats, right: Floats) -> Field:
+        """Return a single change plus left right^T."""
+        ((dU, dV),) = self._pushed
+        U, V = np.hstack([left, dU, self.space.U]), np.hstack([right, self.space.V, dV])
+        return Field.of(self.design, U, V, self.slots[:, 0])
+
+    def dense(self, contexts: Longs, more: Floats) -> Floats:
+        """Return the changes in some contexts plus others, (n, d1, m)."""
+        U, V = self.space.U, self.space.V[contexts]
+        out = more + np.stack([V @ dU.T + dV[contexts] @ U.T for dU, dV in self._pushed], axis=2)
+        place = np.full(self.design.n_contexts, -1)
+        place[contexts] = np.arange(len(contexts))
+        context, model = self.design.slot_places
+        here = np.flatnonzero(place[context] >= 0)
+        out[place[context[here]], model[here]] += self.slots[here]
+        return np.asarray(out)
+
+    def mean(self, weights: Floats, more: Floats) -> Floats:
+        """Return the sums over contexts of the changes times weights (D,), plus others, (d1, m)."""
+        context, model = self.design.slot_places
+        v, d1 = weights @ self.space.V, len(self.space.U)
+        own = [dU @ v + self.space.U @ (weights @ dV) for dU, dV in self._pushed]
+        on_slots = [np.bincount(model, weights[context] * x, d1) for x in self.slots.T]
+        return np.asarray(more + np.stack(own, axis=1) + np.stack(on_slots, axis=1))
+
+    def means(self, more: Floats) -> Floats:
+        """Return means over the models of each context, plus others, (D, m)."""
+        (context, _), (D, d1) = self.design.slot_places, (len(self.space.V), len(self.space.U))
+        own = [self.space.V @ dU.mean(axis=0) + dV @ self.space.U.mean(axis=0) for dU, dV in self._pushed]
+        on_slots = [np.bincount(context, x, D) / d1 for x in self.slots.T]
+        return np.asarray(more + np.stack(own, axis=1) + np.stack(on_slots, axis=1))

@@ -2,22 +2,19 @@
 
 import numpy as np
 
-from lrbtl.lowrank.arrowhead import Arrowhead, Blocks, Inverse, as_dense
+from lrbtl.lowrank.arrowhead import EVERY, Arrowhead, Blocks, Inverse, Rows, as_dense, block_rows
 from lrbtl.lowrank.tangent import ContextBlocks, TangentSpace, context_blocks, model_block
 from lrbtl.typing import Floats
 
 
-def sandwich_blocks(inverse: Inverse, meat: Arrowhead) -> Blocks:
-    """Return the blocks of inverse @ meat @ inverse."""
-    reach, rest = as_dense(inverse.reach), _rest(inverse, meat)
-    wide = (*inverse.blocks.shape[:2], -1)
-    border = sandwich_border(inverse, meat)
-    through = ((inverse.blocks @ rest.reshape(wide)).reshape(reach.shape) @ inverse.border).reshape(wide)
-    back = (reach @ border).reshape(wide)
-    cross = through - back
-    mixed = np.einsum("jiq,jkq->jik", 0.5 * back - through, reach.reshape(wide))
-    own = inverse.blocks @ meat.blocks @ inverse.blocks + mixed + np.swapaxes(mixed, 1, 2)
-    return Blocks(border, cross, own)
+def sandwich_blocks(inverse: Inverse, meat: Arrowhead, rows: Rows = EVERY, border: Floats | None = None) -> Blocks:
+    """Return the blocks of inverse @ meat @ inverse for some of the eliminated rows; its border may be at hand."""
+    border = sandwich_border(inverse, meat) if border is None else border
+    reach, own = inverse.reach_of(rows), inverse.blocks[rows]
+    rest = block_rows(meat.cross, own.shape[1], rows) - meat.blocks[rows] @ reach
+    through, back = own @ rest @ inverse.border, reach @ border
+    mixed = (0.5 * back - through) @ np.swapaxes(reach, 1, 2)
+    return Blocks(border, through - back, own @ meat.blocks[rows] @ own + mixed + np.swapaxes(mixed, 1, 2))
 
 
 def sandwich_border(inverse: Inverse, meat: Arrowhead) -> Floats:

@@ -1,0 +1,222 @@
+"""Covariances of means of the scores over contexts, as boards show them: one target per model, nothing of size d1 D.
+
+With weights w of the contexts, targets are sums over contexts of w_u T[:, u]. In each context S differs from the
+identity on slots only, so that J^T S w has a sparse part beside one of low rank, U w. The normal equations are those of
+`Arrowhead`: eliminated rows are whitened by their own precision, and what they leave is solved on the border.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import linalg, sparse
+
+from lrbtl._kernels import gram
+from lrbtl.fitting.blocks import Matrices
+from lrbtl.fitting.deviations import Expansion
+from lrbtl.fitting.solvers import accumulate
+from lrbtl.lowrank.arrowhead import Arrowhead, as_dense, block_product
+from lrbtl.methods.shared import Shared
+from lrbtl.typing import Floats
+
+Matrix = Floats | sparse.csr_array
+
+
+@dataclass(frozen=True)
+class _Pulled:
+    """Gradients of d1 targets in coordinates: the border (q, d1), and the whitened rest, rows + along U^T."""
+
+    border: Floats
+    rows: Matrix  # (dl rl, d1)
+    along: Floats  # (dl rl, r1)
+
+    def cross(self, left: Matrix, U: Floats) -> Floats:
+        """Return the transpose of a matrix (dl rl, k) times the rest, (k, d1)."""
+        return np.asarray(_full(left.T @ self.rows) + np.asarray(left.T @ self.along) @ U.T)
+
+    def square(self, blocks: Floats, U: Floats) -> Floats:
+        """Return the rest's products with itself by way of symmetric blocks (dl, rl, rl), (d1, d1)."""
+        ones = np.ones(len(self.along))
+        rows = block_product(blocks, self.rows, ones, np.ones(len(U)))
+        along = as_dense(block_product(blocks, self.along, ones, np.ones(U.shape[1])))
+        half = (self.rows.T @ along + 0.5 * U @ (self.along.T @ along)) @ U.T
+        return np.asarray(_full(self.rows.T @ rows) + half + half.T)
+
+
+@dataclass(frozen=True)
+class Means:
+    """What the covariances of all weighted means have in common.
+
+    Attributes
+    ----------
+    at : Expansion
+        At the mode.
+    open_excess : matrices
+        S (B - H) S of each context.
+    effect_excess : (array (n_slots, K), array (K, K)) or None
+        B - H of linear effects with the slots, and among each other.
+    shared : Shared
+        What entries share, R R^T.
+    shared_excess, shared_effect_excess : arrays (n_slots, m), (K, m)
+        (B - H) R, on the slots and along linear effects.
+    """
+
+    at: Expansion
+    open_excess: Matrices
+    effect_excess: tuple[Floats, Floats] | None
+    shared: Shared
+    shared_excess: Floats
+    shared_effect_excess: Floats
+
+    @cached_property
+    def _effect_excess(self) -> tuple[Floats, Floats]:
+        """Of all shared effects: what (B - H) has between slots and them, by way of E too, and among them."""
+        design, (c, _), tau = self.at.scores.design, self.at.effects, self.at.tau
+        spread = design.times(self.open_excess, c)
+        columns, corner = -(tau**2) * spread, tau**4 * c.T @ spread
+        if self.effect_excess is not None:
+            cross, own = self.effect_excess
+            linear = slice(len(own))
+            left_open = design.times(self.at.S, cross)
+            mixed = tau**2 * c.T @ left_open
+            columns[:, linear] += left_open
+            corner[:, linear] -= mixed
+            corner[linear] -= mixed.T
+            corner[linear, linear] += own
+        return columns, corner
+
+    @cached_property
+    def meat(self) -> Arrowhead:
+        """B - H in coordinates."""
+        found = accumulate(self.at.scores.design, self.at.scores.space, self.open_excess)  # type: ignore[arg-type]
+        return self.at.bordered(found, *self._effect_excess)
+
+    @cached_property
+    def _white_meat(self) -> tuple[Floats, Matrix, Floats]:
+        """Of the meat in whitened coordinates: what is on the border after elimination, left of it, and its blocks."""
+        factor, meat = self.at.factor, self.meat
+        top = factor.scale[: meat.q]
+        lower = factor.inverse_lower * factor.scale[meat.q :].reshape(meat.blocks.shape[:2])[:, None, :]
+        blocks = lower @ meat.blocks @ np.swapaxes(lower, 1, 2)
+        ones = np.ones(len(factor.scale) - meat.q)
+        cross = block_product(lower, meat.cross, ones, top)
+        through = block_product(blocks, factor.cross, ones, np.ones(meat.q))
+        inner = meat.border * top * top[:, None]
+        half: Matrix = cross - 0.5 * through  # type: ignore[assignment]
+        if isinstance(half, np.ndarray):
+            mixed = half.T @ factor.cross
+            inner -= mixed + mixed.T
+        else:  # a^T b + b^T a = ((a + b)^T (a + b) - (a - b)^T (a - b)) / 2
+            _subtract_gram(sparse.csr_array(half + factor.cross), inner)
+            added = np.zeros_like(inner)
+            _subtract_gram(sparse.csr_array(half - factor.cross), added)
+            inner -= added
+        return inner, cross - through, blocks  # type: ignore[return-value]
+
+    @cached_property
+    def sandwich_border(self) -> Floats:
+        """The border of A^-1 (B - H) A^-1, (q, q)."""
+        factor = self.at.factor
+        top = factor.scale[: len(factor.chol)]
+        half = self._on_border(self._white_meat[0])
+        return np.asarray(self._on_border(half.T) * top * top[:, None])
+
+    def _on_border(self, right: Floats) -> Floats:
+        return np.asarray(linalg.cho_solve((self.at.factor.chol, True), right, check_finite=False))
+
+    def covariance(self, weights: Floats) -> Floats:
+        """Return the covariance (d1, d1) of the sums over contexts of weights (D,) times scores, centred."""
+        at, design, U = self.at, self.at.scores.design, self.at.scores.space.U
+        closed = [S - np.eye(S.shape[1]) for S in at.S] if at.tau > 0 else None
+        c, _ = at.effects
+        on_slots = weights[design.slot_places[0]]
+        left_open = -(at.tau**2) * design.times(at.S, c) if at.tau > 0 else np.zeros_like(c)
+        found = self._pull(closed, weights, self._by_model(left_open * on_slots[:, None]), identity=True)
+        inner, rest, blocks = self._white_meat
+        cross = at.factor.cross
+        right = found.border - found.cross(cross, U)
+        solved = self._on_border(right)
+        mixed = solved.T @ found.cross(rest, U)
+        out = right.T @ solved + solved.T @ inner @ solved + mixed + mixed.T
+        out += found.square(np.eye(blocks.shape[1]) + blocks, U)
+        if at.tau > 0:
+            assert closed is not None
+            columns = self._by_model(self._effect_excess[0] * on_slots[:, None])
+            meat = self._pull(self.open_excess, weights, columns, identity=False)
+            mixed = at.tau**2 * (solved.T @ (meat.border - meat.cross(cross, U)) + found.cross(meat.rows, U).T)
+            out += mixed + mixed.T + at.tau**4 * design.summed(self.open_excess, weights**2)
+            out += at.tau**2 * (design.summed(closed, weights**2) + np.sum(weights**2) * np.eye(len(U)))
+        if self.shared.varies:
+            root, (border, rows, open_part, inside) = self.shared.mean_root(weights), self._white_shared
+            mixed = solved.T @ border + found.cross(rows, U).T
+            mixed += at.tau**2 * self._by_model(open_part * on_slots[:, None]).T
+            mixed = (mixed + 0.5 * root @ (np.eye(len(inside)) + inside)) @ root.T
+            out += mixed + mixed.T
+        out -= out.mean(axis=0)
+        out -= out.mean(axis=1, keepdims=True)
+        return np.asarray(0.5 * (out + out.T))
+
+    @cached_property
+    def _white_shared(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """(B - H) R in whitened coordinates after elimination, of the rest; S (B - H) R; and R^T (B - H) R."""
+        at, space, design, factor = self.at, self.at.scores.space, self.at.scores.design, self.at.factor
+        open_part = design.times(at.S, self.shared_excess)
+        pulled = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in open_part.T], axis=1)
+        pulled[space.extra] = -(at.tau**2) * at.effects[0].T @ open_part
+        linear = len(self.shared_effect_excess)
+        pulled[space.extra][:linear] += self.shared_effect_excess
+        rows = as_dense(factor.whitened(pulled[space.q :]))
+        border = pulled[: space.q] * factor.scale[: space.q, None] - factor.cross.T @ rows
+        inside = self.shared.slot_root.T @ self.shared_excess
+        inside += self.shared.effects[:linear].T @ self.shared_effect_excess
+        return border, rows, open_part, inside
+
+    def _by_model(self, values: Floats) -> Floats:
+        """Return sums of values on slots (n_slots, k) over contexts, (k, d1)."""
+        model, d1 = self.at.scores.design.slot_places[1], self.at.scores.design.shape[0]
+        return np.array([np.bincount(model, x, d1) for x in values.T]).reshape(values.shape[1], d1)
+
+    def _pull(self, matrices: Matrices | None, weights: Floats, effects: Floats, *, identity: bool) -> _Pulled:
+        """Return J^T of weights times matrices, and times the identity, over all models; `effects` are (k, d1)."""
+        design, space, factor = self.at.scores.design, self.at.scores.space, self.at.factor
+        (d1, r), (dl, rl) = space.U.shape, space.factors[space.mode].shape
+        top = np.zeros((space.q, d1))
+        by_model = top[: d1 * r].reshape(d1, r, d1)
+        rows = np.zeros((design.n_slots, r))
+        below: Matrix
+        if matrices is not None:
+            rows = design.slot_rows(space, matrices)[0] * weights[design.slot_places[0]][:, None]
+            for k, v in enumerate(space.V.T):
+                by_model[:, k] = design.summed(matrices, weights * v)
+        if identity:
+            by_model += (weights @ space.V)[None, :, None] * (np.eye(d1) - 1.0 / d1)[:, None]
+        top[space.extra] = effects
+        along = np.zeros((dl * rl, r))
+        if space.has_others:
+            gV = np.stack([as_dense(design.slot_matrix(np.ascontiguousarray(x))) for x in rows.T], axis=2)
+            gV = gV + weights[:, None, None] * space.U if identity else gV
+            pulled = space.pull(np.zeros((d1, d1, r)), gV.transpose(1, 0, 2))
+            top, below = top + pulled[: space.q], pulled[space.q :]
+        else:
+            E, (_, _, start, model) = space.E[0], design.slot_table
+            blocks = (rows @ E)[:, :, None]
+            if design.full:
+                below = np.ascontiguousarray(np.swapaxes(blocks.reshape(dl, d1, rl), 1, 2)).reshape(dl * rl, d1)
+            else:
+                below = sparse.csr_array(sparse.bsr_array((blocks, model, start), shape=(dl * rl, d1)))
+            if identity:
+                along = (weights[:, None, None] * E.T).reshape(dl * rl, r)
+        return _Pulled(top * factor.scale[: space.q, None], factor.whitened(below), as_dense(factor.whitened(along)))
+
+
+def _subtract_gram(matrix: sparse.csr_array, out: Floats) -> None:
+    """Subtract half of a sparse matrix' Gram matrix."""
+    matrix.sort_indices()
+    indptr, indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
+    gram.subtract_sparse_gram(indptr, indices, np.sqrt(0.5) * matrix.data, out)
+
+
+def _full(product: Any) -> Floats:
+    """Return a product of matrices of which one may be sparse as an array."""
+    return product if isinstance(product, np.ndarray) else np.asarray(product.toarray())

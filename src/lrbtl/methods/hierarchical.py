@@ -285,15 +285,18 @@ class HierarchicalRun(Run):
 
     def vote_score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
         """Return, for each row of weights (B, D) of contexts, the moments of all models' mean scores."""
-        alone = np.flatnonzero(np.count_nonzero(weights, axis=1) == 1)
+        alone = np.count_nonzero(weights, axis=1) == 1
+        used = np.argmax(weights != 0.0, axis=1)
         cov: dict[int, Floats] = {}
-        for part in in_batches(len(alone), self.data.shape[0] ** 2):
-            used = np.argmax(weights[alone[part]] != 0.0, axis=1)
-            sizes = weights[alone[part], used] ** 2
-            cov.update(zip(alone[part].tolist(), sizes[:, None, None] * self._by_context(used), strict=True))
+        contexts = np.unique(used[alone])
+        for part in in_batches(len(contexts), self.data.shape[0] ** 2):
+            cov.update(zip(contexts[part].tolist(), self._by_context(contexts[part]), strict=True))
         out = []
         for i, row in enumerate(weights):
-            own = cov[i] if i in cov else self._of_means(row) + row.sum() ** 2 * self._common
+            if alone[i]:
+                own = row[used[i]] ** 2 * cov[int(used[i])]
+            else:
+                own = self._of_means(row) + row.sum() ** 2 * self._common
             inside = np.ones(self.data.shape[0], dtype=np.bool_) if among is None else among[i]
             mean = own[:, inside].mean(axis=1)
             own = own - mean[:, None] - mean + float(mean[inside].mean())

@@ -48,6 +48,8 @@ def test_with_tqdm_one_line_changes(monkeypatch):
 def test_anything_else_is_an_error():
     with pytest.raises(MethodError, match="progress=7"):
         as_progress(7)
+    with pytest.raises(MethodError, match="a function that takes a line of text"):
+        as_progress(test_anything_else_is_an_error)
 
 
 def test_boards_take_true(arena, monkeypatch, capsys):

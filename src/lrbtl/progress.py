@@ -1,5 +1,6 @@
 """Progress as people expect it: a bar where somebody looks, a function of yours where not."""
 
+import inspect
 import sys
 import warnings
 from functools import cached_property
@@ -23,9 +24,19 @@ def as_progress(progress: Progress | bool | None) -> Progress | None:
         return None
     if progress is True:
         return _Bar()
-    if not callable(progress):
+    if not (callable(progress) and _takes_a_line(progress)):
         raise MethodError(f"progress={progress!r}: give True, or a function that takes a line of text.")
     return progress
+
+
+def _takes_a_line(function: Progress) -> bool:
+    try:
+        inspect.signature(function).bind("")
+    except TypeError:
+        return False
+    except ValueError:  # some compiled functions do not tell
+        return True
+    return True
 
 
 class _Bar:

@@ -1,5 +1,6 @@
 """Tables for people: the same cells as text, HTML, frames and files."""
 
+import contextlib
 import csv
 import io
 import json
@@ -197,8 +198,13 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -
         if path.exists():
             os.chmod(scratch, stat.S_IMODE(path.stat().st_mode))
         os.replace(scratch, path)
+    except BrokenPipeError:  # a pipe whose reader has gone
+        raise
+    except OSError as error:
+        raise OutputPathError(f"cannot write {path}: {error.strerror or error}.") from error
     finally:
-        scratch.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
 
 
 MARKUP = re.compile(r"[\\|`*\[\]]")  # characters with a meaning in Markdown; underscores inside words have none
@@ -235,10 +241,7 @@ def check_target(path: str | Path, endings: tuple[str, ...]) -> Path:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file whole or not at all."""
-    try:
-        write_whole(path, lambda scratch: scratch.write_bytes(data))
-    except OSError as error:
-        raise OutputPathError(f"cannot write {path}: {error.strerror or error}.") from error
+    write_whole(path, lambda scratch: scratch.write_bytes(data))
 
 
 def write_result(path: Path, result: Result, title: str) -> None:

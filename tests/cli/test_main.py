@@ -412,6 +412,17 @@ def test_a_closed_pipe_is_no_error(log):
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_files_are_written_whoever_reads_what_is_printed(stream, log, tmp_path):
+    """A full device in the place of a stream: outputs come first, and what goes to stderr is no result."""
+    out = tmp_path / "board.csv"
+    command = [sys.executable, "-m", "lrbtl", "leaderboard", str(log), "--out", str(out)]
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(command, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: full}, text=True)
+    assert out.read_text().startswith("model,rank") and "Traceback" not in (run.stderr or "")
+    assert run.returncode == (EXIT_FAILED if stream == "stdout" else EXIT_OK)
+
+
 def test_python_m_is_the_command_line():
     run = subprocess.run([sys.executable, "-m", "lrbtl", "--version"], capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (0, f"lrbtl {lrbtl.__version__}\n")

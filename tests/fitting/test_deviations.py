@@ -231,6 +231,14 @@ def test_the_prior_gives_way_to_battles():
     np.testing.assert_allclose(prior.mean[space.slices[1]].reshape(6, 2), np.tile(middle, (6, 1)))
 
 
+def test_a_gap_of_two_models_that_nothing_tells_has_an_interval():
+    """Two modes of contexts: one of two models won everything in two of the four contexts."""
+    contexts = [[0, 0, 1, 1], [0, 1, 1, 1]]
+    battles = lrbtl.Battles.from_arrays([0] * 4, [1] * 4, [0, 1, 0, 1], contexts, counts=[100, 1, 1, 103])
+    found = lrbtl.infer(battles, [lrbtl.gap(0, 1, (0, 0)), lrbtl.gap(0, 1, (1, 1))])
+    assert np.all(found.se > 0.5) and found.estimate[0] < 0 < found.estimate[1]
+
+
 def test_gradients_within_the_gauge():
     space = TangentSpace(random_point((6, 5, 3), (3, 2, 2), 2))
     found = within_gauge(space, np.random.default_rng(0).normal(size=space.size))

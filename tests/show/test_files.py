@@ -24,7 +24,7 @@ def test_failure_leaves_the_old_file(tmp_path):
         scratch.write_text("half")
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OutputPathError, match="disk full"):
         write_whole(path, fail)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

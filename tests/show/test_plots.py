@@ -154,6 +154,8 @@ def test_axes_follow_the_bulk():
     vague = np.where(score == 3400, 1400.0, score)  # not far, but nobody knows: its interval does not fit either
     assert axis_range(vague, vague - half, vague + half)[1] < 1130
     assert axis_range(np.array([]), np.array([]), np.array([])) is None
+    equal = np.full(3, 1000.1)  # quantiles of equal scores by interpolation may differ from them
+    assert axis_range(equal, equal - 0.3, equal + 0.3)[0] < 1000.1 < axis_range(equal, equal - 0.3, equal + 0.3)[1]
     unknown = np.array([np.nan, np.nan])
     assert axis_range(unknown, np.array([1.0, -np.inf]), np.array([np.inf, 5.0])) == pytest.approx((0.84, 5.16))
 

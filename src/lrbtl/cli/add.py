@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from lrbtl.boards.board import count_of
 from lrbtl.cli.commands import columns_of, read, say
 from lrbtl.data.files import STANDARD_INPUT
 from lrbtl.data.logs import list_files
@@ -71,7 +72,7 @@ def run_add(options: Namespace) -> None:
             say(f"{file}: {more.n_battles:,} battles")
     if battles is not None and len(sources) > n_before:
         write_state(state, battles, sources)
-        say(f"{state} holds {battles.n_battles:,} battles of {len(sources):,} files")
+        say(f"{state} holds {battles.n_battles:,} battles of {count_of(len(sources), 'file')}")
 
 
 def file_digest(path: Path) -> str:

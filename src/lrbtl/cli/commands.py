@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -41,13 +42,14 @@ def run_leaderboard(options: Namespace) -> None:
     battles = load(options)
     context = read_board(options.board, battles)
     boards = leaderboard(battles, context=context, compat=options.compat, **board, **analysis)
-    if not options.quiet:
-        show(boards.summary(options.top))
-    for path in targets:
+    for path in targets:  # before anything is printed: whoever reads may stop
         if path.suffix.lower() in PICTURES:
             write_picture(path, boards.overall if isinstance(boards, Leaderboards) else boards)
         else:
             write_result(path, boards, f"Leaderboard of {file_title(options.file)}")
+    if not options.quiet:
+        show(boards.summary(options.top))
+    for path in targets:
         say(f"wrote {path}")
 
 
@@ -56,10 +58,11 @@ def run_compare(options: Namespace) -> None:
     targets = [check_target(path, TABLES) for path in options.out]
     analysis = analysis_options(options)
     result = compare(load(options), options.a, options.b, margin=options.margin, **analysis)
+    for path in targets:
+        write_result(path, result, f"{result.a} against {result.b}")
     if not options.quiet:
         show(result)
     for path in targets:
-        write_result(path, result, f"{result.a} against {result.b}")
         say(f"wrote {path}")
 
 
@@ -101,16 +104,17 @@ def run_demo(options: Namespace) -> None:
     if folder is not None:
         make_folder(folder)
     battles = demo_battles()
-    show("A simulated arena: models, votes and results are made up.\n")
-    show(battles.summary(), "\n")
     boards = leaderboard(battles, context="all", progress=progress_of(options))
-    show(boards.overall, "\n")
-    show(boards["maths"].summary(10), "\n")
-    show(compare(battles, boards.models[0], NEWCOMER))
     if folder is not None:
         write_result(folder / "board.csv", boards, "Demo")
         write_picture(folder / "board.png", boards.overall)
         write_report(folder / "report.html", boards, title="Demo: a simulated arena", battles=battles)
+    show("A simulated arena: models, votes and results are made up.\n")
+    show(battles.summary(), "\n")
+    show(boards.overall, "\n")
+    show(boards["maths"].summary(10), "\n")
+    show(compare(battles, boards.models[0], NEWCOMER))
+    if folder is not None:
         say(f"wrote board.csv, board.png and report.html into {folder}")
 
 
@@ -355,8 +359,9 @@ def progress_of(options: Namespace) -> Progress | None:
 
 
 def say(text: str) -> None:
-    """Print a line on stderr, so that stdout holds results only."""
-    print(f"lrbtl: {shown(text)}", file=sys.stderr)
+    """Print a line on stderr, so that stdout holds results only; nobody needs to be able to read it."""
+    with contextlib.suppress(OSError):
+        print(f"lrbtl: {shown(text)}", file=sys.stderr, flush=True)
 
 
 def show(*parts: object) -> None:

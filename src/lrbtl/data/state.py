@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD, Cells, context_starts
 from lrbtl.data.covariates import Covariate
-from lrbtl.errors import FileReadError, LabelError, LrbtlError, OutputPathError, StateVersionError
+from lrbtl.errors import FileReadError, LabelError, LrbtlError, StateVersionError
 from lrbtl.tables import write_whole
 
 FORMAT, VERSION = "lrbtl battles", 1  # the number goes up when an older lrbtl would misread a file
@@ -69,12 +69,7 @@ def write_state(path: str | os.PathLike[str], battles: Battles, sources: Sequenc
         "sources": [[source.name, source.digest, source.n_battles] for source in sources],
         "content": _packed(battles, arrays),
     }
-    try:
-        write_whole(path, lambda scratch: _write(scratch, json.dumps(header, ensure_ascii=False), arrays))
-    except OutputPathError:
-        raise
-    except OSError as error:
-        raise OutputPathError(f"cannot write {path}: {error.strerror or error}.") from error
+    write_whole(path, lambda scratch: _write(scratch, json.dumps(header, ensure_ascii=False), arrays))
 
 
 def _write(path: Path, header: str, arrays: Sequence[NDArray[Any]]) -> None:

@@ -34,6 +34,7 @@ MAX_ITER = 10
 SETTLING = 5  # steps after which the prior stays
 STALE = 1.25  # times what the scores say now, beyond which an earlier precision is not kept
 SMALLEST_STEP = 1e-3
+FAINT = 0.01  # information of a gap below which votes say no more than that one of two models won everything
 LARGEST_START = 5.0  # logits
 LEAST_START = 1e-3  # of the noise of an entry: the size of a start where battles favour nobody
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
@@ -144,7 +145,9 @@ def population_prior(space: TangentSpace, information: Floats) -> Prior:
         # in its first component no population counts as narrower than what battles can tell of one of its members
         own[:, 0] = np.minimum(own[:, 0], information[part].reshape(factor.shape)[:, 0].mean())
         if k > 0 and len(space.factors[0]) == 2:
-            own[:, 0] = 0.0  # the loading of two models is their gap, of which nothing but votes tells
+            # the loading of two models is their gap, of which nothing but votes tells, as long as they tell anything
+            known = information[part].reshape(factor.shape)[:, 0] > FAINT
+            own[:, 0] = np.where(known, 0.0, FAINT)
         own = own.reshape(-1)
         both = KAPPA * own + information[part]
         precision[part] = np.divide(KAPPA * own**2, both, out=np.zeros_like(own), where=both > 0)

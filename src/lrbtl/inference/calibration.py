@@ -172,7 +172,7 @@ class Calibration:
     def off(self) -> Bools:
         """Bins in which votes differ from what is predicted, by more than chance and by more than a point."""
         away = np.abs(self.observed - self.predicted)
-        z = away / self.se
+        z = away / np.maximum(self.se, 1e-12)
         together = chi2.sf(float(z @ z), max(len(z), 1)) < CHANCE
         return np.asarray((z > (LIKELY if together else SURELY)) & (away > MATTERS))
 

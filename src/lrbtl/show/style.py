@@ -247,7 +247,7 @@ def axis_range(score: Floats, lower: Floats, upper: Floats) -> tuple[float, floa
 
 def _within_fences(score: Floats) -> Bools:
     """Whether scores lie near the bulk of them; a side that would stretch the axis only little is kept whole."""
-    first, third = np.quantile(score, [0.25, 0.75])
+    first, third = np.quantile(score, [0.25, 0.75], method="lower")  # scores themselves: equal ones stay equal
     low, high = first - FENCES[0] * (third - first), third + FENCES[1] * (third - first)
     if low - score.min() <= STRETCH * (high - low):
         low = score.min()

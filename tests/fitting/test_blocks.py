@@ -106,6 +106,16 @@ def test_normal_equations_with_a_matrix_per_context(name):
 
 
 @each
+def test_columns_go_to_coordinates_and_back(name):
+    design, _ = blocks_of(name)
+    space, rng = space_of(design), np.random.default_rng(8)
+    J, values = jacobian(space)[entries(design)], rng.normal(size=(design.n_slots, 3))
+    np.testing.assert_allclose(design.pull_columns(space, values), J.T @ values, atol=1e-12)
+    coordinates = rng.normal(size=(space.size, 3))
+    np.testing.assert_allclose(design.push_columns(space, coordinates), J @ coordinates, atol=1e-12)
+
+
+@each
 def test_blocks_of_models_and_rows_of_slots(name):
     design, weight = blocks_of(name)
     matrices, space = design.laplacians(weight), space_of(design)

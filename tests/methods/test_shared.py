@@ -158,3 +158,9 @@ def test_boards_of_tags_and_targets_say_the_same():
         found = lrbtl.infer(battles, [lrbtl.score(model, context) for model in board.models])
         np.testing.assert_allclose(board.score, found.estimate, atol=1e-9)
         np.testing.assert_allclose(board.se, found.se, rtol=1e-6)
+
+
+def test_sets_of_tags_that_are_too_many_are_said_to_be(monkeypatch):
+    monkeypatch.setattr("lrbtl.methods.shared.MOST_COLUMNS", 20)
+    board = lrbtl.leaderboard(lrbtl.Battles.from_frame(tagged(1200)[0], tags="tags"), context="x")
+    assert any("sets of tags are too many" in note for note in board.info.notes)

@@ -86,6 +86,41 @@ class BlockDesign(Design):
         return np.repeat(np.arange(self.n_contexts), np.diff(start)), model
 
     @cached_property
+    def _sides(self) -> tuple[sparse.csr_array, sparse.csr_array]:
+        """Sums over the slots of each model, (d1, n_slots), and of each context, (D, n_slots), as matrices."""
+        (context, model), slot, ones = self.slot_places, np.arange(self.n_slots), np.ones(self.n_slots)
+        sizes = (self.shape[0], self.n_slots), (self.n_contexts, self.n_slots)
+        both = zip((model, context), sizes, strict=True)
+        first, second = (sparse.csr_array((ones, (side, slot)), shape=size) for side, size in both)
+        return first, second
+
+    def pull_columns(self, space: TangentSpace, values: Floats) -> Floats:
+        """Return J^T of tensors given by values per slot, (n_slots, m), in tangent coordinates, (size, m)."""
+        if self.full:
+            cube = values.reshape(self.n_contexts, self.shape[0], -1)
+            gU, gV = np.einsum("uam,uk->mak", cube, space.V, optimize=True), np.einsum("uam,ak->muk", cube, space.U)
+            return space.pull(gU, gV)
+        (context, model), (by_model, by_context) = self.slot_places, self._sides
+        gU = np.stack([by_model @ (v[context, None] * values) for v in space.V.T], axis=2)
+        gV = np.stack([by_context @ (u[model, None] * values) for u in space.U.T], axis=2)
+        return space.pull(np.swapaxes(gU, 0, 1), np.swapaxes(gV, 0, 1))
+
+    def push_columns(self, space: TangentSpace, coordinates: Floats) -> Floats:
+        """Return what columns of coordinates (size, m) change on the slots, (n_slots, m)."""
+        pushed = [space.push(np.ascontiguousarray(x)) for x in coordinates.T]
+        dU, dV = (np.stack(side, axis=2) for side in zip(*pushed, strict=True))
+        if self.full:
+            out = np.einsum("uk,akm->uam", space.V, dU, optimize=True)
+            out += np.einsum("ak,ukm->uam", space.U, dV, optimize=True)
+            return np.asarray(out.reshape(self.n_slots, -1))
+        context, model = self.slot_places
+        out = np.zeros((self.n_slots, coordinates.shape[1]))
+        for k in range(space.U.shape[1]):
+            out += space.V[context, k, None] * dU[model, k]
+            out += space.U[model, k, None] * dV[context, k]
+        return out
+
+    @cached_property
     def _blocks(self) -> tuple[Longs, Longs]:
         """Slots in the order of their blocks, and where each block begins: contexts, or their linked groups."""
         slot_a, slot_b, start, model = self.slot_table
@@ -238,8 +273,11 @@ class BlockDesign(Design):
                 blocks += matrix.reshape(len(matrix), -1).T @ outer
                 continue
             pair = (group.models[:, :, None] * d1 + group.models[:, None, :]).reshape(-1)
-            for k in range(r1 * r1):
-                blocks[:, k] += np.bincount(pair, (matrix * outer[:, k, None, None]).reshape(-1), d1 * d1)
+            for k in range(r1):
+                for h in range(k + 1):
+                    sums = np.bincount(pair, (matrix * outer[:, k * r1 + h, None, None]).reshape(-1), d1 * d1)
+                    blocks[:, k * r1 + h] += sums
+                    blocks[:, h * r1 + k] += sums * (h != k)
         border[: d1 * r1, : d1 * r1] += blocks.reshape(d1, d1, r1, r1).transpose(0, 2, 1, 3).reshape(d1 * r1, d1 * r1)
 
     def slot_rows(self, space: TangentSpace, weight: Matrices) -> tuple[Floats, Floats]:  # type: ignore[override]

@@ -254,7 +254,7 @@ class Expansion:
         if not columns.shape[1]:
             return matrix
         design, space = self.scores.design, self.scores.space
-        pulled = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in columns.T], axis=1)
+        pulled = design.pull_columns(space, columns)
         border, cross = matrix.border.copy(), matrix.cross
         border[:, space.extra] = pulled[: space.q]
         border[space.extra] = pulled[: space.q].T

@@ -17,6 +17,7 @@ from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import separate_errors
 from lrbtl.methods.posterior import centred, in_batches
 from lrbtl.methods.search import LIKELY, Node, Search
+from lrbtl.methods.shared import TAGS
 from lrbtl.methods.targets import Gradients, Resolved, evaluate
 from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.threads import one_blas_thread
@@ -25,6 +26,9 @@ from lrbtl.typing import Bools, Floats, Longs
 WIDE = 2.0  # times the spread of all scores: a prior that does not hold back what votes tell
 CLEAR = 2.0  # times the noise: scores this large show half of their directions
 LITTLE_DOUBT = 1e-3
+UNRELATED = (
+    "sets of tags are too many to ask what a model gains by a tag in all of them: boards of tags may be too sure"
+)
 LONG = 1e9  # contexts times cubed models beyond which the gain over separate fits is not told
 
 
@@ -41,7 +45,8 @@ class Hierarchical(Method):
             raise MethodError("the hierarchical method is for battles; use method='efficient' for observed entries.")
         if not np.any(data.cells.y != 0.5):
             raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
-        search = Search(make_design(data, options.link), options.start, shared_tags(data))
+        tags = shared_tags(data)
+        search = Search(make_design(data, options.link), options.start, tags)
         if len(data.shape) == 1:
             nodes = [search.node(search.climb(search.first((1,)), 0.0), 1.0)]
         else:
@@ -50,12 +55,13 @@ class Hierarchical(Method):
             )
             nodes = search.average(modes)
         link = nodes[0].mode.scores.design.link
+        unrelated = () if tags is None or TAGS in search.columns.modes else (UNRELATED,)
         provenance = Provenance(
             method=self.name,
             rank=nodes[0].rank,
             n_battles=data.n_battles,
             link=None if link == LOGISTIC else str(link),
-            notes=() if len(data.shape) == 1 else (deviation_sentence(deviation_share(nodes)),),
+            notes=() if len(data.shape) == 1 else (deviation_sentence(deviation_share(nodes)), *unrelated),
         )
         return HierarchicalRun(data, nodes, provenance)
 

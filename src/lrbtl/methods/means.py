@@ -162,7 +162,7 @@ class Means:
         """(B - H) R in whitened coordinates after elimination, of the rest; S (B - H) R; and R^T (B - H) R."""
         at, space, design, factor = self.at, self.at.scores.space, self.at.scores.design, self.at.factor
         open_part = design.times(at.S, self.shared_excess)
-        pulled = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in open_part.T], axis=1)
+        pulled = design.pull_columns(space, open_part)
         pulled[space.extra] = -(at.tau**2) * at.effects[0].T @ open_part
         linear = len(self.shared_effect_excess)
         pulled[space.extra][:linear] += self.shared_effect_excess

@@ -19,7 +19,7 @@ from lrbtl.lowrank.arrowhead import Blocks, Inverse, inverse_blocks
 from lrbtl.lowrank.tangent import context_blocks
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.means import Means
-from lrbtl.methods.shared import Answers, Columns, Shared, slot_changes
+from lrbtl.methods.shared import Answers, Columns, Shared
 from lrbtl.methods.standard_errors import context_covariances, sandwich_blocks
 from lrbtl.typing import Bools, Floats, Longs
 
@@ -299,9 +299,9 @@ class Posterior:
         at, space, design = self.at, self.at.scores.space, self.design
         varied = self._shared_excess[0]
         open_part = design.times(at.S, varied)
-        pulled = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in open_part.T], axis=1)
+        pulled = design.pull_columns(space, open_part)
         solved = at.factor.solve(pulled)
-        along = slot_changes(design, space, solved)
+        along = design.push_columns(space, solved)
         return Answers(design, space, solved, design.times(at.S, along + at.tau**2 * varied) - along)
 
     def _solved(self, gradients: Floats, contexts: Longs, slopes: Floats | None) -> _Solved:
@@ -326,7 +326,7 @@ class Posterior:
         if slopes is not None:
             pulled[space.extra] += slopes.T
         solved = at.factor.solve(pulled)
-        pushed = slot_changes(design, space, solved)
+        pushed = design.push_columns(space, solved)
         moved = design.times(at.S, pushed + at.tau**2 * (on_slots - c @ solved[space.extra]))
         along = np.einsum("mua,uak->mk", flat, self.shared.root(contexts), optimize=True)
         if slopes is not None:

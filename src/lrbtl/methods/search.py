@@ -328,8 +328,7 @@ def excess_component(mode: Mode) -> float:
         votes = np.stack([design.atom_sums(np.where(of_pairs & bit, root, -root)) for bit in bits], axis=1)
         deviations = np.where(of_slots[:, None] & bits, at.tau, -at.tau)
         drawn = design.times(at.S, votes) + design.times(at.W, deviations)
-        solved = at.factor.solve(np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in drawn.T], axis=1))
-        fitted = [design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in solved.T]
-        left = drawn - design.times(at.W, np.stack(fitted, axis=1))
+        solved = at.factor.solve(design.pull_columns(space, drawn))
+        left = drawn - design.times(at.W, design.push_columns(space, solved))
         noise += [largest(np.ascontiguousarray(x)) for x in left.T]
     return (largest(at.residual) - float(np.mean(noise))) / max(float(np.std(noise, ddof=1)), 1e-300)

@@ -129,7 +129,7 @@ class Shared:
         at, design, space = self.at, self.at.scores.design, self.at.scores.space
         on_slots = self._on_slots
         told = design.times(at.W, on_slots)
-        pulled = np.stack([design.pull_sums(space, np.ascontiguousarray(x)) for x in told.T], axis=1)
+        pulled = design.pull_columns(space, told)
         pulled[space.extra] = at.effects[0].T @ design.times(at.S, on_slots)
         solved = at.factor.solve(pulled)
         K = on_slots.T @ told - pulled.T @ solved
@@ -206,7 +206,7 @@ class Shared:
         """Q of all columns and of what the scores hold of them, but for the columns themselves."""
         at, design, space = self.at, self.at.scores.design, self.at.scores.space
         solved = self._told[2]
-        open_part = self._on_slots - slot_changes(design, space, solved)
+        open_part = self._on_slots - design.push_columns(space, solved)
         closed = design.times(at.S, open_part + at.tau**2 * at.effects[0] @ solved[space.extra])
         return Answers(design, space, -solved, closed - open_part)
 
@@ -250,7 +250,7 @@ class Shared:
     def slot_root(self) -> Floats:
         """The same on the slots, (n_slots, m)."""
         design, root = self.at.scores.design, self._root
-        found = self._on_slots[:, :-1] @ self._half + slot_changes(design, root.space, root.coordinates) + root.slots
+        found = self._on_slots[:, :-1] @ self._half + design.push_columns(root.space, root.coordinates) + root.slots
         return np.asarray(found - self._means[design.slot_places[0]])
 
     @cached_property
@@ -266,11 +266,6 @@ class Shared:
             own = weights.sum() * self.at.scores.design.ladder[:, None]
         found = self._root.mean(weights, own @ self._half)
         return np.asarray(found - found.mean(axis=0))
-
-
-def slot_changes(design: BlockDesign, space: TangentSpace, coordinates: Floats) -> Floats:
-    """Return what columns of coordinates (size, m) change on the slots, (n_slots, m)."""
-    return np.stack([design.slot_changes(space, *space.push(np.ascontiguousarray(x))) for x in coordinates.T], axis=1)
 
 
 @dataclass(frozen=True)

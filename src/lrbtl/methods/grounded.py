@@ -17,7 +17,7 @@ from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError
 from lrbtl.methods.base import Method, Moments, Options, Provenance, Run
 from lrbtl.methods.clusters import Rows
-from lrbtl.methods.targets import DenseView, Gradients, Resolved, evaluate
+from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate
 from lrbtl.model.grounded import OUTCOMES, Grounded
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs
@@ -194,7 +194,7 @@ class GroundedRun(Run):
         return self._scores
 
     def _gradients(self, targets: Sequence[Resolved]) -> tuple[Floats, Floats]:
-        values, found = evaluate(targets, DenseView(self._scores, self.link, self.data.shape))
+        values, found = evaluate(targets, ScoresView(self._scores, self.link, self.data.shape))
         return values, self._dense(found)
 
     def _dense(self, found: Gradients) -> Floats:

@@ -1,7 +1,7 @@
 """Scores that are low rank plus deviations, T = L + E: honest also where low rank is only nearly true."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -18,8 +18,8 @@ from lrbtl.methods.naive import separate_errors
 from lrbtl.methods.posterior import centred, in_batches
 from lrbtl.methods.search import LIKELY, Node, Search
 from lrbtl.methods.shared import TAGS
-from lrbtl.methods.targets import Gradients, Resolved, evaluate
-from lrbtl.model.links import LOGISTIC, Link
+from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate
+from lrbtl.model.links import LOGISTIC
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Longs
 
@@ -90,22 +90,6 @@ def deviation_sentence(share: float) -> str:
     return f"{share:.0%} of what differs between models in a category is not shared with the other categories"
 
 
-@dataclass(frozen=True)
-class _View:
-    """Scores as targets read them."""
-
-    scores: Field
-    link: Link
-    shape: tuple[int, ...]
-    effect_values: Floats
-
-    def entries(self, models: Longs, contexts: Longs) -> Floats:
-        return self.scores.entries(models, contexts)
-
-    def dense(self) -> Floats:
-        return self.scores.dense().reshape(self.shape)
-
-
 class HierarchicalRun(Run):
     """The posterior of all scores: means over nodes, their covariances and the spread between them."""
 
@@ -130,6 +114,10 @@ class HierarchicalRun(Run):
     @cached_property
     def _mean(self) -> Field:
         return Field.mixed([node.scores for node in self.nodes], self._weights)
+
+    @property
+    def _view(self) -> ScoresView:
+        return ScoresView(self._mean, self.link, self.data.shape, self.effect_values)
 
     @cached_property
     def effect_values(self) -> Floats:
@@ -165,7 +153,7 @@ class HierarchicalRun(Run):
         """Return the model-based errors of separate fits at these scores; None where they would take long."""
         if self.data.n_contexts * self.data.shape[0] ** 3 > LONG:
             return None
-        return separate_errors(self.data, _View(self._mean, self.link, self.data.shape, self.effect_values), targets)
+        return separate_errors(self.data, self._view, targets)
 
     def _on_slots(self, values: Iterable[Floats]) -> Field:
         """Return the mean over nodes of values on slots, zero elsewhere."""
@@ -243,7 +231,7 @@ class HierarchicalRun(Run):
     @one_blas_thread
     def vote_moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
         """Return estimates of targets with their covariance, or only with their errors."""
-        values, gradients = evaluate(targets, _View(self._mean, self.link, self.data.shape, self.effect_values))
+        values, gradients = evaluate(targets, self._view)
         n_contexts, d1 = np.unique(gradients.contexts).size, self.data.shape[0]
         none = np.zeros(len(targets))
         if errors_only:
@@ -275,7 +263,7 @@ class HierarchicalRun(Run):
     @one_blas_thread
     def influence_rows(self, targets: Sequence[Resolved]) -> Rows:
         """Return the influences of votes in some cells, the mean over nodes."""
-        _, gradients = evaluate(targets, _View(self._mean, self.link, self.data.shape, self.effect_values))
+        _, gradients = evaluate(targets, self._view)
         found = self._dense(gradients, slice(None))
         each = [node.posterior.influence_rows(*found) for node in self.nodes]
         return lambda cells: self._average(rows(cells) for rows in each)

@@ -15,6 +15,7 @@ from scipy import sparse
 from scipy.special import expit, logsumexp
 
 from lrbtl.errors import GradientError, TargetError
+from lrbtl.fitting.blocks import Field
 from lrbtl.model.grounded import Grounded
 from lrbtl.model.links import Link, TieLink
 from lrbtl.typing import Bools, Floats, Longs
@@ -66,21 +67,24 @@ class View(Protocol):
 
 
 @dataclass(frozen=True)
-class DenseView:
-    """Scores (d1, D) as targets read them."""
+class ScoresView:
+    """Scores (d1, D), or a field of them, as targets read them."""
 
-    scores: Floats
+    scores: Floats | Field
     link: Link
     shape: tuple[int, ...]
     effect_values: Floats = field(default_factory=lambda: np.empty(0))
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return scores[models, contexts]."""
+        if isinstance(self.scores, Field):
+            return self.scores.entries(models, contexts)
         return np.asarray(self.scores[models, contexts])
 
     def dense(self) -> Floats:
         """Return all scores, in the battles' shape."""
-        return self.scores.reshape(self.shape)
+        scores = self.scores.dense() if isinstance(self.scores, Field) else self.scores
+        return scores.reshape(self.shape)
 
 
 Evaluate = Callable[[View], tuple[float, SparseGradient | Floats]]

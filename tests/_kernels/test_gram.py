@@ -75,6 +75,23 @@ def test_model_blocks_of_few_models_and_empty_contexts():
     np.testing.assert_allclose(blocks[:R, R:], -(v.T @ v), rtol=1e-12, atol=1e-14)
 
 
+def test_sum_context_blocks():
+    models = np.array([[2, 0, 3], [1, 4, 0]])
+    matrices = RNG.normal(size=(2, 3, 3))
+    matrices = matrices + matrices.transpose(0, 2, 1)
+    matrices[1, 2], matrices[1, :, 2] = 0.0, 0.0  # padding
+    blocks, expected = np.zeros((5 * R, 5 * R)), np.zeros((5, R, 5, R))
+    gram.sum_context_blocks(matrices, models, V[:2].copy(), blocks)
+    for u in range(2):
+        np.add.at(
+            expected.transpose(0, 2, 1, 3),
+            (models[u][:, None], models[u][None]),
+            matrices[u][:, :, None, None] * np.outer(V[u], V[u]),
+        )
+    lower = np.tril(np.ones((5, 5))).repeat(R, axis=0).repeat(R, axis=1)
+    np.testing.assert_allclose(blocks, lower * expected.reshape(5 * R, 5 * R), rtol=1e-12, atol=1e-14)
+
+
 def test_sum_cross_blocks():
     slot_start, rl = np.array([0, 2, 2, 5, 6]), 2
     target = np.array([0, 1, 0, 2, 3, 1])

@@ -144,6 +144,33 @@ def sum_model_blocks(
         close_laplacian(blocks_out, d1, r)
 
 
+def sum_context_blocks(
+    const double[:, :, ::1] matrices,  # in: symmetric, of some contexts
+    const long long[:, ::1] models,    # in: of their rows; any where a row is zero
+    const double[:, ::1] V,            # in: one row per context
+    double[:, ::1] blocks_out,         # in, out: block (a, b), a >= b, of (d1 r or more, same) += matrix[a, b] v v^T
+):
+    cdef Py_ssize_t u, i, j, k, h, r = V.shape[1], stride = blocks_out.shape[1]
+    cdef long long a, b
+    cdef double w
+    cdef double* block
+    cdef const double* v
+    with nogil:
+        for u in range(matrices.shape[0]):
+            v = &V[u, 0]
+            for i in range(matrices.shape[1]):
+                for j in range(i + 1):
+                    w = matrices[u, i, j]
+                    if w == 0.0:
+                        continue
+                    a, b = models[u, i], models[u, j]
+                    block = &blocks_out[a * r, b * r] if a >= b else &blocks_out[b * r, a * r]
+                    for k in range(r):
+                        for h in range(r):
+                            block[h] += w * v[k] * v[h]
+                        block = block + stride
+
+
 def sum_cross_blocks(
     const long long[::1] slot_start,   # in: slots of context u are slot_start[u]:slot_start[u + 1]
     const long long[::1] target,       # in: the output block of each slot

@@ -17,6 +17,7 @@ from scipy import sparse
 from lrbtl._kernels import gram as kernels
 from lrbtl.data.cells import weak_components
 from lrbtl.fitting.design import Design
+from lrbtl.lowrank.arrowhead import mirrored
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, eigenvectors, truncate
 from lrbtl.typing import Floats, Longs
@@ -265,19 +266,16 @@ class BlockDesign(Design):
     def add_model_blocks(self, space: TangentSpace, weight: Matrices, border: Floats) -> None:  # type: ignore[override]
         """Add sum over contexts of matrix kron v v^T to the block of the model factor."""
         d1, r1 = space.U.shape
+        if not self.full:
+            lower = np.zeros((d1 * r1, d1 * r1))
+            for group, matrix in zip(self.groups, weight, strict=True):
+                kernels.sum_context_blocks(np.ascontiguousarray(matrix), group.models, space.V[group.contexts], lower)
+            border[: d1 * r1, : d1 * r1] += mirrored(lower)
+            return
         blocks = np.zeros((d1 * d1, r1 * r1))
         for group, matrix in zip(self.groups, weight, strict=True):
             v = space.V[group.contexts]
-            outer = (v[:, :, None] * v[:, None, :]).reshape(len(v), -1)
-            if self.full:
-                blocks += matrix.reshape(len(matrix), -1).T @ outer
-                continue
-            pair = (group.models[:, :, None] * d1 + group.models[:, None, :]).reshape(-1)
-            for k in range(r1):
-                for h in range(k + 1):
-                    sums = np.bincount(pair, (matrix * outer[:, k * r1 + h, None, None]).reshape(-1), d1 * d1)
-                    blocks[:, k * r1 + h] += sums
-                    blocks[:, h * r1 + k] += sums * (h != k)
+            blocks += matrix.reshape(len(matrix), -1).T @ (v[:, :, None] * v[:, None, :]).reshape(len(v), -1)
         border[: d1 * r1, : d1 * r1] += blocks.reshape(d1, d1, r1, r1).transpose(0, 2, 1, 3).reshape(d1 * r1, d1 * r1)
 
     def slot_rows(self, space: TangentSpace, weight: Matrices) -> tuple[Floats, Floats]:  # type: ignore[override]

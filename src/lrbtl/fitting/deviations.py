@@ -29,7 +29,7 @@ from lrbtl.typing import Floats
 KAPPA = 2.0  # battles that bring so many times the prior's own information leave half of its precision
 ROBUST = 1.4826  # standard deviation over median absolute deviation of a normal population
 LEAST_SPREAD = 0.1  # of the mean square: no population counts as narrower
-CHOLESKY_SIZE = 48  # where half the arithmetic outweighs a call from Python per matrix
+CHOLESKY_SIZE = 18  # where half the arithmetic outweighs a call from Python per matrix
 MAX_ITER = 10
 SETTLING = 5  # steps after which the prior stays
 STALE = 1.25  # times what the scores say now, beyond which an earlier precision is not kept

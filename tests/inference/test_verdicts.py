@@ -1,6 +1,7 @@
 """Verdicts on gaps: against tests written out, levels and powers by simulation, and the same answer everywhere."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy import stats
 
 import lrbtl
 from lrbtl.errors import MarginError, PowerError, ScaleError
-from lrbtl.inference.verdicts import ELO, detectable, error_to_show, judge, read_size, size_words
+from lrbtl.inference.verdicts import ELO, Prospect, detectable, error_to_show, judge, read_size, size_words
 
 REPS = 200_000
 
@@ -34,8 +35,8 @@ def test_the_other_side_sees_the_opposite(gap, se):
     assert back == opposite[there]
 
 
-def share(gap, se, verdict, margin=None):
-    draws = gap + se * np.random.default_rng(0).standard_normal(REPS)
+def share(gap, se, verdict, margin=None, follow=1.0):
+    draws = follow * gap + math.sqrt(follow) * se * np.random.default_rng(0).standard_normal(REPS)
     return np.mean([found == verdict for found in judge(draws, np.full(REPS, se), margin=margin)])
 
 
@@ -50,6 +51,51 @@ def test_levels_and_powers_are_those_promised():
     for gap in (0.0, 0.1):
         assert within(share(gap, error_to_show(gap, margin=0.4), "equivalent", margin=0.4), 0.8)
     assert within(share(0.4, error_to_show(0.4, power=0.9), "ahead"), 0.9)
+
+
+def test_powers_hold_where_estimates_are_shrunk():
+    """With a prior of variance v and votes of variance w estimates follow by f = v / (v + w), with error sqrt(f w)."""
+    assert within(share(float(detectable(np.array([0.2]), 0.7)[0]), 0.2, "ahead", follow=0.7), 0.8)
+    now = Prospect(se=math.sqrt(0.6 * 0.04), followed=0.6)  # v = .06, w = .04
+    for gap, margin in ((0.4, None), (0.1, 0.4)):
+        se = error_to_show(gap, margin=margin, prospect=now)
+        w = 1.0 / (1.0 / se**2 - 1.0 / 0.06)
+        follow = 0.06 / (0.06 + w)
+        assert now.follow(se) == pytest.approx(follow)
+        assert within(share(gap, se, "equivalent" if margin else "ahead", margin, follow), 0.8)
+
+
+def test_a_power_that_chance_alone_has_needs_no_votes():
+    assert error_to_show(0.4, power=0.01) == math.inf
+
+
+def against_the_grain():
+    """Skills of random signs, so that a gap alike in all categories is shrunk."""
+    truth = lrbtl.simulate_scores((12, 4), 2, scale=1.0, rng=3) + 0.2 * np.random.default_rng(3).normal(size=(12, 4))
+    return lrbtl.simulate_battles(truth - truth.mean(axis=0), 3000, rng=4)
+
+
+def test_how_far_a_gap_is_followed_has_one_answer():
+    battles = against_the_grain()
+    analysis = lrbtl.analyse(battles)
+    gap, scores = analysis.estimate(lrbtl.gap(0, 1)), analysis.estimate([lrbtl.score(0), lrbtl.score(1)])
+    assert 0.3 < gap.follow[0] < 0.99
+    np.testing.assert_allclose((scores[0] - scores[1]).follow, gap.follow)
+    np.testing.assert_allclose(scores[[0, 1]].contrast([1, -1]).follow, gap.follow)
+    np.testing.assert_allclose(
+        analysis.estimate(lrbtl.win_probability(0, 1, 2)).follow, analysis.estimate(lrbtl.gap(0, 1, 2)).follow
+    )
+    (board,) = analysis.estimate_boards(np.full((1, 4), 0.25))
+    np.testing.assert_allclose((board[0] - board[1]).follow, gap.follow)
+    families = [analysis.estimate(family) for family in (lrbtl.all_gaps(), lrbtl.all_scores())]
+    listed = [analysis.estimate(lrbtl.gap(0, 1, 2)), analysis.estimate(lrbtl.score(0, 2))]
+    for family, one in zip(families, listed, strict=True):
+        np.testing.assert_allclose(family[one.labels[0]].follow, one.follow)
+    assert pickle.loads(pickle.dumps(gap)).verdicts().detectable == gap.verdicts().detectable
+    found = lrbtl.leaderboard(battles, weights="equal")
+    pair = lrbtl.infer(battles, lrbtl.gap(found.models[3], found.models[0]))
+    assert found.detectable[3] == pytest.approx(pair.verdicts().detectable[0])
+    assert np.all(lrbtl.infer(battles, lrbtl.gap(0, 1), method="naive").follow == 1.0)
 
 
 def test_no_votes_show_equality_or_a_gap_as_large_as_the_margin():

@@ -154,6 +154,19 @@ def test_what_entries_share_moves_their_scores(name):
     close(posterior.shared.move.dense().reshape(-1), moved, np.sqrt(np.diag(twin.C)))
 
 
+@each
+def test_how_scores_follow_levels(name):
+    """A change of the truth pulls at coordinates, E, F and the tie parameter by its information."""
+    posterior, twin = made(name)
+    d1, D = posterior.design.shape[0], posterior.design.n_contexts
+    precision, both, _ = joint_precision(twin, posterior.shared)
+    levels = np.repeat(np.eye(d1), D, axis=0)
+    pull = both.T @ twin.H @ levels
+    pull[posterior.at.scores.space.extra] = posterior.at.effects[0].T @ levels[entries(posterior.design)]
+    expected = (both @ np.linalg.solve(precision, pull)).reshape(d1, D, d1).transpose(1, 0, 2)
+    close(posterior.level_answers(np.arange(D)), expected)
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if "davidson" not in name])
 def test_exceptions_are_those_of_the_formula(name):
     """t = g / sqrt(P) with P = diag(H - H C H) is N(0, 1), or N(0, 1 + k) for an exception."""

@@ -55,7 +55,7 @@ class Comparison:
     verdict : tuple of str
         What each gap by itself comes to: "ahead", "behind", "equivalent" within the margin, or "cannot tell".
     detectable : array
-        The smallest gap in Elo points that these votes would have shown with 80% power.
+        The smallest gap in Elo points that these votes would have shown with 80% power, if it is alike in all contexts.
     level : float
     method : str
     notes : tuple of str
@@ -157,6 +157,8 @@ def compare(
     **options: Unpack[RunOptions],
 ) -> Comparison:
     """Return gap and win probability of two models, overall and in every context, with intervals.
+
+    The overall gap weighs contexts by their votes, as boards do; `gap("x", "y")` of `infer` is their plain mean.
 
     Parameters
     ----------

@@ -18,6 +18,7 @@ from lrbtl.inference.verdicts import (
     CANNOT_TELL,
     EQUIVALENT,
     POWER,
+    Prospect,
     error_to_show,
     one_sided,
     read_size,
@@ -114,6 +115,8 @@ def gate(
 ) -> Gate:
     """Return whether a candidate may replace a baseline: ship, worse, or cannot tell, with the votes that would tell.
 
+    The overall gap weighs categories by their votes, as boards do; `gap("x", "y")` of `infer` is their plain mean.
+
     Parameters
     ----------
     battles : Battles or data frame
@@ -154,7 +157,7 @@ def gate(
     decision = decide(verdicts.verdict[0], gap, se, limit, level)
     needed = None
     if decision == CANNOT_TELL:
-        error = error_to_decide(gap, limit, level) / unit
+        error = error_to_decide(gap, limit, level, Prospect(se, float(found.follow[0]))) / unit
         needed = Outlook.of(part.analysis, [target]).votes_for(error, "to decide", level)
     return Gate(
         decision=decision,
@@ -184,9 +187,9 @@ def decide(verdict: str, gap: float, se: float, margin: float | None, level: flo
     return WORSE if verdict == BEHIND else CANNOT_TELL
 
 
-def error_to_decide(gap: float, margin: float | None, level: float) -> float:
+def error_to_decide(gap: float, margin: float | None, level: float, prospect: Prospect | None = None) -> float:
     """Return the largest error at which a gap, in log odds, is decided with 80% power; 0 where none is small enough."""
-    ways = [error_to_show(gap, level=level)]
+    ways = [error_to_show(gap, level=level, prospect=prospect)]
     if margin is not None and gap > -margin:
         ways.append((gap + margin) / (one_sided(level) + shown_power(POWER)))
     return max(ways)

@@ -418,10 +418,14 @@ def _verdicts(part: Component, view: View, standing: Standing, found: Estimate) 
     variance = own + own[rival] - 2.0 * found.cov[ranked, ranked[rival]]
     unit = part.analysis.log_odds_unit
     gap, se = unit * (score - score[rival]), unit * np.sqrt(np.maximum(variance, 0.0))
+    against = np.zeros((ranked.size, len(found)))
+    against[np.arange(ranked.size), ranked] = 1.0
+    against[np.arange(ranked.size), ranked[rival]] = -1.0
+    follow = found.followed(against)
     places = np.zeros(len(standing.status), dtype=np.int64)
     places[ranked] = 1 + np.arange(ranked.size)
     names = [str(part.battles.models[k]) for k in ranked]
-    return Verdicts.of(names, gap, se, margin=view.margin, level=view.level), places
+    return Verdicts.of(names, gap, se, margin=view.margin, level=view.level, follow=follow), places
 
 
 def _shift(part: Component, view: View, score: Floats) -> tuple[tuple[str, ...], float]:

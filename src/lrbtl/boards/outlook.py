@@ -26,7 +26,7 @@ from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.targets import Target, resolve_targets
-from lrbtl.inference.verdicts import ELO, PROBABILITIES, error_to_show, read_size, size_words
+from lrbtl.inference.verdicts import ELO, PROBABILITIES, Prospect, error_to_show, read_size, size_words
 from lrbtl.methods.base import RunOptions
 from lrbtl.methods.targets import Resolved, resolved_score
 from lrbtl.threads import one_blas_thread
@@ -320,7 +320,8 @@ def votes_needed(
     battles : Battles or data frame
         See `leaderboard`.
     target : Target
-        Such as `gap("x", "y")`.
+        Such as `gap("x", "y")`, which is the plain mean of the categories; `gap("x", "y", weights="traffic")` is the
+        gap of boards and of `gate`.
     half_width : float, optional
         Half the width that the interval shall have: Elo points, or a win probability if it is below 0.5.
     power : float, optional
@@ -328,7 +329,7 @@ def votes_needed(
     margin : float, optional
         What does not matter, like `half_width`.
     gap : float, optional
-        The gap that there is, like `half_width`; by default the estimate, with `margin` none.
+        The gap that there is, alike in all categories, like `half_width`; by default the estimate, with `margin` none.
     level : float
     **options
         See `analyse`.
@@ -359,7 +360,8 @@ def votes_needed(
     if half_width is not None:
         size = read_size(half_width, "half_width")
     analysis = analyse(battles, **options)
-    found = Outlook.of(analysis, resolve_targets(battles, [target]))
+    resolved = resolve_targets(battles, [target])
+    found = Outlook.of(analysis, resolved)
     value, unit, slope = found.scale()
     if half_width is not None:
         error = half_width / (z * slope) if slope and half_width < PROBABILITIES else size / (z * unit)
@@ -367,7 +369,8 @@ def votes_needed(
     if assumed is None:
         assumed = 0.0 if limit is not None else unit * value
     assert power is not None
-    error = error_to_show(assumed, margin=limit, level=level, power=power) / unit
+    prospect = Prospect(unit * float(found.before[0]), float(analysis.run.follow(resolved)[0]))
+    error = error_to_show(assumed, margin=limit, level=level, power=power, prospect=prospect) / unit
     shown = f"a gap of {ELO * abs(assumed):.0f} Elo points"
     goal = f"to show {shown}" if margin is None else f"to show that {shown} is within {size_words(margin)}"
     return found.votes_for(error, f"{goal} with {power:.0%} power", level)

@@ -192,7 +192,8 @@ def plan(
     context : label, optional
         The board that the goal is about; by default the overall one.
     weights : see `leaderboard`
-        Of the categories on the overall board.
+        Of the categories on the overall board, by default by votes. A target has weights of its own: `gap("x", "y")` is
+        the plain mean of the categories.
     cost : mapping from context to number, optional
         What a vote costs in a category; 1 where it is not said.
     forbid : pairs of models, optional

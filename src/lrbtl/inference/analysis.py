@@ -122,7 +122,11 @@ class Analysis:
             return [resolved_score(a, weights[i], inside) for a in range(len(names))]
 
         found = self.run.score_moments(weights, among)
-        return [self._as_estimate(names, moments, partial(targets, i)) for i, moments in enumerate(found)]
+        out = []
+        for i, moments in enumerate(found):
+            follow = partial(self.run.follow_board, weights[i], None if among is None else among[i])
+            out.append(self._as_estimate(names, moments, partial(targets, i), follow=follow))
+        return out
 
     def scores(self) -> Floats:
         """Return the estimates of all scores, (d1, D); NaN where there is none."""
@@ -159,7 +163,12 @@ class Analysis:
         labels = family.labels(self.battles)
         if (lost := np.flatnonzero(np.isnan(values))).size:
             self._warn_lost([labels[int(i)] for i in lost[:3]], lost.size)
-        return Estimate(labels, values, None, se=errors, links="identity", info=self.provenance)
+        kind = family.kind
+
+        def follow(_: Floats | None) -> Floats:
+            return self.run.follow_family(kind).reshape(-1)
+
+        return Estimate(labels, values, None, se=errors, links="identity", info=self.provenance, follow=follow)
 
     def _as_estimate(
         self,
@@ -167,6 +176,7 @@ class Analysis:
         moments: Moments,
         targets: Callable[[], Sequence[Resolved]],
         scales: WorkingScale | Sequence[WorkingScale] = "identity",
+        follow: Callable[[Floats | None], Floats] | None = None,
     ) -> Estimate:
         """Return moments as an estimate; targets are made when separate fits are asked for."""
         return Estimate(
@@ -179,6 +189,7 @@ class Analysis:
             info=self.provenance,
             bound_se=moments.bound,
             naive_se=lambda: self.run.naive_errors(targets()),
+            follow=follow or (lambda weights: self.run.follow(targets(), weights)),
         )
 
     def _warn_lost(self, names: list[str], count: int) -> None:

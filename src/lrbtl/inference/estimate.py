@@ -66,6 +66,9 @@ class Estimate:
         (M,) on the working scale: the smallest standard error any estimator can have at this estimate, and that of
         one Bradley-Terry fit per context. A function for the latter is called when they are first read; pickles of an
         estimate for which that has not happened lack them.
+    follow
+        A function from weights (k, M), or None for the targets themselves, to how far these estimates follow a true
+        change that is alike in all contexts; None where they do wholly, as without shrinkage.
 
     Examples
     --------
@@ -90,6 +93,7 @@ class Estimate:
         info: Provenance | None = None,
         bound_se: ArrayLike | None = None,
         naive_se: ArrayLike | Callable[[], ArrayLike | None] | None = None,
+        follow: Callable[[Floats | None], Floats] | None = None,
     ) -> None:
         self.labels = labels if isinstance(labels, FamilyLabels) else tuple(labels)
         self.info = Provenance() if info is None else info
@@ -106,6 +110,7 @@ class Estimate:
         self.variance_noise = self._vector(np.broadcast_to(variance_noise, (len(self.labels),)), "variance_noise")
         self._bound_se = None if bound_se is None else self._vector(bound_se, "bound_se")
         self._naive_source = naive_se
+        self._follow_source = follow
         self._root: Estimate = self
         self._root_weights: Floats | None = None  # (M, targets of the root); None is the identity
 
@@ -173,7 +178,21 @@ class Estimate:
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state["_naive_source"] = None if callable(self._naive_source) else self._naive_source
-        return state
+        state["_follow_source"] = None
+        return {**state, "follow": self.follow}
+
+    @cached_property
+    def follow(self) -> Floats:
+        """(M,) how far the estimates follow a true change that is alike in all contexts: 1 where nothing is shrunk."""
+        if self._follow_source is not None:
+            return self._follow_source(None)
+        return self._root.followed(np.eye(len(self)) if self._root_weights is None else self._root_weights)
+
+    def followed(self, weights: Floats) -> Floats:
+        """Return the same of sums of targets, with weights (k, M) on the working scale."""
+        if self._follow_source is None:
+            return np.ones(len(weights))
+        return self._follow_source(weights)
 
     @cached_property
     def _is_logit(self) -> Bools:
@@ -293,7 +312,15 @@ class Estimate:
         if (other := np.flatnonzero(self.links == "probability")).size:
             raise ScaleError(f"{self.labels[other[0]]!r} is a sum of probabilities, no gap: ask for one or the other.")
         unit = np.where(self._is_logit, 1.0, self.info.log_odds_unit)
-        return Verdicts.of(self.labels, unit * self._working, unit * self._se, margin=margin, level=level, power=power)
+        return Verdicts.of(
+            self.labels,
+            unit * self._working,
+            unit * self._se,
+            margin=margin,
+            level=level,
+            power=power,
+            follow=self.follow,
+        )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -330,6 +357,7 @@ class Estimate:
             info=self.info,
             bound_se=None if self._bound_se is None else self._bound_se[rows],
             naive_se=lambda: None if self._naive_se is None else self._naive_se[rows],
+            follow=(lambda _: self.follow[rows]) if cov is None else None,
         )
         part._root = self._root
         if cov is not None:

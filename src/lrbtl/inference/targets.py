@@ -184,6 +184,9 @@ def _resolve_effect(name: str, context: Any, battles: Data) -> Resolved:
 def gap(a: Any, b: Any, context: Any = None, *, weights: Weights = None) -> Target:
     """Return the score of a minus the score of b in a context, or the mean of that over contexts; see `score`.
 
+    Without `weights` it is the plain mean of all contexts, while boards, `compare` and `gate` weigh contexts by their
+    votes: `weights="traffic"` asks that question.
+
     Examples
     --------
     >>> import lrbtl

@@ -8,7 +8,7 @@ equivalent, since a margin says what does not matter. Everything here works on l
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from numbers import Real
@@ -71,18 +71,42 @@ def one_sided(level: float) -> float:
     return float(ndtri(level))
 
 
-def detectable(se: Floats, *, level: float = 0.95, power: float = POWER) -> Floats:
+def detectable(se: Floats, follow: Floats | float = 1.0, *, level: float = 0.95, power: float = POWER) -> Floats:
     """Return the smallest gaps that would be called ahead with this power.
 
-    (z_(1 - alpha/2) + z_power) se: the chance to be called behind instead is nil.
+    A method that shrinks follows a true gap by a factor f, and its estimate varies by sqrt(f) se:
+    (z_(1 - alpha/2) + sqrt(f) z_power) se / f, since the chance to be called behind instead is nil.
 
-    >>> detectable(np.array([1.0])).round(2)
-    array([2.8])
+    >>> detectable(np.array([1.0])).round(2), detectable(np.array([1.0]), 0.81).round(2)
+    (array([2.8]), array([3.35]))
     """
-    return np.asarray((normal_quantile(level) + shown_power(power)) * se)
+    return np.asarray((normal_quantile(level) + shown_power(power) * np.sqrt(follow)) * se / follow)
 
 
-def error_to_show(gap: float, *, margin: float | None = None, level: float = 0.95, power: float = POWER) -> float:
+@dataclass(frozen=True)
+class Prospect:
+    """An error and how far the estimate follows a true gap: votes that lower the one raise the other.
+
+    >>> round(Prospect(1.0, 0.8).follow(0.5), 2)
+    0.95
+    """
+
+    se: float
+    followed: float = 1.0
+
+    def follow(self, se: float) -> float:
+        """Return the factor at another error: what is shrunk away goes with the variance."""
+        return max(1.0 - (1.0 - self.followed) * (se / self.se) ** 2, 1e-9)
+
+
+def error_to_show(
+    gap: float,
+    *,
+    margin: float | None = None,
+    level: float = 0.95,
+    power: float = POWER,
+    prospect: Prospect | None = None,
+) -> float:
     """Return the standard error at which a gap is shown with this power: as ahead, or as equivalent within a margin.
 
     0 where no error is small enough: there is no gap, or it is as large as the margin.
@@ -90,17 +114,32 @@ def error_to_show(gap: float, *, margin: float | None = None, level: float = 0.9
     >>> round(1 / error_to_show(1.0), 2), round(1 / error_to_show(0.0, margin=1.0), 2)
     (2.8, 2.93)
     """
+    follow = (prospect or Prospect(1.0)).follow
+    gap, z_power = abs(gap), shown_power(power)
+
+    def ahead(se: float) -> float:
+        f = follow(se)
+        return f * gap - (normal_quantile(level) + z_power * math.sqrt(f)) * se
+
+    def equivalent(se: float) -> float:
+        f = follow(se)
+        room, spread = margin - one_sided(level) * se, math.sqrt(f) * se  # type: ignore[operator]
+        return float(ndtr((room - f * gap) / spread) + ndtr((room + f * gap) / spread) - 1.0) - power
+
+    if margin is None and gap > 0.0:
+        least = normal_quantile(level) + min(z_power, 0.0)
+        return _last(ahead, gap / least) if least > 0.0 else math.inf  # chance alone has that power
     if margin is None:
-        return abs(gap) / (normal_quantile(level) + shown_power(power))
-    shown_power(power)
-    gap, z = abs(gap), one_sided(level)
-    if gap >= margin:
         return 0.0
+    return 0.0 if gap >= margin else _last(equivalent, margin / one_sided(level))
 
-    def lack(se: float) -> float:
-        return float(ndtr((margin - gap) / se - z) + ndtr((margin + gap) / se - z) - 1.0) - power
 
-    return float(brentq(lack, 1e-3 * (margin - gap), margin / z, xtol=1e-12 * margin, rtol=1e-10))
+def _last(enough: Callable[[float], float], most: float) -> float:
+    """Return where a falling function crosses zero, at most at a value where it is negative."""
+    least = most
+    while enough(least) < 0.0:
+        least *= 0.5
+    return most if least == most else float(brentq(enough, least, most, xtol=1e-12 * most, rtol=1e-10))
 
 
 def shown_power(power: float) -> float:
@@ -122,7 +161,8 @@ class Verdicts:
     gap, lower, upper : arrays
         Gaps with their intervals. That of a win probability is its log odds.
     detectable : array
-        The smallest gap that these votes would have shown with the `power`.
+        The smallest gap that these votes would have shown with the `power`, if it is alike in all contexts. Where the
+        method would shrink such a gap it is larger.
     margin : float or None
         As it was given: Elo points, or below 0.5 win probability.
     level, power : float
@@ -140,9 +180,17 @@ class Verdicts:
 
     @classmethod
     def of(
-        cls, labels: Sequence[str], gap: Floats, se: Floats, *, margin: Any, level: float, power: float = POWER
+        cls,
+        labels: Sequence[str],
+        gap: Floats,
+        se: Floats,
+        *,
+        margin: Any,
+        level: float,
+        power: float = POWER,
+        follow: Floats | float = 1.0,
     ) -> Verdicts:
-        """Return the verdicts on gaps in log odds."""
+        """Return the verdicts on gaps in log odds; `follow` is how far estimates follow a true gap."""
         limit = None if margin is None else read_size(margin)
         reach = ELO * normal_quantile(level) * se
         return cls(
@@ -151,7 +199,7 @@ class Verdicts:
             ELO * gap,
             ELO * gap - reach,
             ELO * gap + reach,
-            ELO * detectable(se, level=level, power=power),
+            ELO * detectable(se, follow, level=level, power=power),
             None if margin is None else float(margin),
             level,
             power,

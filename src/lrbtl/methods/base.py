@@ -227,6 +227,22 @@ class Run(ABC):
         """
         return self.influence_rows(targets)(np.arange(self.data.n_cells))
 
+    def follow(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Floats:
+        """Return how far estimates of targets, or of sums of them, follow a true change that is alike in all contexts.
+
+        It is 1 for methods that do not shrink.
+        """
+        return np.ones(len(targets) if weights is None else len(weights))
+
+    def follow_board(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Floats:
+        """Return the same for the mean scores of a board, or sums of them; see `score_moments`."""
+        return np.ones(self.data.shape[0] if weights is None else len(weights))
+
+    def follow_family(self, kind: FamilyKind) -> Floats:
+        """Return the same for all scores (d1, D), or all gaps (pairs, D)."""
+        d1, D = self.data.shape[0], self.data.n_contexts
+        return np.ones((d1 if kind == "scores" else d1 * (d1 - 1) // 2, D))
+
     @property
     def clustered(self) -> bool:
         """Whether errors allow for clusters of votes."""

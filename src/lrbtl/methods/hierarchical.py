@@ -26,6 +26,7 @@ from lrbtl.typing import Bools, Floats, Longs
 WIDE = 2.0  # times the spread of all scores: a prior that does not hold back what votes tell
 CLEAR = 2.0  # times the noise: scores this large show half of their directions
 LITTLE_DOUBT = 1e-3
+LEAST_FOLLOWED = 0.01  # of a true change: less is as good as nothing
 UNRELATED = (
     "sets of tags are too many to ask what a model gains by a tag in all of them: boards of tags may be too sure"
 )
@@ -88,6 +89,19 @@ def deviation_sentence(share: float) -> str:
     if share < 0.01:
         return "nearly all that differs between models in a category is shared with the other categories"
     return f"{share:.0%} of what differs between models in a category is not shared with the other categories"
+
+
+def followed(levels: Floats, answers: Floats, weights: Floats | None = None) -> Floats:
+    """Return by which factors estimates follow changes of models' levels along what they are sums of, both (M, d1).
+
+    >>> followed(np.array([[1.0, -1.0]]), np.array([[0.8, -0.8]])).round(2)
+    array([0.8])
+    """
+    if weights is not None:
+        levels, answers = weights @ levels, weights @ answers
+    size = np.einsum("mj,mj->m", levels, levels)
+    found = np.einsum("mj,mj->m", levels, answers) / np.where(size > 0, size, 1.0)
+    return np.where(size > 0, np.clip(found, LEAST_FOLLOWED, 1.0), 1.0)
 
 
 class HierarchicalRun(Run):
@@ -267,6 +281,39 @@ class HierarchicalRun(Run):
         found = self._dense(gradients, slice(None))
         each = [node.posterior.influence_rows(*found) for node in self.nodes]
         return lambda cells: self._average(rows(cells) for rows in each)
+
+    @one_blas_thread
+    def _level_answers(self, contexts: Longs) -> Floats:
+        """Return how scores follow a true change of each model's level that is alike everywhere, (n, d1, d1)."""
+        return self._average(node.posterior.level_answers(contexts) for node in self.nodes)
+
+    def follow(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Floats:
+        """Return how far estimates of targets, or of sums of them, follow a true change alike in all contexts."""
+        _, gradients = evaluate(targets, self._view)
+        dense, contexts, _ = self._dense(gradients, slice(None))
+        answers = np.zeros((len(dense), self.data.shape[0]))
+        for part in in_batches(len(contexts), self.data.shape[0] ** 2):
+            answers += np.einsum("mua,uab->mb", dense[:, part], self._level_answers(contexts[part]), optimize=True)
+        return followed(dense.sum(axis=1), answers, weights)
+
+    def follow_board(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Floats:
+        """Return the same for the mean scores of a board, or sums of them."""
+        d1, used = self.data.shape[0], np.flatnonzero(row)
+        inside = slice(None) if among is None else among
+        levels, answers = row.sum() * np.eye(d1), np.zeros((d1, d1))
+        for part in in_batches(len(used), d1**2):
+            answers += np.tensordot(row[used[part]], self._level_answers(used[part]), 1)
+        return followed(levels - levels[inside].mean(axis=0), answers - answers[inside].mean(axis=0), weights)
+
+    def follow_family(self, kind: FamilyKind) -> Floats:
+        """Return the same for all scores (d1, D), or all gaps (pairs, D)."""
+        (a, b), out = np.triu_indices(self.data.shape[0], 1), []
+        for part in self._batches():
+            answers = self._level_answers(part)
+            own = np.einsum("uaa->au", answers)
+            gaps = 0.5 * (own[a] + own[b] - (answers[:, a, b] + answers[:, b, a]).T)
+            out.append(own / (1.0 - 1.0 / len(own)) if kind == "scores" else gaps)
+        return np.asarray(np.clip(np.hstack(out), LEAST_FOLLOWED, 1.0))
 
     def _dense(self, gradients: Gradients, part: slice) -> tuple[Floats, Longs, Floats | None]:
         """Return gradients in the scores of n contexts, (M, n, d1), centred, these contexts, and those in effects."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit
 
 from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
@@ -303,6 +304,30 @@ class Posterior:
         solved = at.factor.solve(pulled)
         along = design.push_columns(space, solved)
         return Answers(design, space, solved, design.times(at.S, along + at.tau**2 * varied) - along)
+
+    @cached_property
+    def _levels(self) -> tuple[Floats, Floats]:
+        """What coordinates (size, d1) and shared deviations (m, d1) answer to a change of each model's level."""
+        at, design, d1 = self.at, self.design, self._shape[0]
+        _, model = design.slot_places
+        by_model = sparse.csr_array((np.ones(model.size), (model, np.arange(model.size))), shape=(d1, model.size))
+        c, _ = at.effects
+        pulled = np.empty((at.scores.space.size, d1))
+        for part in in_batches(d1, design.n_slots):
+            one = (model[:, None] == np.arange(d1)[part]).astype(np.float64)
+            pulled[:, part] = design.pull_columns(at.scores.space, design.times(at.W, one))
+        pulled[at.scores.space.extra] = (by_model @ design.times(at.S, c)).T
+        along = by_model @ design.times(at.H, self.shared.slot_root) + (by_model @ c) @ self.shared.effects
+        return at.factor.solve(pulled), np.asarray(along).T
+
+    def level_answers(self, contexts: Longs) -> Floats:
+        """Return how scores follow a true change of each model's level that is alike everywhere, (n, d1, d1)."""
+        at, design, space = self.at, self.design, self.at.scores.space
+        (coordinates, along), (c, _) = self._levels, at.effects
+        on_slots = -(at.tau**2) * c @ coordinates[space.extra]
+        found = Answers(design, space, coordinates, on_slots).dense(contexts, np.zeros(()))
+        found = self.over_models(at.S, contexts, 1.0) @ found + at.tau**2 * self.over_models(at.W, contexts, 0.0)
+        return np.asarray(found - found.mean(axis=1, keepdims=True) + self.shared.root(contexts) @ along)
 
     def _solved(self, gradients: Floats, contexts: Longs, slopes: Floats | None) -> _Solved:
         """Return what the covariance of linear functions is made of; see `covariance`."""

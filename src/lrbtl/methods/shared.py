@@ -25,7 +25,6 @@ from lrbtl.typing import Floats, Longs
 MOST_NUMBERS, MOST_COLUMNS = 1 << 22, 640  # in the answers of all scores to the columns, and columns: time and memory
 GRID = 200  # sizes that are looked at
 SIZE_STEPS, SETTLED = 4, 0.02  # passes over the modes, and the relative change of a size that ends them
-NOTHING = 0.5  # prior probability that a mode's levels share nothing
 LADDER, TAGS = -1, -2  # modes of columns that are no context modes
 
 
@@ -187,7 +186,6 @@ class Shared:
         grown = 1.0 + square[:, None] * np.maximum(values, 0.0)
         log_evidence = 0.5 * (square[:, None] * along**2 / grown - np.log(grown)).sum(axis=1)
         weight = np.exp(log_evidence - log_evidence.max())
-        weight[0] += GRID * NOTHING / (1 - NOTHING) * weight[0]
         return float(np.sqrt(weight @ square / weight.sum()))
 
     @cached_property

@@ -306,8 +306,8 @@ class Posterior:
         return Answers(design, space, solved, design.times(at.S, along + at.tau**2 * varied) - along)
 
     @cached_property
-    def _levels(self) -> tuple[Floats, Floats]:
-        """What coordinates (size, d1) and shared deviations (m, d1) answer to a change of each model's level."""
+    def _levels(self) -> tuple[Answers, Floats]:
+        """What L, less what effects take of it, and shared deviations (m, d1) answer to a change of each level."""
         at, design, d1 = self.at, self.design, self._shape[0]
         _, model = design.slot_places
         by_model = sparse.csr_array((np.ones(model.size), (model, np.arange(model.size))), shape=(d1, model.size))
@@ -318,15 +318,17 @@ class Posterior:
             pulled[:, part] = design.pull_columns(at.scores.space, design.times(at.W, one))
         pulled[at.scores.space.extra] = (by_model @ design.times(at.S, c)).T
         along = by_model @ design.times(at.H, self.shared.slot_root) + (by_model @ c) @ self.shared.effects
-        return at.factor.solve(pulled), np.asarray(along).T
+        solved = at.factor.solve(pulled)
+        taken = -(at.tau**2) * c @ solved[at.scores.space.extra]
+        return Answers(design, at.scores.space, solved, taken), np.asarray(along).T
 
     def level_answers(self, contexts: Longs) -> Floats:
         """Return how scores follow a true change of each model's level that is alike everywhere, (n, d1, d1)."""
-        at, design, space = self.at, self.design, self.at.scores.space
-        (coordinates, along), (c, _) = self._levels, at.effects
-        on_slots = -(at.tau**2) * c @ coordinates[space.extra]
-        found = Answers(design, space, coordinates, on_slots).dense(contexts, np.zeros(()))
-        found = self.over_models(at.S, contexts, 1.0) @ found + at.tau**2 * self.over_models(at.W, contexts, 0.0)
+        answers, along = self._levels
+        found = answers.dense(contexts, np.zeros(()))
+        if self.at.tau > 0.0:
+            one = np.eye(self._shape[0])
+            found = one + self.over_models(self.at.S, contexts, 1.0) @ (found - one)  # I - S is tau^2 W
         return np.asarray(found - found.mean(axis=1, keepdims=True) + self.shared.root(contexts) @ along)
 
     def _solved(self, gradients: Floats, contexts: Longs, slopes: Floats | None) -> _Solved:

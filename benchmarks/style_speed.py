@@ -2,7 +2,7 @@
 
     python benchmarks/style_speed.py --rows 1000000 --arena-python /path/to/python-with-arena-rank
 
-200 models, 10 categories, 8 covariates, every row distinct. Ours: imports, reading, all boards with intervals and
+200 models, 10 categories, 8 covariates, every row distinct. Ours: reading, all boards with intervals and
 effects in one analysis (by default, and as separate fits, which is what theirs are), in a process of its own whose peak
 memory is told (the log itself included). Theirs: `ContextualBradleyTerry` on the rows of each category and once on all,
 from a pandas frame, as its users run it. Seconds are of the processor, over all threads, so that other work on the
@@ -61,14 +61,21 @@ def ours(path: str, method: str) -> dict[str, float]:
     import lrbtl
 
     log = dict(np.load(path))
-    start = time.perf_counter()
+    few = {name: column[:3000] for name, column in log.items()}  # imports are not timed, as theirs are not
+    lrbtl.leaderboard(lrbtl.Battles.from_frame(few, contexts="category", covariates=[f"x{j}" for j in range(K)]))
+    start, cpu = time.perf_counter(), time.process_time()
     battles = lrbtl.Battles.from_frame(log, contexts="category", covariates=[f"x{j}" for j in range(K)])
     read = time.perf_counter()
     boards = lrbtl.leaderboard(battles, context="all", method=method)
     end = time.perf_counter()
     assert boards.overall.effects is not None and len(boards) == D
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    return {"reading": read - start, "boards": end - read, "peak megabytes": peak, "processor": time.process_time()}
+    return {
+        "reading": read - start,
+        "boards": end - read,
+        "peak megabytes": peak,
+        "processor": time.process_time() - cpu,
+    }
 
 
 def table(found: dict[str, Any], rows: int) -> str:

@@ -11,6 +11,8 @@ from lrbtl.typing import Bools, Floats, Ints, Longs
 
 Unsigned = NDArray[np.uint64]
 
+MOST_KEY_BITS = 28  # bits of a key that leave enough of those of a hash beside it
+
 
 @dataclass(frozen=True, slots=True)
 class Votes:
@@ -59,13 +61,17 @@ class Votes:
 
     def grouped(self, key: Longs) -> tuple[Longs, Longs]:
         """Return rows sorted by a key, then by a hash of what they carry, and where each run of equal rows begins."""
-        order = np.lexsort((self.hashes(), key))
-        new = np.ones(len(order), dtype=np.bool_)
-        for column in (key, *self.columns):
-            ordered = column[order]
-            new[1:] &= ordered[1:] == ordered[:-1]
-        new[1:] = ~new[1:]
-        return order, np.flatnonzero(new)
+        hashes, bits = self.hashes(), int(key.max(initial=0)).bit_length()
+        if bits <= MOST_KEY_BITS:  # both in one number, of which a single sort is much faster
+            order = np.argsort(np.left_shift(key.astype(np.uint64), np.uint64(64 - bits)) | (hashes >> np.uint64(bits)))
+        else:
+            order = np.lexsort((hashes, key))
+        ordered, hashes = key[order], hashes[order]
+        same = (ordered[1:] == ordered[:-1]) & (hashes[1:] == hashes[:-1])
+        alike = np.flatnonzero(same)
+        for column in self.columns:
+            same[alike] &= column[order[alike + 1]] == column[order[alike]]
+        return order, np.flatnonzero(np.concatenate([[True], ~same]))
 
     def hashes(self) -> Unsigned:
         """Return a number per row that the contents alone determine."""

@@ -48,6 +48,21 @@ def vote_terms(link: Any, eta: Floats, y: Floats) -> tuple[Floats, Floats, Float
     return log_p[np.rint(2 * y).astype(int), np.arange(len(y))], scores, information
 
 
+def context_rows(space: Any) -> Floats:
+    """Derivatives of the context vectors, flat, in the coordinates, (D r1, size)."""
+    return np.stack([space.push(unit)[1].reshape(-1) for unit in np.eye(space.size)], axis=1)
+
+
+def prior_gradient(at: Expansion) -> Floats:
+    """Derivative of the cost of both priors in the coordinates."""
+    space = at.scores.space
+    out = within_gauge(space, at.prior.precision * (factor_entries(space) - at.prior.mean))
+    if at.contexts is None:
+        return out
+    pull = at.contexts.precision[:, None] * (space.V - at.contexts.mean @ space.U)
+    return np.asarray(out + context_rows(space).T @ pull.reshape(-1))
+
+
 @dataclass(frozen=True)
 class Twin:
     """Dense matrices at an expansion.
@@ -91,6 +106,9 @@ class Twin:
         precision = np.einsum("nip,nij,njq->pq", rows, weight, rows, optimize=True)
         diagonal = np.r_[at.prior.precision, np.full(d1 * D, 1.0 / at.tau**2)]
         precision += np.diag(diagonal)
+        if at.contexts is not None:
+            of_contexts, weights = context_rows(space), np.repeat(at.contexts.precision, space.V.shape[1])
+            precision[: space.size, : space.size] += of_contexts.T @ (weights[:, None] * of_contexts)
         for part, block in space.gauge():
             precision[part, part] += at.gauge * block
         both = np.hstack([J, np.eye(d1 * D)])
@@ -142,8 +160,7 @@ def joint_gradient(twin: Twin, found: Shared) -> Floats:
     deviation = np.zeros(len(twin.g))
     deviation[entries(design)] = at.scores.E
     Z = found.columns.values.transpose(1, 0, 2).reshape(len(twin.g), -1)
-    prior = within_gauge(space, at.prior.precision * (factor_entries(space) - at.prior.mean))
-    coordinates = twin.J.T @ twin.g - prior
+    coordinates = twin.J.T @ twin.g - prior_gradient(at)
     coordinates[space.extra] = at.effect_gradient
     return np.concatenate([coordinates, twin.g - deviation / at.tau**2, twin.g @ Z])
 

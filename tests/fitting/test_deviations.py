@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lrbtl
-from hierarchy_twin import Twin, entries, mode_of, vote_terms
+from hierarchy_twin import Twin, entries, mode_of, prior_gradient, vote_terms
 from lrbtl.fitting import deviations
 from lrbtl.fitting.deviations import Expansion, factor_entries, population_prior, spd_inverses, within_gauge
 from lrbtl.lowrank.tangent import TangentSpace
@@ -52,7 +52,11 @@ def log_posterior(at, step, dE):
     eta = battle_matrix(design) @ (point.dense().reshape(-1) + deviation)
     votes = design.count @ vote_terms(link, eta, design.y)[0] / at.dispersion
     away = factor_entries(space) + np.where(at.prior.precision > 0, step, 0.0) - at.prior.mean
-    return votes - deviation @ deviation / (2 * at.tau**2) - at.prior.precision @ away**2 / 2
+    prior = at.prior.precision @ away**2 / 2
+    if at.contexts is not None:
+        vectors = space.U.T @ (point.dense().reshape(len(space.U), -1) - at.contexts.mean[:, None])
+        prior += at.contexts.precision @ np.sum(vectors**2, axis=0) / 2
+    return votes - deviation @ deviation / (2 * at.tau**2) - prior
 
 
 def directions(at, n, rng):
@@ -126,9 +130,7 @@ def test_one_step_solves_the_joint_normal_equations(case):
     twin, size, place = Twin.of(here), here.scores.space.size, entries(here.scores.design)
     _, scores, _ = vote_terms(here.scores.design.link, twin.X @ dense_scores(here), here.scores.design.y)
     right = np.zeros(len(twin.precision))
-    right[:size] = twin.J.T @ twin.g - within_gauge(
-        here.scores.space, here.prior.precision * (factor_entries(here.scores.space) - here.prior.mean)
-    )
+    right[:size] = twin.J.T @ twin.g - prior_gradient(here)
     if link == "davidson":
         right[here.scores.space.extra] = here.scores.design.count @ scores[:, 1]
     right[size + place] = twin.g[place] - here.scores.E / tau**2
@@ -171,10 +173,8 @@ def test_the_evidence_of_other_taus_is_that_of_the_quadratic(case):
         twin = Twin.of(at.at_tau(other))
         right = np.zeros(len(twin.precision))
         right[size + place] = twin.g[place] - at.scores.E / other**2
-        space = at.scores.space
-        away = at.prior.precision * (factor_entries(space) - at.prior.mean)
-        right[:size] = twin.J.T @ twin.g - within_gauge(space, away)
-        right[space.extra] = at.effect_gradient
+        right[:size] = twin.J.T @ twin.g - prior_gradient(at)
+        right[at.scores.space.extra] = at.effect_gradient
         n = at.scores.design.shape[0] * at.scores.design.n_contexts
         height = right @ np.linalg.solve(twin.precision, right) - at.scores.E @ at.scores.E / other**2
         return 0.5 * (height - np.linalg.slogdet(twin.precision)[1]) - n * np.log(other)
@@ -182,6 +182,19 @@ def test_the_evidence_of_other_taus_is_that_of_the_quadratic(case):
     found = [at.at_tau(f * tau).log_evidence() for f in (0.5, 1.0, 2.0)]
     expected = [direct(f * tau) for f in (0.5, 1.0, 2.0)]
     np.testing.assert_allclose(np.diff(found), np.diff(expected), atol=1e-4)
+
+
+def test_a_context_of_few_votes_is_like_the_others():
+    """Two levels that are well known may meet in a context of one vote: their product is not followed anywhere."""
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(20, 1, 1)) * np.array([1.0, 0.6])[:, None] + 0.3 * rng.normal(size=(20, 2, 2))
+    battles = lrbtl.simulate_battles(truth - truth.mean(axis=0), 6000, rng=0)
+    context = battles.cells.context
+    one = np.flatnonzero(context == 3)[0]
+    thin = rebuilt(battles, (context != 3) | (np.arange(len(context)) == one))
+    scores = mode_of(thin, 2, 0.05).scores
+    size = np.sqrt(np.mean(scores.field.dense() ** 2, axis=0))
+    assert size[3] < 1.5 * size[:3].max()
 
 
 def test_an_offset_is_part_of_the_scores():

@@ -8,7 +8,8 @@ left are normal equations in tangent coordinates, with an arrowhead matrix A as 
 
 Separate fits are tau -> infinity, the low-rank model is tau = 0. Rows of all factors have the spread of their
 population as prior, as far as battles leave them undetermined: its precision p becomes p / (1 + x / KAPPA) where
-battles bring x times as much. What battles inform is not shrunk, what they do not is like the others.
+battles bring x times as much. What battles inform is not shrunk, what they do not is like the others. Where several
+modes make the contexts, whole contexts have such a prior too.
 """
 
 from dataclasses import dataclass, replace
@@ -155,6 +156,40 @@ def population_prior(space: TangentSpace, information: Floats) -> Prior:
     return Prior(precision, mean)
 
 
+@dataclass(frozen=True)
+class ContextPrior:
+    """Normal prior of the context vectors of L: precision (D,), and their mean as scores (d1,)."""
+
+    precision: Floats
+    mean: Floats
+
+    def away(self, space: TangentSpace) -> Floats:
+        """Return the context vectors less their mean, (D, r1)."""
+        return np.asarray(space.V - self.mean @ space.U)
+
+    def gradient(self, space: TangentSpace) -> Floats:
+        """Return the derivative of the cost in coordinates."""
+        pulled = space.pull(np.zeros((1, *space.U.shape)), (self.precision[:, None] * self.away(space))[None])
+        return np.asarray(pulled[:, 0])
+
+    def cost(self, space: TangentSpace) -> float:
+        """Return half the squared distance from the mean."""
+        return 0.5 * float(self.precision @ np.sum(self.away(space) ** 2, axis=1))
+
+
+def context_prior(space: TangentSpace, votes: Floats, information: Floats) -> ContextPrior:
+    """Return the spread of the contexts, each counted by its votes, as prior of context vectors that votes leave open.
+
+    Where several modes make the contexts, levels that are well known may still meet in a context of hardly any votes,
+    and their product be anything there. `information` (D,) is that of one component of a context vector.
+    """
+    share = votes / votes.sum()
+    middle = share @ space.V
+    spread = float(share @ np.mean((space.V - middle) ** 2, axis=1))
+    own = 1.0 / max(spread, LEAST_SPREAD * float(np.mean(middle**2)), 1e-12)
+    return ContextPrior(KAPPA * own**2 / (KAPPA * own + information), space.U @ middle)
+
+
 def within_gauge(space: TangentSpace, gradient: Floats) -> Floats:
     """Return a gradient without what would only turn or scale factors against each other."""
     out = gradient.copy()
@@ -268,9 +303,25 @@ class Expansion:
         return replace(matrix, border=border, cross=cross)
 
     @cached_property
+    def contexts(self) -> ContextPrior | None:
+        """Prior of context vectors, where several modes make the contexts."""
+        design, space = self.scores.design, self.scores.space
+        if len(design.shape) < 3:
+            return None
+        votes = np.bincount(design.context, design.count, design.n_contexts).astype(np.float64)
+        return context_prior(space, votes, design.traces(self.W, space.U @ space.U.T) / space.U.shape[1])
+
+    def _accumulated(self, slot_score: Floats | None = None) -> Arrowhead:
+        """Return J^T W J with the effects' border and the prior of context vectors."""
+        design, space = self.scores.design, self.scores.space
+        precision = None if self.contexts is None else self.contexts.precision
+        found = accumulate(design, space, self.W, slot_score=slot_score, contexts=precision)  # type: ignore[arg-type]
+        return self._with_effects(found)
+
+    @cached_property
     def information(self) -> Arrowhead:
-        """J^T W J with the effects' border."""
-        return self._with_effects(accumulate(self.scores.design, self.scores.space, self.W))  # type: ignore[arg-type]
+        """J^T W J with the effects' border and the prior of context vectors."""
+        return self._accumulated()
 
     @cached_property
     def prior(self) -> Prior:
@@ -295,10 +346,8 @@ class Expansion:
 
     def newton_factor(self) -> Factor:
         """Return the factorised Hessian, or A where that is not positive definite."""
-        scores = self.scores
-        hessian = accumulate(scores.design, scores.space, self.W, slot_score=self.residual)  # type: ignore[arg-type]
         try:
-            return self._closed(self._with_effects(hessian)).factor()
+            return self._closed(self._accumulated(self.residual)).factor()
         except NotPositiveDefinite:
             return self.factor
 
@@ -308,6 +357,8 @@ class Expansion:
         out = design.pull_sums(space, self.residual)
         c, _ = self.effects
         out[space.extra] = self.effect_gradient - c.T @ design.times(self.S, self.tau**2 * self.g - scores.E)
+        if self.contexts is not None:
+            out -= self.contexts.gradient(space)
         return out - within_gauge(space, self.prior.precision * (factor_entries(space) - self.prior.mean))
 
     def deviation_step(self, step: Floats) -> Floats:
@@ -326,8 +377,12 @@ class Expansion:
     def cost(self, scores: Scores, step: Floats | float = 0.0) -> float:
         """Return the negative log posterior at the scores that a step in coordinates leads to."""
         deviations = 0.5 * float(scores.E @ scores.E) / self.tau**2 if self.tau > 0 else 0.0
-        prior = self.prior.cost(factor_entries(self.scores.space) + step)
-        return scores.loss / self.dispersion + deviations + prior
+        return scores.loss / self.dispersion + deviations + self._prior_cost(scores, step)
+
+    def _prior_cost(self, scores: Scores, step: Floats | float = 0.0) -> float:
+        """Return the negative log prior of L at the scores that a step in coordinates leads to."""
+        cost = self.prior.cost(factor_entries(self.scores.space) + step)
+        return cost if self.contexts is None else cost + self.contexts.cost(scores.space)
 
     def log_evidence(self) -> float:
         """Return the log marginal likelihood of tau at this rank, by Laplace's method and up to a constant.
@@ -339,16 +394,16 @@ class Expansion:
         square = scores.E @ design.times(self.W, scores.E)
         square += (2 * scores.E - self.tau**2 * self.g) @ design.times(self.S, self.g)
         higher = float(gradient @ self.factor.solve(gradient)) - float(square)
-        height = scores.loss / self.dispersion + self.prior.cost(factor_entries(scores.space))
+        height = scores.loss / self.dispersion + self._prior_cost(scores)
         return 0.5 * (higher - self.factor.log_determinant() + self._inverses[1]) - height
 
     def at_tau(self, tau: float) -> "Expansion":
         """Return the expansion round the same scores with deviations of another size."""
-        return self._sharing(replace(self, tau=tau), *OF_VOTES, "prior")
+        return self._sharing(replace(self, tau=tau), *OF_VOTES, "prior", "contexts")
 
     def at_scores(self, scores: Scores) -> "Expansion":
         """Return the gradient at scores nearby, with this information in the place of theirs."""
-        found = self._sharing(replace(self, scores=scores), "H", "_inverses", "W", "effects")
+        found = self._sharing(replace(self, scores=scores), "H", "_inverses", "W", "effects", "contexts")
         found.__dict__["prior"] = replace(
             population_prior(scores.space, self.information.diagonal()), precision=self.prior.precision
         )

@@ -30,15 +30,18 @@ def accumulate(
     effects: Border | None = None,
     *,
     slot_score: Floats | None = None,
+    contexts: Floats | None = None,
 ) -> Arrowhead:
     """Return J^T (sum of weight X X^T) J over cells as an arrowhead matrix [Li26, eq. Ghat_def].
 
-    `effects` is the border of the parameters that all cells share. With `slot_score`, the sums of a score over slots,
-    the second-order part - sum of score * (second derivative of eta) is added, which makes it the Hessian of a loss
-    whose derivative in eta is -score.
+    `effects` is the border of the parameters that all cells share, `contexts` (D,) a precision of context vectors that
+    is added. With `slot_score`, the sums of a score over slots, the second-order part - sum of score * (second
+    derivative of eta) is added, which makes it the Hessian of a loss whose derivative in eta is -score.
     """
     merged = design.atom_weights(weight)
     rows, gram = design.slot_rows(space, merged)
+    if contexts is not None:
+        gram = gram + contexts[:, None, None] * np.eye(gram.shape[1])
     sums_of_score = np.zeros(len(rows)) if slot_score is None else slot_score
     dl, rl = space.factors[space.mode].shape
     q1 = space.U.size

@@ -381,6 +381,35 @@ def test_follows_the_colour_scheme(page):
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
+CONTRASTS = """
+const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+const luminance = (color) => {
+  canvas.fillStyle = color;
+  canvas.fillRect(0, 0, 1, 1);
+  const [r, g, b] = Array.from(canvas.getImageData(0, 0, 1, 1).data, (x) => x / 255)
+    .map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+};
+return Array.from(document.querySelectorAll(arguments[0]), (cell) => {
+  const style = getComputedStyle(cell);
+  const pair = [luminance(style.color), luminance(style.backgroundColor)];
+  return Math.max(...pair) / Math.min(...pair);
+});
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_numbers_on_colours_can_be_read(browser, address, scheme):
+    """WCAG asks for a contrast of 4.5, on fills of every strength."""
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
+    for tab, cells in (("overview", "td.cell"), ("heat", "td.heat:not(.none)"), ("wins", "td.heat:not(.none)")):
+        found = open_at(browser, address, f"tab={tab}").execute_script(CONTRASTS, f"#{tab}-table {cells}")
+        assert len(found) > 40 and min(found) > 4.45
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
 def test_prints_the_whole_table(page):
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert not shown(page, "tabs") and not shown(page, "csv")

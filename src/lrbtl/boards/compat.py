@@ -77,8 +77,9 @@ def arena_rank(
     hessian = laplacian(a, b, count * fisher, n_models)
     # the meat has no part along 1, so a load on that direction changes nothing but the conditioning
     bread = np.linalg.inv(hessian + ridge * np.eye(n_models) + np.trace(hessian) / n_models**2)
-    meat = laplacian(a, b, count * score**2, n_models)
-    variances = ELO**2 * np.einsum("ij,jk,ki->i", bread, meat, bread)
+    values, vectors = np.linalg.eigh(laplacian(a, b, count * score**2, n_models))
+    root = bread @ (vectors * np.sqrt(np.maximum(values, 0.0)))  # its squares are never negative
+    variances = ELO**2 * np.sum(root**2, axis=1)
     ratings = BASE_RATING + ELO * theta
     half = NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(variances)
     return ArenaRank(ratings, variances, ratings - half, ratings + half)

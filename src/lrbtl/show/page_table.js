@@ -148,6 +148,7 @@ function fillAxis(cell, marks) {
   for (const [left, text] of marks) {
     put(line, "", left);
     line.lastChild.textContent = text;
+    if (left < 4 || left > 96) line.lastChild.style.transform = `translateX(${-left}%)`;
   }
   cell.setAttribute("aria-hidden", "true");
   cell.append(line);

@@ -518,8 +518,11 @@ def _small_steps(at: Expansion, factor: Factor, scores: Scores, expected: float)
 
 
 def _lighter(mode: Mode) -> Mode:
-    """Return the mode without terms of cells, which are many and quickly made again."""
-    for scores in (mode.scores, mode.at.scores):
+    """Return the mode with what votes say there, but without the terms of cells, which are many."""
+    for name in OF_VOTES:
+        getattr(mode.at, name)
+    _ = mode.scores.loss
+    for scores in (mode.scores, mode.last.scores):
         scores.__dict__.pop("terms", None)
     return mode
 

@@ -56,6 +56,7 @@ BAD = {
     "plain text named gz": ("votes.csv.gz", csv_of(*ROWS), [], "not gzipped"),
     "unknown ending": ("votes.xyz", csv_of(*ROWS), [], "ending is not known"),
     "not UTF-8": ("votes.csv", csv_of("caf\xe9,y,model_a,code").encode("latin-1"), [], "UTF-8"),
+    "JSON that is not UTF-8": ("votes.json", b'[{"model_a": "caf\xe9"}]', [], "it is not UTF-8 text"),
     "damaged parquet": ("votes.parquet", b"PAR1" + bytes(50), [], "Parquet"),
     "text named parquet": ("votes.parquet", csv_of(*ROWS), [], "Parquet"),
     "no winner column": ("votes.csv", csv_of("x,y,code", header="model_a,model_b,category"), [], "--winner COLUMN"),

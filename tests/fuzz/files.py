@@ -48,7 +48,7 @@ def run_case(rng: random.Random, folder: Path) -> None:
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(failed):
         code = main(arguments)
     text = failed.getvalue()
-    if code not in (0, 1, 2) or "unexpected" in text or "Traceback" in text:
+    if code not in (0, 1, 2) or "lrbtl: unexpected" in text or "Traceback" in text:
         raise AssertionError(f"exit code {code}: {text.strip()[-300:]}")
     if code and not text.strip():
         raise AssertionError(f"exit code {code} without a word")

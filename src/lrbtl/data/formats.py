@@ -120,6 +120,8 @@ def _whole_records(path: Path) -> Iterator[Record]:
         raise EmptyDataError(f"{path}: the file is empty.")
     try:
         value = json.loads(text)
+    except UnicodeDecodeError:
+        raise
     except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and depths of thousands
         raise FileReadError(f"it is not JSON ({error}); write it again.") from error
     yield from (record for record in (value if isinstance(value, list) else [value]) if isinstance(record, dict))

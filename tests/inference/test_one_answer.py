@@ -47,7 +47,7 @@ def analysed(battles: lrbtl.Battles, method: str) -> lrbtl.Analysis:
         raise
 
 
-def same(found: lrbtl.Estimate, expected: lrbtl.Estimate) -> None:
+def assert_same(found: lrbtl.Estimate, expected: lrbtl.Estimate) -> None:
     """Values, errors and intervals agree."""
     for mine, theirs in (
         (found.estimate, expected.estimate),
@@ -76,29 +76,29 @@ def test_every_call_gives_the_same_answer(method: str, battles: lrbtl.Battles) -
         except LrbtlError:
             assume(False)
         again = lrbtl.infer(battles, targets, method=method, rank=1, n_folds=3)
-        same(again, together)
-        same(analysis.estimate(targets, errors_only=True), together)
+        assert_same(again, together)
+        assert_same(analysis.estimate(targets, errors_only=True), together)
         for k, target in enumerate(targets):
-            same(analysis.estimate(target), together[k])
+            assert_same(analysis.estimate(target), together[k])
 
         units = np.vstack([traffic, np.eye(D)])
         boards = analysis.estimate_boards(units)
         kept = np.isfinite(boards[0].estimate)
-        same(boards[0][kept], together[: len(models)][kept])
+        assert_same(boards[0][kept], together[: len(models)][kept])
         listed = analysis.estimate([lrbtl.score(a, u) for a in models for u in contexts])
         family = analysis.estimate(lrbtl.all_scores())
-        same(family, listed)
+        assert_same(family, listed)
         for u, board in enumerate(boards[1:]):
             inside = np.isfinite(board.estimate)
-            same(board[inside], listed[u::D][inside])
+            assert_same(board[inside], listed[u::D][inside])
         gaps = [lrbtl.gap(a, b, u) for a, b in combinations(models, 2) for u in contexts]
-        same(analysis.estimate(lrbtl.all_gaps()), analysis.estimate(gaps))
+        assert_same(analysis.estimate(lrbtl.all_gaps()), analysis.estimate(gaps))
 
         among = np.tile(analysis.placed(traffic), (1, 1))
         if among.sum() > 1:
             chosen = [model for model, ok in zip(models, among[0], strict=True) if ok]
             asked = analysis.estimate([lrbtl.score(a, weights="traffic", among=chosen) for a in chosen])
-            same(analysis.estimate_boards(traffic[None], among)[0][among[0]], asked)
+            assert_same(analysis.estimate_boards(traffic[None], among)[0][among[0]], asked)
 
 
 @pytest.mark.parametrize("method", METHODS)

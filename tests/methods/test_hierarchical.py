@@ -43,7 +43,7 @@ def scores_of(analysis):
     return dict(zip(est.labels, zip(est.estimate, est.se, strict=True), strict=True))
 
 
-def agree(one, other, tolerance):
+def assert_agree(one, other, tolerance):
     """Estimates agree to a share of their error, and so do the errors."""
     assert set(one) == set(other)
     for label, (value, error) in one.items():
@@ -57,7 +57,7 @@ def test_sides_and_order_of_rows_do_not_matter(log, seed):
     rng = np.random.default_rng(seed)
     swap, order = rng.random(len(a)) < 0.5, rng.permutation(len(a))
     other = np.where(swap, b, a)[order], np.where(swap, a, b)[order], np.where(swap, 1 - y, y)[order], u[order]
-    agree(scores_of(run(log)), scores_of(run(other)), 1e-9)
+    assert_agree(scores_of(run(log)), scores_of(run(other)), 1e-9)
 
 
 @few
@@ -65,7 +65,7 @@ def test_sides_and_order_of_rows_do_not_matter(log, seed):
 def test_counts_are_repetitions(log, seed):
     counts = np.random.default_rng(seed).integers(1, 4, size=len(log[0]))
     repeated = [np.repeat(part, counts) for part in log]
-    agree(scores_of(run(log, counts=counts)), scores_of(run(repeated)), 1e-9)
+    assert_agree(scores_of(run(log, counts=counts)), scores_of(run(repeated)), 1e-9)
 
 
 @few
@@ -78,7 +78,7 @@ def test_names_of_models_do_not_matter(log, order):
     for label, value in renamed.items():
         model = label[len("score(") :].split(",")[0]
         found[label.replace(model, back[model], 1)] = value
-    agree(scores_of(run(log)), found, 0.05)
+    assert_agree(scores_of(run(log)), found, 0.05)
 
 
 @few

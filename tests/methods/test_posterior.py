@@ -57,7 +57,7 @@ def dense_covariance(posterior, twin):
     return both @ np.linalg.inv(precision) @ both.T
 
 
-def close(found, expected, scale=None):
+def assert_close(found, expected, scale=None):
     np.testing.assert_allclose(found, expected, atol=1e-7 * np.abs(expected if scale is None else scale).max())
 
 
@@ -76,7 +76,7 @@ def test_the_second_moment_of_votes(name):
     posterior, twin = made(name)
     place = entries(posterior.design)
     found = posterior.design.times(posterior.excess, np.eye(posterior.design.n_slots))
-    close(found, excess(posterior, twin)[np.ix_(place, place)])
+    assert_close(found, excess(posterior, twin)[np.ix_(place, place)])
 
 
 def excess(posterior, twin):
@@ -97,7 +97,7 @@ def test_the_covariance_to_report_is_a_sandwich(name):
     posterior, twin = made(name)
     D, full = posterior.design.n_contexts, sandwich(posterior, twin)
     for u in range(D):
-        close(posterior.by_context(np.array([u]))[0], at_context(full, D, u))
+        assert_close(posterior.by_context(np.array([u]))[0], at_context(full, D, u))
 
 
 @each
@@ -111,11 +111,11 @@ def test_covariances_of_any_targets(name):
     flat = gradients.transpose(0, 2, 1).reshape(5, -1)
     expected = flat @ sandwich(posterior, twin) @ flat.T
     every = np.arange(D)
-    close(posterior.covariance(gradients, every), expected)
-    close(posterior.covariance(gradients, every, diagonal=True), np.diag(expected))
+    assert_close(posterior.covariance(gradients, every), expected)
+    assert_close(posterior.covariance(gradients, every, diagonal=True), np.diag(expected))
     by_context = posterior.by_context(every)
     for u in range(D):
-        close(posterior.covariance(np.eye(d1)[:, None], np.array([u])), by_context[u])
+        assert_close(posterior.covariance(np.eye(d1)[:, None], np.array([u])), by_context[u])
 
 
 @each
@@ -126,7 +126,7 @@ def test_covariances_of_means_over_contexts(name):
     full, weights = sandwich(posterior, twin), np.random.default_rng(0).uniform(0.5, 1.5, size=D)
     for used in (np.ones(D), np.arange(D) % 2, np.arange(D) == D - 1):
         targets = np.kron(np.eye(d1), used * weights)
-        close(posterior.means.covariance(used * weights), targets @ full @ targets.T)
+        assert_close(posterior.means.covariance(used * weights), targets @ full @ targets.T)
 
 
 @pytest.mark.parametrize("name", ["davidson", "shared, davidson"])
@@ -141,7 +141,7 @@ def test_targets_that_touch_the_tie_parameter(name):
     loading[:, space.extra] = slopes
     to_scores = loading @ np.linalg.solve(precision, both.T)
     expected = loading @ np.linalg.solve(precision, loading.T) + to_scores @ excess(posterior, twin) @ to_scores.T
-    close(posterior.covariance(gradients, np.arange(D), slopes), expected)
+    assert_close(posterior.covariance(gradients, np.arange(D), slopes), expected)
 
 
 @each
@@ -151,7 +151,7 @@ def test_what_entries_share_moves_their_scores(name):
     precision, both, _ = joint_precision(twin, posterior.shared)
     right, known = joint_gradient(twin, posterior.shared), len(twin.precision)
     moved = both @ np.linalg.solve(precision, right) - both[:, :known] @ np.linalg.solve(twin.precision, right[:known])
-    close(posterior.shared.move.dense().reshape(-1), moved, np.sqrt(np.diag(twin.C)))
+    assert_close(posterior.shared.move.dense().reshape(-1), moved, np.sqrt(np.diag(twin.C)))
 
 
 @each
@@ -164,7 +164,7 @@ def test_how_scores_follow_levels(name):
     pull = both.T @ twin.H @ levels
     pull[posterior.at.scores.space.extra] = posterior.at.effects[0].T @ levels[entries(posterior.design)]
     expected = (both @ np.linalg.solve(precision, pull)).reshape(d1, D, d1).transpose(1, 0, 2)
-    close(posterior.level_answers(np.arange(D)), expected)
+    assert_close(posterior.level_answers(np.arange(D)), expected)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "davidson" not in name])
@@ -188,11 +188,11 @@ def test_exceptions_are_those_of_the_formula(name):
     move = np.where(played, twin.g / P * k / (1 + k) * (1 - own), 0.0)
     variance = probability * ((1 - own) ** 2 * k / (1 + k) / P + (1 - probability) * move**2)
     place = entries(posterior.design)
-    close(found.probability, probability[place], 1.0)
+    assert_close(found.probability, probability[place], 1.0)
     assert not np.delete(probability, place).any()
     moved = (probability * move).reshape(d1, D)
-    close(found.move.dense(), moved - moved.mean(axis=0), scores)
-    close(found.variance, np.where(played, variance, 0.0)[place], np.diag(twin.C))
+    assert_close(found.move.dense(), moved - moved.mean(axis=0), scores)
+    assert_close(found.variance, np.where(played, variance, 0.0)[place], np.diag(twin.C))
 
 
 def block_diagonal(matrix, d1, D):

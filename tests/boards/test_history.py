@@ -152,7 +152,7 @@ def test_covariates_are_taken_out_and_weights_count():
     t, a = rng.integers(4, size=4000), rng.integers(4, size=4000)
     b = (a + rng.integers(1, 4, size=4000)) % 4
     won = (rng.random(4000) < 1 / (1 + np.exp(-0.5 - (a - b) / 2))).astype(float)
-    frame = {"model_a": a, "model_b": b, "winner": won, "t": t, "voter": t, "w": np.full(4000, 2.0)}
+    frame = {"model_a": a, "model_b": b, "winner": won, "t": t, "voter": rng.integers(40, size=4000), "w": np.full(4000, 2.0)}
     found = lrbtl.history(frame, "t", position=True, cluster="voter")
     assert abs(found.effects["position"].estimate[0] - 0.5) < 4 * found.effects["position"].se[0]
     assert "one voter" in found.heading()[-1]

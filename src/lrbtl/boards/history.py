@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -17,6 +18,7 @@ from lrbtl.data.labels import find_label, index_labels
 from lrbtl.data.periods import check_time, with_periods
 from lrbtl.errors import (
     IslandWarning,
+    LinkError,
     PeriodError,
     TooLargeError,
     UnknownContextError,
@@ -28,6 +30,8 @@ from lrbtl.fitting.walk import Path, TimedVotes, fit_walks
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.methods.base import Provenance
+from lrbtl.methods.clusters import check_clusters, design_effects
+from lrbtl.model.links import LOGISTIC
 from lrbtl.tables import (
     format_intervals,
     format_numbers,
@@ -280,7 +284,8 @@ def history(
 
     Scores of a period lean on those before and after, the more the less they differ over time, which the votes
     themselves tell: results are averaged over the size of a step by its marginal likelihood. Time and memory grow
-    linearly with the number of periods. Ties count as half a win. Contexts other than time are pooled.
+    linearly with the number of periods. The link is the logistic one, ties count as half a win, and contexts other than
+    time are pooled. With clusters, votes count as many times less as they would on one board of all periods.
 
     Parameters
     ----------
@@ -312,6 +317,8 @@ def history(
     """
     normal_quantile(level)
     check_whole(min_battles, "min_battles")
+    if columns.pop("link", LOGISTIC.name) not in (LOGISTIC.name, LOGISTIC):
+        raise LinkError("histories know the logistic link only, with ties as half a win: leave link= out.")
     battles, mode, periods = _read(battles, time, period, columns)
     if len(periods) < 2:
         raise PeriodError(f"all battles are in one period, {periods[0]!r}: a history needs two or more.")
@@ -319,13 +326,14 @@ def history(
     if len(groups) > 1:
         left = sum(group.size for group in groups[1:])
         warn_user(f"{left} models that no votes link with the others are left out of the history.", IslandWarning)
-    votes, members = _timed_votes(battles, mode, periods, groups[0])
+    check_clusters(battles)
+    votes, members, cells = _timed_votes(battles, mode, periods, groups[0])
     if (size := int(np.sum(votes.present.astype(np.int64) ** 2))) > LARGEST:
         raise TooLargeError(
             f"the matrices of {len(periods):,} periods and {members.size:,} models have {size:,} numbers: use longer "
             "periods, or battles.top_models(n)."
         )
-    paths = fit_walks(votes, step_quantiles)
+    paths = fit_walks(votes, step_quantiles, partial(cluster_effect, battles, cells) if battles.cluster_names else None)
     return _story(battles, paths, members, periods, min_battles, level, pooled=len(battles.levels) > 1)
 
 
@@ -346,8 +354,26 @@ def _read(
     return found, mode, found.levels[mode] if known is None else known
 
 
-def _timed_votes(battles: Battles, mode: int, periods: tuple[Any, ...], group: Longs) -> tuple[TimedVotes, Longs]:
-    """Return the votes of a group by period, and the positions of its models in the order of their first vote."""
+def cluster_effect(battles: Battles, cells: Longs, once: Path) -> float:
+    """Return how many times as much votes vary as independent ones, on one board of all periods; at least 1.
+
+    `cells` are the positions of the board's votes among those of the battles. Cluster columns add up.
+    """
+    place = np.full(battles.n_cells, -1)
+    place[cells] = np.arange(cells.size)
+
+    def rows(which: Longs) -> Floats:
+        out, known = np.zeros((len(which), once.scores.shape[1])), place[which] >= 0
+        out[known] = once.vote_influences(place[which][known])
+        return out
+
+    return max(1.0, 1.0 + sum(effect - 1.0 for _, effect in design_effects(rows, battles, once.scores.shape[1])))
+
+
+def _timed_votes(
+    battles: Battles, mode: int, periods: tuple[Any, ...], group: Longs
+) -> tuple[TimedVotes, Longs, Longs]:
+    """Return the votes of a group by period, its models in the order of their first vote, and the votes' cells."""
     cells = battles.cells
     place = {label: t for t, label in enumerate(periods)}
     of_level = np.array([place[label] for label in battles.levels[mode]])
@@ -368,7 +394,7 @@ def _timed_votes(battles: Battles, mode: int, periods: tuple[Any, ...], group: L
     slopes = np.zeros((inside.size, 0)) if cells.slopes is None else cells.slopes[inside]
     sides = code[cells.a[inside]], code[cells.b[inside]]
     votes = TimedVotes(period[inside], *sides, cells.y[inside], count, slopes, present)
-    return votes, members
+    return votes, members, inside
 
 
 def _story(
@@ -396,7 +422,9 @@ def _story(
     order = np.lexsort((-score[np.arange(d1), ends[:, 1]], ends[:, 1] < T - 1))
     reach = float(ndtri(0.5 + level / 2))
     notes = ["categories are pooled"] if pooled else []
-    notes += [f"bands take votes of one {name} as independent" for name in battles.cluster_names]
+    if battles.cluster_names:
+        names = " and of one ".join(battles.cluster_names)
+        notes.append(f"bands allow for votes of one {names} to be alike, by one factor for all periods")
     return History(
         models=tuple(battles.models[members[k]] for k in order),
         periods=periods,

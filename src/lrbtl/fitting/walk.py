@@ -178,6 +178,15 @@ class Path:
         loading = self.slopes_cov @ np.einsum("tak,ta->k", self.border, weights)
         return np.asarray(self.chain.solve(weights) + self.border @ loading)
 
+    def vote_influences(self, which: Longs) -> Floats:
+        """Return by how much one vote of some cells moves the scores of the last period, (n, d1), for one period."""
+        votes, covariance = self.votes, next(self.covariances(np.full(self.scores.shape[1], -1)))[1]
+        a, b = votes.a[which], votes.b[which]
+        eta = self.scores[-1, a] - self.scores[-1, b] + votes.slopes[which] @ self.slopes
+        along = covariance[a] - covariance[b] - votes.slopes[which] @ self.slopes_cov @ self.border[-1].T
+        score = LOGISTIC.terms(eta, votes.y[which]).score / self.prior.dispersion
+        return np.asarray(score[:, None] * (along - along.mean(axis=1, keepdims=True)))
+
     def model_covariance(self, model: int, ends: tuple[int, int]) -> Floats:
         """Return the covariance of a model's scores in the periods from the first to the last of `ends`."""
         first, last = ends
@@ -262,12 +271,15 @@ def _by_model(votes: TimedVotes, values: Floats, n_periods: int, n_models: int) 
     return np.asarray(sum_by(at + votes.a, values, size) - sum_by(at + votes.b, values, size)).reshape(n_periods, -1)
 
 
-def fit_walks(votes: TimedVotes, choose: Callable[[Floats, Floats], Floats]) -> list[Path]:
+def fit_walks(
+    votes: TimedVotes, choose: Callable[[Floats, Floats], Floats], widen: Callable[[Path], float] | None = None
+) -> list[Path]:
     """Return walks with steps that `choose` makes of some steps (increasing) and their log evidence.
 
-    The spread of first scores is that of largest evidence for one board of all votes together.
+    The spread of first scores is that of largest evidence for one board of all votes together. `widen` tells from that
+    board how many times as much votes vary as if they were independent.
     """
-    once = fit_once(votes)
+    once = fit_once(votes, widen)
     spread, dispersion = once.prior.spread, once.prior.dispersion
     if len(votes.present) == 1:
         return [once]
@@ -298,13 +310,15 @@ def fit_walks(votes: TimedVotes, choose: Callable[[Floats, Floats], Floats]) -> 
     ]
 
 
-def fit_once(votes: TimedVotes) -> Path:
+def fit_once(votes: TimedVotes, widen: Callable[[Path], float] | None = None) -> Path:
     """Return one board of all votes together, with the spread and dispersion of the models that votes show."""
     once = votes.together()
     d1, k = int(votes.present[-1]), votes.slopes.shape[1]
     near = find_path(once, Prior(1.0, 1.0), np.zeros((1, d1)), np.zeros(k))
     eta = near.scores[0, votes.a] - near.scores[0, votes.b] + votes.slopes @ near.slopes
     dispersion = LOGISTIC.dispersion(eta, votes.y, votes.count)
+    if widen is not None:
+        dispersion *= widen(near)
 
     def climb(log_spread: float) -> Path:
         return find_path(once, Prior(float(np.exp(log_spread)), 1.0, dispersion), near.scores, near.slopes)

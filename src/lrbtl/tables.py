@@ -8,13 +8,14 @@ import os
 import re
 import stat
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from math import ceil, floor, isfinite, log10
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -161,6 +162,35 @@ def to_frame(columns: Mapping[str, Any], backend: str | None = None) -> Any:
     import narwhals as nw
 
     return nw.from_dict(columns, backend=module).to_native()
+
+
+class Printed(ABC):
+    """A table below a heading: as text, HTML and a frame."""
+
+    indent: ClassVar[str] = ""  # of the lines of the heading after the first
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns as plain lists for JSON."""
+
+    @abstractmethod
+    def heading(self) -> list[str]:
+        """Return what a reader must know before the table."""
+
+    @abstractmethod
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Return names of columns and rows of printed cells."""
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
+        return to_frame(self.to_dict(), backend)
+
+    def __repr__(self) -> str:
+        first, *more = self.heading()
+        return "\n".join([first, *(self.indent + line for line in more), text_table(*self._table())])
+
+    def _repr_html_(self) -> str:
+        return f"<p>{'<br>'.join(map(escape, self.heading()))}</p>" + html_table(*self._table())
 
 
 def _first_installed() -> str:

@@ -8,7 +8,15 @@ import pytest
 
 import lrbtl
 from lrbtl.boards.history import holm
-from lrbtl.errors import IslandWarning, MissingColumnError, PeriodError, PlotError, UnknownContextError
+from lrbtl.errors import (
+    ClusterError,
+    IslandWarning,
+    LinkError,
+    MissingColumnError,
+    PeriodError,
+    PlotError,
+    UnknownContextError,
+)
 
 
 @pytest.fixture(scope="module")
@@ -152,13 +160,46 @@ def test_covariates_are_taken_out_and_weights_count():
     t, a = rng.integers(4, size=4000), rng.integers(4, size=4000)
     b = (a + rng.integers(1, 4, size=4000)) % 4
     won = (rng.random(4000) < 1 / (1 + np.exp(-0.5 - (a - b) / 2))).astype(float)
-    frame = {"model_a": a, "model_b": b, "winner": won, "t": t, "voter": rng.integers(40, size=4000), "w": np.full(4000, 2.0)}
+    frame = {
+        "model_a": a,
+        "model_b": b,
+        "winner": won,
+        "t": t,
+        "voter": rng.integers(40, size=4000),
+        "w": np.full(4000, 2.0),
+    }
     found = lrbtl.history(frame, "t", position=True, cluster="voter")
     assert abs(found.effects["position"].estimate[0] - 0.5) < 4 * found.effects["position"].se[0]
-    assert "one voter" in found.heading()[-1]
+    assert "one voter to be alike" in found.heading()[-1]
     plain = lrbtl.history(frame, "t")
     assert plain.effects is None
     np.testing.assert_allclose(lrbtl.history(frame, "t", weight="w").se, plain.se, rtol=1e-6)
+
+
+def test_votes_that_are_copies_count_once():
+    """Every vote three times, and each triple one voter: bands are those of single votes, not far too narrow."""
+    rng = np.random.default_rng(5)
+    t, a = rng.integers(4, size=900), rng.integers(5, size=900)
+    b = (a + rng.integers(1, 5, size=900)) % 5
+    won = (rng.random(900) < 1 / (1 + np.exp((b - a) * (1 + 0.2 * t) / 4))).astype(float)
+    frame = {"model_a": a, "model_b": b, "winner": won, "t": t, "voter": np.arange(900)}
+    copies = {name: np.repeat(column, 3) for name, column in frame.items()}
+    single, clustered, naive = (
+        lrbtl.history(log, "t", **options)
+        for log, options in ((frame, {}), (copies, {"cluster": "voter"}), (copies, {}))
+    )
+    np.testing.assert_allclose(clustered.se, single.se, rtol=0.02)
+    np.testing.assert_allclose(clustered.score, single.score, atol=1.0)
+    assert clustered.step == pytest.approx(single.step, rel=0.03) and np.mean(naive.se) < 0.85 * np.mean(single.se)
+
+
+def test_histories_know_the_logistic_link_only():
+    frame = {"model_a": ["x"] * 4, "model_b": ["y"] * 4, "winner": [1, 0, 1, 0], "t": [1, 1, 2, 2]}
+    with pytest.raises(LinkError, match="logistic link only"):
+        lrbtl.history(frame, "t", link="probit")
+    with pytest.raises(ClusterError, match="same voter"):
+        lrbtl.history({**frame, "voter": [1] * 4}, "t", cluster="voter")
+    assert lrbtl.history(frame, "t", link="logistic").periods == (1, 2)
 
 
 @pytest.mark.parametrize("times", [[[]] * 4, [(1, 2)] * 4, []])

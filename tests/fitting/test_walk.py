@@ -1,5 +1,7 @@
 """The walk along time against one dense matrix of all periods."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -112,3 +114,22 @@ def test_one_period_is_one_board():
     votes = make_votes().together()
     (path,) = fit_walks(votes, lambda steps, evidence: steps)
     np.testing.assert_allclose(path.scores, fit_once(votes).scores)
+
+
+@pytest.mark.parametrize("n_covariates", [0, 2])
+def test_influences_are_what_one_vote_more_does(n_covariates):
+    votes = make_votes(n_covariates).together()
+    prior = Prior(0.8, 1.0, 0.7)
+    path = find_path(votes, prior, np.zeros((1, 5)), np.zeros(n_covariates))
+    found = path.vote_influences(np.array([3, 120]))
+    for row, cell in zip(found, (3, 120), strict=True):
+        more, less = (
+            find_path(
+                replace(votes, count=votes.count + step * (np.arange(400) == cell)),
+                prior,
+                0 * path.scores,
+                0 * path.slopes,
+            ).scores[0]
+            for step in (0.5, -0.5)
+        )
+        np.testing.assert_allclose(row, more - less - np.mean(more - less), atol=1e-2 * np.abs(row).max())

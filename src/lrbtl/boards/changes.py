@@ -11,7 +11,6 @@ P. So the covariance of the change is that of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -28,15 +27,13 @@ from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.methods.targets import resolved_score
 from lrbtl.tables import (
+    Printed,
     format_intervals,
     format_numbers,
     format_pvalues,
-    html_table,
     mark_gap,
     shown,
     shown_rows,
-    text_table,
-    to_frame,
 )
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed
@@ -48,7 +45,7 @@ NESTED = 0.999  # share of the smaller log that the other must contain: a few vo
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Changes:
+class Changes(Printed):
     """Changes from one board to another of the models ranked on both; largest rise first; arrays (n,).
 
     Attributes
@@ -82,6 +79,8 @@ class Changes:
     (3000, ())
     """
 
+    indent = "  "
+
     models: tuple[Any, ...]
     before: Floats
     after: Floats
@@ -109,10 +108,6 @@ class Changes:
         names += ["rank_before", "rank_after", "rank_lower", "rank_upper"]
         columns = {name: getattr(self, name).tolist() for name in names}
         return {"model": list(self.models), **columns, "mover": [model in self.movers for model in self.models]}
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
-        return to_frame(self.to_dict(), backend)
 
     def heading(self) -> list[str]:
         """Return what a reader must know: votes, the movers, who came and went."""
@@ -151,13 +146,6 @@ class Changes:
             "by": [f"{a:+d} to {b:+d}" if (a, b) != (0, 0) else NOTHING for a, b in spread],
         }
         return list(columns), mark_gap(list(columns.values()), len(self.models))
-
-    def __repr__(self) -> str:
-        first, *more = self.heading()
-        return "\n".join([first, *(f"  {line}" for line in more), text_table(*self._table())])
-
-    def _repr_html_(self) -> str:
-        return f"<p>{'<br>'.join(map(escape, self.heading()))}</p>" + html_table(*self._table())
 
 
 @one_blas_thread

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -25,7 +24,7 @@ from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.methods.targets import resolved_gap, resolved_win
 from lrbtl.model.links import LOGISTIC
-from lrbtl.tables import format_intervals, format_numbers, html_table, text_table, to_frame
+from lrbtl.tables import Printed, format_intervals, format_numbers, text_table, to_frame
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed
 
@@ -37,7 +36,7 @@ MOST_PAIRS = 1000  # up to here joint intervals of overall win probabilities use
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Printed):
     """Model a against model b, overall and in every context; arrays have one entry per context, the overall one first.
 
     Attributes
@@ -93,10 +92,6 @@ class Comparison:
         columns = {name: _plain(getattr(self, name)) for name in (*names, "battles", "won", "detectable")}
         return {"context": list(self.contexts), **columns, "verdict": list(self.verdict)}
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
-        return to_frame(self.to_dict(), backend)
-
     def heading(self) -> list[str]:
         """Return what the table shows."""
         return [
@@ -121,12 +116,6 @@ class Comparison:
             "verdict": list(self.verdict),
         }
         return [name.strip() for name in columns], [list(row) for row in zip(*columns.values(), strict=True)]
-
-    def __repr__(self) -> str:
-        return "\n".join([*self.heading(), text_table(*self._table())])
-
-    def _repr_html_(self) -> str:
-        return "".join(f"<p>{escape(line)}</p>" for line in self.heading()) + html_table(*self._table())
 
 
 def _plain(values: Floats | Longs) -> list[Any]:

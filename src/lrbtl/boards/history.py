@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -33,15 +32,13 @@ from lrbtl.methods.base import Provenance
 from lrbtl.methods.clusters import check_clusters, design_effects
 from lrbtl.model.links import LOGISTIC
 from lrbtl.tables import (
+    Printed,
     format_intervals,
     format_numbers,
     format_pvalues,
-    html_table,
     mark_gap,
     shown,
     shown_rows,
-    text_table,
-    to_frame,
 )
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Longs
@@ -54,7 +51,7 @@ NODES = (0.4, 0.75, 0.95)  # quantiles of the step; those of few models would hi
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class History:
+class History(Printed):
     """Ratings over time; arrays have shape (models, periods), NaN before a model's first vote and after its last.
 
     Attributes
@@ -82,6 +79,8 @@ class History:
     >>> story.score.shape, story.periods
     ((6, 5), (0, 1, 2, 3, 4))
     """
+
+    indent = "  "
 
     models: tuple[Any, ...]
     periods: tuple[Any, ...]
@@ -190,10 +189,6 @@ class History:
         columns = {name: getattr(self, name)[k, t].tolist() for name in ("score", "lower", "upper", "se", "votes")}
         return {"model": [self.models[i] for i in k], "period": [self.periods[i] for i in t], **columns}
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
-        return to_frame(self.to_dict(), backend)
-
     def heading(self) -> list[str]:
         """Return what a reader must know: size, the walk, and who drifts."""
         first = (
@@ -237,13 +232,6 @@ class History:
             "votes": [f"{n:,}" for n in self.votes[rows].sum(axis=1)],
         }
         return list(columns), mark_gap(list(columns.values()), len(self.models))
-
-    def __repr__(self) -> str:
-        first, *more = self.heading()
-        return "\n".join([first, *(f"  {line}" for line in more), text_table(*self._table())])
-
-    def _repr_html_(self) -> str:
-        return f"<p>{'<br>'.join(map(escape, self.heading()))}</p>" + html_table(*self._table())
 
 
 def change_words(change: Estimate) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.targets import Target, context_weights, resolve_targets
 from lrbtl.methods.targets import Resolved, resolved_gap
-from lrbtl.tables import html_table, shown, text_table, to_frame
+from lrbtl.tables import Printed, shown
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs
 
@@ -28,7 +27,7 @@ MORE = 1.05  # votes taken out beyond those that the influence values of a refit
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Influence:
+class Influence(Printed):
     """By how much a target would change without some votes, largest first; arrays (n,).
 
     Attributes
@@ -67,10 +66,6 @@ class Influence:
         """Return the columns as plain lists for JSON."""
         return {self.by: list(self.groups), "count": self.votes.tolist(), "change": self.change.tolist()}
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
-        return to_frame(self.to_dict(), backend)
-
     def heading(self) -> list[str]:
         """Return what is asked, and how much single groups matter."""
         unit = "Elo points" if self.goal is None or self.goal.scale == "identity" else "log odds"
@@ -82,12 +77,6 @@ class Influence:
         rows = range(min(ROWS_SHOWN, len(self.groups)))
         cells = [[self.groups[k], f"{self.votes[k]:,}", f"{self.change[k]:+.2f}"] for k in rows]
         return [self.by, "count", "change"], cells
-
-    def __repr__(self) -> str:
-        return "\n".join([*self.heading(), text_table(*self._table())])
-
-    def _repr_html_(self) -> str:
-        return f"<p>{'<br>'.join(map(escape, self.heading()))}</p>" + html_table(*self._table())
 
     def flip(self) -> Flip:
         """Return few votes without which the target changes its sign, or without which another model is first.

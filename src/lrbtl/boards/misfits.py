@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from lrbtl.errors import InfluenceError, LevelError
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.methods.targets import resolved_gap
 from lrbtl.model.links import mean_over_spread
-from lrbtl.tables import html_table, text_table, to_frame
+from lrbtl.tables import Printed
 from lrbtl.typing import Bools, Floats, Longs
 
 ROWS_SHOWN = 10
@@ -22,7 +21,7 @@ LARGEST_LOG = 500.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Misfits:
+class Misfits(Printed):
     """Evidence that voters toss coins rather than vote as the others do, strongest first; arrays (n,).
 
     A voter's decisive votes multiply to e = product of (1/2) / p(vote), p as the votes of all other voters say. Were
@@ -61,10 +60,6 @@ class Misfits:
         names = ("votes", "agree", "expected", "evidence", "flagged")
         return {self.by: list(self.voters), **{name: getattr(self, name).tolist() for name in names}}
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
-        return to_frame(self.to_dict(), backend)
-
     def heading(self) -> list[str]:
         """Return how many voters are flagged."""
         n, of = int(self.flagged.sum()), len(self.voters)
@@ -81,12 +76,6 @@ class Misfits:
             for k in rows
         ]  # fmt: skip
         return [self.by, "votes", "agree", "expected", "e", "flagged"], cells
-
-    def __repr__(self) -> str:
-        return "\n".join([*self.heading(), text_table(*self._table())])
-
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(self.heading()[0])}</p>" + html_table(*self._table())
 
 
 def find_misfits(analysis: Analysis, by: str, level: float, n_folds: int) -> Misfits:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -23,7 +22,7 @@ from lrbtl.inference.targets import Target, Weights, context_weights, resolve_ta
 from lrbtl.inference.verdicts import ELO
 from lrbtl.methods.base import RunOptions
 from lrbtl.methods.targets import resolved_score
-from lrbtl.tables import html_table, text_table, to_frame
+from lrbtl.tables import Printed, text_table
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Longs
 
@@ -38,7 +37,7 @@ GOALS = "'gaps', ('top', 10), ('rank', model), or a target such as lrbtl.gap('x'
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Printed):
     """Votes to collect next, and what they are expected to do.
 
     Attributes
@@ -111,10 +110,6 @@ class Plan:
         columns = {name: getattr(self, name).tolist() for name in ("importance", *WIDTHS)}
         return {"target": list(self.targets), **columns}
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
-        return to_frame(self.to_dict(), backend)
-
     def heading(self) -> list[str]:
         """Return what is planned, what is expected of it, and what it saves."""
         spent = f"{int(self.votes.sum()):,} votes" + (f" for {self.cost:,.6g}" if self.cost != self.votes.sum() else "")
@@ -156,9 +151,6 @@ class Plan:
             parts = [f"{shown_context(context)} {votes:,}" for context, votes in totals.items()]
             lines.append(f"by category: {', '.join(parts)}")
         return "\n".join([*lines, text_table(*self._table())])
-
-    def _repr_html_(self) -> str:
-        return "".join(f"<p>{escape(line)}</p>" for line in self.heading()) + html_table(*self._table())
 
 
 @one_blas_thread

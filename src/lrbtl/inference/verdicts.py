@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from numbers import Real
 from typing import Any
 
@@ -20,7 +19,7 @@ from scipy.special import logit, ndtr, ndtri
 
 from lrbtl.errors import MarginError, PowerError
 from lrbtl.inference.joint import normal_quantile
-from lrbtl.tables import format_intervals, format_numbers, html_table, text_table, to_frame
+from lrbtl.tables import Printed, format_intervals, format_numbers
 from lrbtl.typing import Floats
 
 AHEAD, BEHIND, EQUIVALENT, CANNOT_TELL = "ahead", "behind", "equivalent", "cannot tell"
@@ -150,7 +149,7 @@ def shown_power(power: float) -> float:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Verdicts:
+class Verdicts(Printed):
     """What some gaps come to; arrays have one entry per gap and are in Elo points.
 
     Attributes
@@ -214,10 +213,6 @@ class Verdicts:
         columns = {name: [x if math.isfinite(x) else None for x in column] for name, column in numbers.items()}
         return {"label": list(self.labels), "verdict": list(self.verdict), **columns}
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
-        return to_frame(self.to_dict(), backend)
-
     def heading(self) -> list[str]:
         """Return what the table shows."""
         return ["Verdicts on gaps in Elo points", *verdict_words(self.margin, self.level, self.power)]
@@ -231,12 +226,6 @@ class Verdicts:
             "could show": format_numbers(self.detectable, 0),
         }
         return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
-
-    def __repr__(self) -> str:
-        return "\n".join([*self.heading(), text_table(*self._table())])
-
-    def _repr_html_(self) -> str:
-        return "".join(f"<p>{escape(line)}</p>" for line in self.heading()) + html_table(*self._table())
 
 
 def verdict_words(margin: float | None, level: float, power: float = POWER) -> list[str]:

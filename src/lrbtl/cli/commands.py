@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -393,12 +394,20 @@ OPTIONS = {
 VALUE = r"""('[^']*'|"[^"]*"|\([^()]*\)|[^\s,;:.()]+)"""
 ARGUMENT = re.compile(rf"\b({'|'.join(OPTIONS)})={VALUE}")
 WRONG_RANK = re.compile(rf"^(rank) {VALUE}(?= is not possible| has \d)")
-PHRASES = (
+
+
+def _column_option(found: re.Match[str]) -> str:
+    return f"--{found[1].replace('_', '-')} COLUMN"
+
+
+PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^`scale` is", "--scale is"),
     (r"^`n` is", "--battles is"),
     (r"leave context out, or name their columns", "leave --board out, or name a column with --context"),
-    (r"name it: Battles\.from_frame\(frame, model_(\w)=\.\.\.\)", r"name it with --model-\1 COLUMN"),
-    (r"name it: Battles\.from_frame\(frame, winner=\.\.\.\)", "name it with --winner COLUMN"),
+    (
+        r"name (it|them): Battles\.from_frame\(frame, ([^)]+)\)",
+        lambda found: f"name {found[1]} with " + re.sub(r"(\w+)=\.\.\.,?", _column_option, found[2]),
+    ),
     (
         r"(contexts from .*)\(Battles.from_frame names others\)",
         r"\1(--context COLUMN names another, --no-context uses none)",

@@ -17,8 +17,30 @@ if TYPE_CHECKING:
 
     Frame = IntoFrame | Mapping[str, Any]
 
-FIRST = ["model_a", "model_1", "player_a", "competitor_a", "left_model", "model_left", "team_a", "home_team", "a"]
-SECOND = ["model_b", "model_2", "player_b", "competitor_b", "right_model", "model_right", "team_b", "away_team", "b"]
+FIRST = [
+    "model_a",
+    "model_1",
+    "player_a",
+    "competitor_a",
+    "left_model",
+    "model_left",
+    "left",
+    "team_a",
+    "home_team",
+    "a",
+]
+SECOND = [
+    "model_b",
+    "model_2",
+    "player_b",
+    "competitor_b",
+    "right_model",
+    "model_right",
+    "right",
+    "team_b",
+    "away_team",
+    "b",
+]
 GUESSES = {
     "model_a": FIRST,
     "model_b": SECOND,
@@ -87,15 +109,19 @@ def find_columns(wanted: Columns, header: Sequence[str]) -> Found:
     for name in header:
         lower.setdefault(str(name).strip().lower(), name)
     named: dict[str, str] = {}
+    missing = []
     for role in ("model_a", "model_b", "winner"):
         given = getattr(wanted, role)
         guess = next((lower[name] for name in GUESSES[role] if name in lower), None)
         if given is None and guess is None:
-            raise MissingColumnError(
-                f"no column looks like {role} (columns: {_shown(header)}); "
-                f"name it: Battles.from_frame(frame, {role}=...)."
-            )
+            missing.append(role)
         named[role] = _existing(given, header) if given is not None else str(guess)
+    if missing:
+        them = "it" if len(missing) == 1 else "them"
+        raise MissingColumnError(
+            f"no column looks like {' or '.join(missing)} (columns: {_shown(header)}); name {them}: "
+            f"Battles.from_frame(frame, {', '.join(f'{role}=...' for role in missing)})."
+        )
     contexts = wanted.contexts
     if contexts is None and wanted.tags:
         contexts = ()

@@ -26,8 +26,8 @@ from lrbtl.typing import Bools, Floats, Longs
 
 BATCH = 1 << 22  # numbers that matrices of some contexts may fill at a time
 LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
-FIRST_SHARE, MOST_SHARE = 0.02, 0.3  # of entries that are exceptions: first guess and limit
-PRIOR_ENTRIES = 200  # entries that the first guess counts for
+FIRST_SHARE, MOST_SHARE = 0.03, 0.3  # of entries that are exceptions: first guess and limit
+PRIOR_ENTRIES = 50  # entries that the first guess counts for
 SHARE_STEPS = 30
 LARGEST_SHIFT = 5.0  # logits that an exception may add: g / P says nothing further from where P was taken
 FEW_VOTES = 200  # votes of a model at which its residuals count as much as the model of votes

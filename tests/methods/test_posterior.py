@@ -181,10 +181,10 @@ def test_exceptions_are_those_of_the_formula(name):
     k = P * np.mean(scores**2)
     own = np.diag(C @ twin.H)
     density = [np.exp(-(twin.g**2) / P / (2 * v)) / np.sqrt(v) for v in (np.ones_like(k), 1 + k)]
-    share = 0.02
+    share = 0.03
     for _ in range(30):
         probability = np.where(played, share * density[1] / (share * density[1] + (1 - share) * density[0]), 0.0)
-        share = min((probability.sum() + 0.02 * 200) / (played.sum() + 200), 0.3)
+        share = min((probability.sum() + 0.03 * 50) / (played.sum() + 50), 0.3)
     move = np.where(played, twin.g / P * k / (1 + k) * (1 - own), 0.0)
     variance = probability * ((1 - own) ** 2 * k / (1 + k) / P + (1 - probability) * move**2)
     place = entries(posterior.design)

@@ -129,11 +129,17 @@ class Search:
 
     def climb(self, scores: Scores, tau: float) -> Mode:
         """Return the mode at a tau."""
-        return find_mode(scores, tau, self.dispersion, self.gauge)
+        return find_mode(scores, tau, self._dispersion(scores), self.gauge)
+
+    def _dispersion(self, scores: Scores) -> float:
+        """Return the dispersion at fitted scores: their information is too small by the share of it that they took."""
+        return float(self.dispersion * (1.0 + scores.space.size / self.design.count.sum()))
 
     def shifted(self, mode: Mode, tau: float) -> Mode:
         """Return the mode at a tau near that of another mode."""
-        return mode if tau == mode.tau else find_mode(mode.scores, tau, self.dispersion, self.gauge, mode.at)
+        if tau == mode.tau:
+            return mode
+        return find_mode(mode.scores, tau, self._dispersion(mode.scores), self.gauge, mode.at)
 
     def settle(self, mode: Mode) -> Mode:
         """Return the mode at the tau that has the most evidence, about.

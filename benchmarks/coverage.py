@@ -1,12 +1,14 @@
 """Coverage of nominal 95% intervals on the paper's design, beside the paper's numbers.
 
     python benchmarks/coverage.py --reps 500 --jobs 2
+    python benchmarks/coverage.py --default 5 [--designs ...]
 
 Finished replications are kept in results/replications, so that a stopped run goes on where it was. Every replication
 draws fresh battles from one truth (d1 = d2 = 200, rank 5, max |T*| = 5), fits once and cross-fits with K = 6. Targets
 are the paper's: the score of model 0 in context 0 and the probability that model 0 beats model 1 there; with 60,000
 uniform battles also joint intervals of 25 scores and 25 gaps. Some replications check all 40,000 scores, by size of
-the score. Results go to results/coverage.json and results/coverage.md.
+the score. The default method, which is told no rank, has a run of its own (`--default`) on other battles, beside the
+efficient method at the true rank; it checks all scores. Results go to results/coverage.json and results/coverage.md.
 """
 
 import argparse
@@ -27,6 +29,7 @@ SHAPE, RANK, SCALE, FOLDS = (200, 200), 5, 5.0, 6
 TRUTH_SEED = 0
 CLASSES = ((0.0, 0.5), (0.5, 1.0), (1.0, 2.0), (2.0, np.inf))
 ALL_EVERY = 25  # one replication in so many checks all scores
+DEFAULT_NAMES = ("default", "efficient, same battles")
 TARGETS = [lrbtl.score(0, 0), lrbtl.win_probability(0, 1, 0)]
 JOINT = "uniform 60000"  # where joint intervals are tried
 TOGETHER = 25  # scores, and as many gaps, whose intervals should hold jointly
@@ -115,6 +118,27 @@ def replicate(design: str, seed: int, known: dict[str, Any]) -> dict[str, Any]:
             error = float(np.sqrt(np.mean((values - scores) ** 2)))
             out[name]["all"] = [float(inside.mean()), error, float(errors.mean())]
             out[name]["classes"] = [float(inside[(size >= low) & (size < high)].mean()) for low, high in CLASSES]
+    return out
+
+
+def default_rows(design: str, reps: int) -> list[dict[str, Any]]:
+    """Return rows of all scores by the default and by the efficient method on the same fresh battles."""
+    scores, found = truth(), {name: [] for name in DEFAULT_NAMES}
+    for seed in range(reps):
+        battles = lrbtl.simulate_battles(scores, int(design.split()[1]), sampling=law(design), rng=3_000_000 + seed)
+        for name, options in zip(found, ({}, {"method": "efficient", "rank": RANK}), strict=True):
+            values, errors = lrbtl.analyse(battles, **options).run.family("scores")
+            inside, size = np.abs(values - scores) < 1.959964 * errors, np.abs(scores)
+            classes = [float(inside[(size >= low) & (size < high)].mean()) for low, high in CLASSES]
+            found[name].append(
+                [float(inside.mean()), float(np.mean((values - scores) ** 2)), float(errors.mean()), *classes]
+            )
+    out = []
+    for name, rows in found.items():
+        coverage, mse, mean_se, *classes = np.mean(rows, axis=0).tolist()
+        error = float(np.std([row[0] for row in rows], ddof=1) / np.sqrt(reps))
+        row = {"design": design, "target": "all scores", "method": name, "reps": reps, "coverage": coverage}
+        out.append({**row, "mc_error": error, "rmse": mse**0.5, "mean_se": mean_se, "classes": classes})
     return out
 
 
@@ -241,14 +265,21 @@ def main() -> None:
     parser.add_argument("--reps", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--designs", nargs="+", default=["uniform 60000", "uniform 80000", "Dirichlet 60000"])
+    parser.add_argument("--default", type=int, default=0, help="only the default, on so many logs")
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / "coverage.json"
     rows = json.loads(path.read_text()) if path.exists() else []
     for design in options.designs:
+        if options.default:
+            fresh = default_rows(design, options.default)
+            rows = [row for row in rows if row["design"] != design or row["method"] not in DEFAULT_NAMES] + fresh
+            keep_results("coverage", rows, to_markdown(rows))
+            continue
         needed = METHODS[design.split()[0]]
         replications = replicate_all(design, replicate, options.reps, options.jobs, needed=needed)
-        rows = [row for row in rows if row["design"] != design] + summarise(design, replications)
+        kept = [row for row in rows if row["design"] != design or row["method"] in DEFAULT_NAMES]
+        rows = kept + summarise(design, replications)
         keep_results("coverage", rows, to_markdown(rows))
     print(to_markdown(rows))
 

@@ -1,11 +1,13 @@
 """Coverage of all scores of fresh truths, order 2 to 4, and of joint intervals over 50 targets.
 
     python benchmarks/coverage_tensor.py --reps 300 --jobs 2
+    python benchmarks/coverage_tensor.py --default 12 [--designs ...]
 
 Every replication draws a new truth. Coverage is averaged over all scores of all truths, and its error is that of the
 mean over truths. Joint coverage is the share of truths for which all 50 intervals (25 scores, 25 gaps) hold, also split
-by the signal of the fit. Finished replications are kept, so that a stopped run goes on where it was. Results go to
-results/coverage_tensor.json and .md.
+by the signal of the fit. The default method, which is told no rank, has a run of its own (`--default`) on other truths,
+beside the efficient method at the true rank. Finished replications are kept, so that a stopped run goes on where it
+was. Results go to results/coverage_tensor.json and .md.
 """
 
 import argparse
@@ -29,6 +31,7 @@ from replications import RESULTS, Replication, keep_results, replicate_all
 METHODS = ("efficient", "mle", "whitened")
 SCALE, Z = 3.0, 1.959964
 TOGETHER = 50
+FIRST_DEFAULT = 9_000  # seed of the truths on which the default is run
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,31 @@ def replicate(design: str, seed: int, known: Replication) -> Replication:
     return out
 
 
+def default_column(design: str, truths: int) -> dict[str, Any]:
+    """Return coverage, error and width of the default on fresh truths, with those of the efficient method there."""
+    setting, found = DESIGNS[design], []
+    for seed in range(FIRST_DEFAULT, FIRST_DEFAULT + truths):
+        truth = lrbtl.simulate_scores(setting.shape, setting.rank, scale=SCALE, rng=seed)
+        sampling = law(setting, np.random.default_rng(20_000 + seed))
+        battles = lrbtl.simulate_battles(truth, setting.n, sampling=sampling, rng=10_000 + seed)
+        flat = truth.reshape(len(truth), -1)
+        row = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LrbtlWarning)
+            for options in ({}, {"method": "efficient", "rank": setting.rank}):
+                values, errors = lrbtl.analyse(battles, **options).run.family("scores")
+                inside = np.abs(values - flat) < Z * errors
+                row += [float(inside.mean()), float(np.mean((values - flat) ** 2)), float(errors.mean())]
+        found.append(row)
+    values = np.array(found)
+    coverage, mse, _, efficient, efficient_mse, _ = values.mean(axis=0)
+    return {
+        "truths": truths, "coverage": coverage, "mc_error": values[:, 0].std(ddof=1) / np.sqrt(truths),
+        "rmse": mse**0.5, "efficient coverage": efficient, "efficient rmse": efficient_mse**0.5,
+        "width / efficient": float(np.mean(values[:, 2] / values[:, 5])),
+    }  # fmt: skip
+
+
 def share(held: list[bool]) -> tuple[float, float]:
     """Return a share and its Monte Carlo error."""
     p = float(np.mean(held)) if held else float("nan")
@@ -141,6 +169,21 @@ def to_markdown(rows: list[dict[str, Any]]) -> str:
                 f"{part['coverage']:.3f} ± {part['mc_error']:.3f} ({part['truths']})" if part["truths"] else ""
             )
         lines.append(f"| {row['design']} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "All scores by the default, which is told no rank, and by the efficient method at the true rank, same truths:",
+        "",
+        "| design | truths | default | efficient | RMSE: default, efficient | width / efficient |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        if "default" in row:
+            part = row["default"]
+            lines.append(
+                f"| {row['design']} | {part['truths']} | {part['coverage']:.3f} ± {part['mc_error']:.3f} "
+                f"| {part['efficient coverage']:.3f} | {part['rmse']:.3f}, {part['efficient rmse']:.3f} "
+                f"| {part['width / efficient']:.2f} |"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -149,12 +192,21 @@ def main() -> None:
     parser.add_argument("--reps", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--designs", nargs="+", default=list(DESIGNS), choices=list(DESIGNS))
+    parser.add_argument("--default", type=int, default=0, help="only the default, on so many truths")
     options = parser.parse_args()
     path = RESULTS / "coverage_tensor.json"
     rows = json.loads(path.read_text()) if path.exists() else []
     for design in options.designs:
+        if options.default:
+            for row in rows:
+                if row["design"] == design:
+                    row["default"] = default_column(design, options.default)
+            keep_results("coverage_tensor", rows, to_markdown(rows))
+            continue
         found = replicate_all(design, replicate, options.reps, options.jobs, needed=[*METHODS, "joint"])
-        rows = [row for row in rows if row["design"] != design] + [summarise(design, found)]
+        known = next((row for row in rows if row["design"] == design), {})
+        kept = {"default": known["default"]} if "default" in known else {}
+        rows = [row for row in rows if row["design"] != design] + [{**summarise(design, found), **kept}]
         keep_results("coverage_tensor", rows, to_markdown(rows))
     print(to_markdown(rows))
 

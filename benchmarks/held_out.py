@@ -3,11 +3,12 @@
     python benchmarks/held_out.py FOLDER [--folds 5] [--only llmfao]
 
 Battles are split in folds at random, stratified by context; every model is fitted to the others and predicts each
-fold's votes (ties as half wins) with logistic win probabilities, in mnats per vote (higher is better). A pair of
+fold's votes (ties as half wins) with logistic win probabilities, in mnats per vote (higher is better); the error of a
+difference is that of a mean over votes. The best other is chosen by the same votes, which favours it. A pair of
 which a fit says nothing is predicted as even; a method that has no fit in some fold is left out. The default's
 probabilities are at its score estimates, as for the others. The 200 most frequent models are kept, of LMArena 50.
-Seconds are those of all boards with defaults, on one thread. Results go to results/held_out.json and .md; logs that
-are not run keep theirs.
+Seconds are those of all boards of all models with defaults, on one thread. Results go to results/held_out.json and .md;
+logs that are not run keep theirs.
 """
 
 import argparse
@@ -40,12 +41,12 @@ RANKS = (1, 2, 3, 4)
 LARGEST = 12.0  # logits beyond which no fit is followed
 
 
-def log_likelihood(scores: np.ndarray, test: lrbtl.Battles) -> float:
-    """Return the sum over votes of the log-likelihood of scores (d1, D); unknown gaps count as even."""
+def log_likelihood(scores: np.ndarray, test: lrbtl.Battles) -> np.ndarray:
+    """Return the log-likelihood of one vote of each cell under scores (d1, D); unknown gaps count as even."""
     cells = test.cells
     eta = scores[cells.a, cells.context] - scores[cells.b, cells.context]
     eta = np.clip(np.where(np.isfinite(eta), eta, 0.0), -LARGEST, LARGEST)
-    return float(cells.count @ (-cells.y * np.logaddexp(0, -eta) - (1 - cells.y) * np.logaddexp(0, eta)))
+    return np.asarray(-cells.y * np.logaddexp(0, -eta) - (1 - cells.y) * np.logaddexp(0, eta))
 
 
 def fits(train: lrbtl.Battles) -> dict[str, np.ndarray]:
@@ -63,21 +64,31 @@ def fits(train: lrbtl.Battles) -> dict[str, np.ndarray]:
     return out
 
 
-def measure(battles: lrbtl.Battles, folds: int) -> dict[str, Any]:
-    totals: dict[str, float] = {}
-    times: dict[str, int] = {}
+def paired(difference: np.ndarray, count: np.ndarray) -> tuple[float, float]:
+    """Return the mean over votes of a difference, and its error."""
+    n = float(count.sum())
+    mean = float(count @ difference) / n
+    return mean, float(np.sqrt(count @ (difference - mean) ** 2)) / n
+
+
+def measure(battles: lrbtl.Battles, folds: int, full: lrbtl.Battles) -> dict[str, Any]:
+    found: dict[str, list[np.ndarray]] = {}
+    counts = []
     for train, test in battles.split(folds, rng=0):
+        counts.append(test.cells.count)
         for name, scores in fits(train).items():
-            totals[name] = totals.get(name, 0.0) + log_likelihood(scores, test)
-            times[name] = times.get(name, 0) + 1
+            found.setdefault(name, []).append(log_likelihood(scores, test))
         print(".", end="", flush=True)
+    count = np.concatenate(counts)
+    of_votes = {name: 1000 * np.concatenate(parts) for name, parts in found.items() if len(parts) == folds}
+    ahead = {name: paired(of_votes["default"] - values, count) for name, values in of_votes.items()}
     start = time.perf_counter(), time.process_time()
-    board = lrbtl.leaderboard(battles, context="all")
+    board = lrbtl.leaderboard(full, context="all")
     seconds = time.perf_counter() - start[0], time.process_time() - start[1]
     return {
         "votes": battles.n_battles, "shape": list(battles.shape), "folds": folds,
-        "mnats": {name: 1000 * total / battles.n_battles for name, total in totals.items()
-                  if times[name] == folds},
+        "mnats": {name: float(count @ values / count.sum()) for name, values in of_votes.items()},
+        "default ahead by": ahead,
         "seconds": seconds[0], "cpu seconds": seconds[1], "boards": len(board),
     }  # fmt: skip
 
@@ -86,10 +97,12 @@ def to_markdown(rows: dict[str, dict[str, Any]]) -> str:
     names = ["default", "pooled", "per context", *(f"rank {rank}" for rank in RANKS)]
     about = " ".join((__doc__ or "").split("\n\n")[2].split())
     lines = ["# Held-out log-likelihood, mnats per vote", "", about, ""]
-    head = ["log", "shape", "folds", *names, "boards: s (CPU s)"]
+    head = ["log", "shape", "folds", *names, "default ahead of the best other by", "boards: s (CPU s)"]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for log, row in rows.items():
         best = max(row["mnats"].values())
+        rival = max((name for name in row["mnats"] if name != "default"), key=lambda name: row["mnats"][name])
+        ahead, error = row["default ahead by"][rival]
         cells = []
         for name in names:
             value = row["mnats"].get(name)
@@ -97,7 +110,8 @@ def to_markdown(rows: dict[str, dict[str, Any]]) -> str:
             cells.append(f"**{text}**" if value == best else text)
         shape = " x ".join(str(size) for size in row["shape"])
         end = f"{row['seconds']:.1f} ({row['cpu seconds']:.1f})"
-        lines.append(f"| {log} | {shape} | {row['folds']} | " + " | ".join(cells) + f" | {end} |")
+        start = f"| {log} | {shape} | {row['folds']} | "
+        lines.append(start + " | ".join(cells) + f" | {ahead:+.1f} ± {error:.1f} | {end} |")
     return "\n".join(lines) + "\n"
 
 
@@ -114,9 +128,9 @@ def main() -> None:
         for name, (file, contexts) in LOGS.items():
             if options.only in name:
                 frame = pd.read_csv(options.folder / f"{file}.csv.gz")
-                battles = lrbtl.Battles.from_frame(frame, contexts=contexts)
-                battles = battles.top_models(min(MODELS.get(file, 200), battles.shape[0]))
-                rows[name] = measure(battles, options.folds)
+                full = lrbtl.Battles.from_frame(frame, contexts=contexts)
+                battles = full.top_models(min(MODELS.get(file, 200), full.shape[0]))
+                rows[name] = measure(battles, options.folds, full)
                 rows = {log: rows[log] for log in LOGS if log in rows}
                 keep_results("held_out", rows, to_markdown(rows))
                 print(f"\n{to_markdown({name: rows[name]}).splitlines()[-1]}", flush=True)

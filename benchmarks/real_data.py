@@ -2,9 +2,9 @@
 
     python benchmarks/real_data.py lmarena_140k_dev.csv.gz --reps 500 --jobs 2
 
-The 30 most frequent models, decisive votes, five categories, rank 3. Each replication draws a share of the battles
-without replacement and estimates two targets by three methods; the truth is one Bradley-Terry fit per category to all
-battles. Results go to results/real_data.json and results/real_data.md.
+The 30 most frequent models, decisive votes, five categories, rank 3 (the default is told none). Each replication draws
+a share of the battles without replacement and estimates two targets by four methods; the truth is one Bradley-Terry fit
+per category to all battles. Results go to results/real_data.json and results/real_data.md.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from replications import keep_results
 
 SHARES = (0.2, 0.1, 0.05, 0.02)
 MODEL, RIVAL, CATEGORY, RANK = "gemini-2.5-pro", "claude-opus-4-20250514", "math", 3
-METHODS = ("naive", "whitened", "efficient")
+METHODS = ("naive", "whitened", "efficient", "default")
 NAMES = (f"score({MODEL}, {CATEGORY})", f"P({MODEL} beats {RIVAL} | {CATEGORY})")
 
 
@@ -58,8 +58,8 @@ def replicate(path: str, share: float, seed: int) -> dict[str, Any]:
 
 def estimate(fit: lrbtl.Fit, method: str, seed: int) -> dict[str, Any] | None:
     """Return what a method says of the targets, None where it has no estimate."""
-    if method == "naive":
-        est = lrbtl.infer(fit.battles, targets(), method="naive")
+    if method in ("naive", "default"):
+        est = lrbtl.infer(fit.battles, targets(), **({"method": "naive"} if method == "naive" else {}))
     else:
         try:
             est = analyse_fit(fit, Options(rng=seed), method=method).estimate(targets())

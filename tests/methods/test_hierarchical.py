@@ -283,3 +283,37 @@ def test_two_models_have_the_errors_of_their_votes(contexts):
     battles = lrbtl.simulate_battles(truth, 900, rng=1)
     ours, plain = (lrbtl.infer(battles, lrbtl.gap(0, 1), method=method) for method in ("hierarchical", "naive"))
     assert ours.se[0] == pytest.approx(plain.se[0], rel=0.02)
+
+
+@pytest.mark.parametrize(("n", "doubtful"), [(150, True), (20_000, False)])
+def test_where_votes_hardly_tell_skills_a_mean_is_not_known_better_than_from_pooled_votes(n, doubtful):
+    """R = N + unsure (P - N)_+, with N by the nodes and P by one score of each model, in plain NumPy."""
+    d1, D = 5, 3
+    rng = np.random.default_rng(1)
+    truth = 0.3 * rng.normal(size=(d1, D)) if doubtful else 1.5 * rng.normal(size=(d1, 1)) @ rng.uniform(1, 2, (1, D))
+    battles = lrbtl.simulate_battles(truth - truth.mean(axis=0), n, rng=2)
+    analysis = lrbtl.analyse(battles)
+    run = analysis.run
+    assert isinstance(run, HierarchicalRun)
+    traffic = battles.context_counts / n
+    means = traffic[None, :, None] * (np.eye(d1) - 1 / d1)[:, None, :]
+    flat, mean = means.reshape(d1, -1), run.scores()
+    N = np.zeros((d1, d1))
+    for node in run.nodes:
+        away = flat @ (node.scores - mean).T.reshape(-1)
+        N += node.weight * (node.posterior.covariance(means) + np.outer(away, away))
+        N += node.weight * flat @ np.diag(node.exceptions.variance.T.reshape(-1)) @ flat.T
+    cells, main = battles.cells, max(run.nodes, key=lambda node: node.weight)
+    at = main.mode.scores.dense()
+    p = 1 / (1 + np.exp(at[cells.b, cells.context] - at[cells.a, cells.context]))
+    X = np.eye(d1)[cells.a] - np.eye(d1)[cells.b]
+    noise = np.sqrt(D * (d1 - 1) / 2 / (n / 4))
+    prior = np.eye(d1) / (4 * max(np.mean(mean**2), noise**2))
+    P = np.linalg.inv((X.T * (cells.count * p * (1 - p) / main.mode.at.dispersion)) @ X + prior)
+    Q = np.eye(d1) - 1 / d1
+    values, vectors = np.linalg.eigh(Q @ (P - N) @ Q)
+    unsure = 1 / (1 + (np.linalg.norm(mean, 2) / (2 * noise * (np.sqrt(d1) + np.sqrt(D)))) ** 4)
+    more = unsure * (vectors * np.maximum(values, 0)) @ vectors.T if unsure > 1e-3 else np.zeros((d1, d1))
+    found = analysis.run.score_moments(traffic[None])[0].cov
+    assert doubtful == (unsure > 0.5) == (np.abs(more).max() > 1e-3) and found is not None
+    np.testing.assert_allclose(found, N + Q @ more @ Q, atol=1e-9 + 1e-3 * np.abs(N).max())

@@ -300,11 +300,13 @@ def test_where_votes_hardly_tell_skills_a_mean_is_not_known_better_than_from_poo
     flat, mean = means.reshape(d1, -1), run.scores()
     N = np.zeros((d1, d1))
     for node in run.nodes:
-        away = flat @ (node.scores - mean).T.reshape(-1)
-        N += node.weight * (node.posterior.covariance(means) + np.outer(away, away))
-        N += node.weight * flat @ np.diag(node.exceptions.variance.T.reshape(-1)) @ flat.T
+        away = flat @ (node.scores.dense() - mean).T.reshape(-1)
+        N += node.weight * (node.posterior.covariance(means, np.arange(D)) + np.outer(away, away))
+        variance = np.zeros((D, d1))
+        variance[node.mode.scores.design.slot_places] = node.exceptions.variance
+        N += node.weight * flat @ np.diag(variance.reshape(-1)) @ flat.T
     cells, main = battles.cells, max(run.nodes, key=lambda node: node.weight)
-    at = main.mode.scores.dense()
+    at = main.mode.scores.field.dense()
     p = 1 / (1 + np.exp(at[cells.b, cells.context] - at[cells.a, cells.context]))
     X = np.eye(d1)[cells.a] - np.eye(d1)[cells.b]
     noise = np.sqrt(D * (d1 - 1) / 2 / (n / 4))

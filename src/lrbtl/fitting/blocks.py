@@ -17,7 +17,7 @@ from scipy import sparse
 from lrbtl._kernels import gram as kernels
 from lrbtl.data.cells import weak_components
 from lrbtl.fitting.design import Design
-from lrbtl.lowrank.arrowhead import mirrored
+from lrbtl.lowrank.arrowhead import mirrored, subtract_gram
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, eigenvectors, truncate
 from lrbtl.typing import Floats, Longs
@@ -25,6 +25,7 @@ from lrbtl.typing import Floats, Longs
 Matrices = list[Floats]  # one array (contexts, m, m) per group
 
 NEARLY_ALL = 0.9  # share of the slots that battles touch above which they are kept on a grid
+SMALL = 24  # slots of a block up to which a call of BLAS costs more than its arithmetic
 GROWTH = 1.25  # sizes of a group differ by at most this factor
 
 
@@ -171,9 +172,16 @@ class BlockDesign(Design):
 
     def times(self, matrices: Matrices, values: Floats) -> Floats:
         """Return the product of each context's matrix with values per slot (n_slots,) or (n_slots, k)."""
-        wide = values.reshape(len(values), -1)
-        found = self.scatter([matrix @ part for matrix, part in zip(matrices, self.gather(wide), strict=True)])
-        return found.reshape(values.shape)
+        wide = np.ascontiguousarray(values.reshape(len(values), -1))
+        out = np.zeros(wide.shape)
+        for group, matrix in zip(self.groups, matrices, strict=True):
+            if matrix.shape[1] < SMALL:
+                kernels.times_blocks(group.slots, np.ascontiguousarray(matrix), wide, out)
+                continue
+            inside = group.slots < self.n_slots
+            part = np.where(inside[:, :, None], wide[np.minimum(group.slots, self.n_slots - 1)], 0.0)
+            out[group.slots[inside]] = (matrix @ part)[inside]
+        return out.reshape(values.shape)
 
     @cached_property
     def _places(self) -> list[tuple[Longs, Longs]]:
@@ -256,7 +264,7 @@ class BlockDesign(Design):
         if isinstance(matrix, np.ndarray):
             return np.asarray(matrix.T @ matrix)
         out = np.zeros((self.shape[0], self.shape[0]))
-        kernels.subtract_sparse_gram(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), value, out)
+        subtract_gram(matrix, out)
         return -out
 
     def atom_weights(self, weight: Matrices) -> Matrices:  # type: ignore[override]

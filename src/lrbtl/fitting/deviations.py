@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg, sparse
 
+from lrbtl._kernels import gram
 from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
 from lrbtl.fitting.newton import SLOW, Curvature, moved_point
 from lrbtl.fitting.solvers import accumulate, robust_factor
@@ -30,7 +31,7 @@ from lrbtl.typing import Floats
 KAPPA = 2.0  # battles that bring so many times the prior's own information leave half of its precision
 ROBUST = 1.4826  # standard deviation over median absolute deviation of a normal population
 LEAST_SPREAD = 0.1  # of the mean square: no population counts as narrower
-CHOLESKY_SIZE = 18  # where half the arithmetic outweighs a call from Python per matrix
+CHOLESKY_SIZE = 18  # where faster arithmetic outweighs a call from Python per matrix
 MAX_ITER = 10
 SETTLING = 5  # steps after which the prior stays
 STALE = 1.25  # times what the scores say now, beyond which an earlier precision is not kept
@@ -240,7 +241,7 @@ class Expansion:
         """S of each context, and the sum of their log determinants."""
         if self.tau == 0.0:
             return [np.broadcast_to(np.eye(H.shape[1]), H.shape) for H in self.H], 0.0
-        found = [spd_inverses(np.eye(H.shape[1]) + self.tau**2 * H) for H in self.H]
+        found = [open_parts(H, self.tau**2) for H in self.H]
         return [inverse for inverse, _ in found], sum(determinant for _, determinant in found)
 
     @property
@@ -415,14 +416,15 @@ class Expansion:
         return other
 
 
-def spd_inverses(matrices: Floats) -> tuple[Floats, float]:
-    """Return the inverses of symmetric positive definite matrices (B, m, m), and the sum of their log determinants.
+def open_parts(H: Floats, square: float) -> tuple[Floats, float]:
+    """Return (I + tau^2 H)^-1 for symmetric matrices (B, m, m), and the sum of their log determinants.
 
-    Large ones go by Cholesky, one at a time.
+    Small ones go by elimination, large ones by Cholesky, one at a time.
     """
-    if matrices.shape[1] < CHOLESKY_SIZE:
-        found = np.asarray(np.linalg.inv(matrices), dtype=np.float64)
-        return found, float(np.linalg.slogdet(found)[1].sum())
+    if H.shape[1] < CHOLESKY_SIZE:
+        found = np.empty_like(H)
+        return found, gram.invert_blocks(H, square, found)
+    matrices = np.eye(H.shape[1]) + square * H
     out, pivots, each = np.empty_like(matrices), np.empty(matrices.shape[:2]), np.arange(matrices.shape[1])
     for i, matrix in enumerate(matrices):
         chol, _ = linalg.lapack.dpotrf(matrix.T, lower=True, clean=True)

@@ -351,7 +351,7 @@ METHODS: dict[str, Method] = {
     method.name: method for method in (Hierarchical(), Efficient(), Whitened(), Mle(), Naive())
 }
 DEFAULT_METHOD = "hierarchical"
-LARGEST = 1 << 25  # contexts times squared models up to which its covariances fit into memory
+LARGEST = 1 << 55  # contexts times squared models up to which its covariances fit into memory
 
 
 def find_method(name: str | None, data: Data) -> Method:

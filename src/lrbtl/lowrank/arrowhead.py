@@ -105,8 +105,7 @@ class Arrowhead:
         schur = self.border * top
         schur *= top[:, None]
         if sparse.issparse(cross):
-            indptr, indices = cross.indptr.astype(np.int32), cross.indices.astype(np.int32)
-            gram.subtract_sparse_gram(indptr, indices, cross.data, schur)
+            subtract_gram(cross, schur)
         else:
             schur -= cross.T @ cross
         diagonal = np.diag(schur).copy()
@@ -266,11 +265,24 @@ def block_product(
     if not sparse.issparse(cross):
         scaled = (cross * left[:, None] * right).reshape(dl, rl, -1)
         return np.asarray(np.matmul(inverse, scaled).reshape(dl * rl, -1))
+    counts = np.diff(cross.indptr).reshape(dl, rl)
+    if np.all(counts == counts[:, :1]):  # the rows of a block have the same columns
+        indptr, indices = cross.indptr.astype(np.int32), cross.indices.astype(np.int32)
+        data = np.empty(len(cross.data))
+        blocks = np.ascontiguousarray(inverse)
+        gram.times_block_rows(blocks, indptr, indices, cross.data, left, np.ascontiguousarray(right), data)
+        return sparse.csr_array((data, cross.indices, cross.indptr), shape=cross.shape)
     outer = sparse.bsr_array((inverse, np.arange(dl), np.arange(dl + 1)), shape=(dl * rl, dl * rl))
     product = outer.tocsr() @ (sparse.diags_array(left) @ cross @ sparse.diags_array(right))
     product = sparse.csr_array(product)
     product.sort_indices()
     return product
+
+
+def subtract_gram(matrix: sparse.csr_array, out: Floats) -> None:
+    """Subtract matrix^T matrix of a sparse matrix from a symmetric one, in place."""
+    gram.subtract_sparse_gram(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data, out)
+    mirrored(out.T)
 
 
 def _block_solve(inverse: Floats, rhs: Floats) -> Floats:

@@ -16,7 +16,7 @@ from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance,
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import separate_errors
 from lrbtl.methods.posterior import centred, in_batches
-from lrbtl.methods.search import LIKELY, Node, Search
+from lrbtl.methods.search import LIKELY, Node, Search, only_contexts, some_contexts
 from lrbtl.methods.shared import TAGS
 from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate
 from lrbtl.model.links import LOGISTIC
@@ -46,8 +46,9 @@ class Hierarchical(Method):
             raise MethodError("the hierarchical method is for battles; use method='efficient' for observed entries.")
         if not np.any(data.cells.y != 0.5):
             raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
-        tags = shared_tags(data)
-        search = Search(make_design(data, options.link), options.start, tags)
+        design, tags = make_design(data, options.link), shared_tags(data)
+        part = some_contexts(design) if tags is None and options.start is None else None
+        search = Search(design if part is None else only_contexts(design, part), options.start, tags)
         if len(data.shape) == 1:
             nodes = [search.node(search.climb(search.first((1,)), 0.0), 1.0)]
         else:
@@ -55,6 +56,7 @@ class Hierarchical(Method):
                 search.ranks(options) if options.rank == "auto" else search.given(check_rank(options.rank, data.shape))
             )
             nodes = search.average(modes)
+            nodes = nodes if part is None else search.widened(design, nodes)
         link = nodes[0].mode.scores.design.link
         unrelated = () if tags is None or TAGS in search.columns.modes else (UNRELATED,)
         provenance = Provenance(

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
-from lrbtl._kernels import gram
 from lrbtl.fitting.blocks import Matrices
 from lrbtl.fitting.deviations import Expansion
 from lrbtl.fitting.solvers import accumulate
-from lrbtl.lowrank.arrowhead import Arrowhead, as_dense, block_product
+from lrbtl.lowrank.arrowhead import Arrowhead, as_dense, block_product, subtract_gram
 from lrbtl.methods.shared import Shared
 from lrbtl.typing import Floats
 
@@ -108,10 +107,12 @@ class Means:
             mixed = half.T @ factor.cross
             inner -= mixed + mixed.T
         else:  # a^T b + b^T a = ((a + b)^T (a + b) - (a - b)^T (a - b)) / 2
-            _subtract_gram(sparse.csr_array(half + factor.cross), inner)
-            added = np.zeros_like(inner)
-            _subtract_gram(sparse.csr_array(half - factor.cross), added)
-            inner -= added
+            both = half + factor.cross, half - factor.cross
+            summed, less = (np.zeros_like(inner) for _ in both)
+            for matrix, out in zip(both, (summed, less), strict=True):
+                matrix.sort_indices()
+                subtract_gram(sparse.csr_array(matrix), out)
+            inner += 0.5 * (summed - less)
         return inner, cross - through, blocks  # type: ignore[return-value]
 
     @cached_property
@@ -208,13 +209,6 @@ class Means:
             if identity:
                 along = (weights[:, None, None] * E.T).reshape(dl * rl, r)
         return _Pulled(top * factor.scale[: space.q, None], factor.whitened(below), as_dense(factor.whitened(along)))
-
-
-def _subtract_gram(matrix: sparse.csr_array, out: Floats) -> None:
-    """Subtract half of a sparse matrix' Gram matrix."""
-    matrix.sort_indices()
-    indptr, indices = matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32)
-    gram.subtract_sparse_gram(indptr, indices, np.sqrt(0.5) * matrix.data, out)
 
 
 def _full(product: Any) -> Floats:

@@ -1,5 +1,6 @@
 """The search over ranks and sizes of the deviations, tau: which of them votes support, and with what weight."""
 
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,10 +12,11 @@ from lrbtl.fitting.blocks import BlockDesign, Field, without_idle_slots
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import Expansion, Mode, Scores, find_mode, start_scores
 from lrbtl.fitting.fit import spectral_start
-from lrbtl.lowrank.tucker import check_rank, rank_caps, truncate
+from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
 from lrbtl.methods.posterior import Exceptions, Posterior
 from lrbtl.methods.shared import Columns, Shared
+from lrbtl.model.links import Link
 from lrbtl.typing import Floats, Ints, Longs
 
 LEAST_TAU = 0.02  # of the spread of the scores: the least tau that is looked at
@@ -35,7 +37,10 @@ LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand
 LIKELY = 0.5  # probability from which an entry is called an exception
 PILOTS = 2  # fits of rank 1 with large deviations: what truncated starts are made of
 SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
+LARGE_LOG, MANY_CONTEXTS = 1 << 18, 500  # cells and contexts beyond both of which some contexts are searched for all
+PART_CELLS, FEWEST_CONTEXTS = 1 << 16, 100  # what that part of a log has, about, and at least
 AT_A_TIME = 1 << 22  # numbers that simulated residuals may fill
+SLIGHTLY = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
 
 
@@ -62,6 +67,11 @@ class Node:
         return Field.mixed(moves, (1.0, 1.0, 1.0))
 
     @property
+    def link(self) -> Link:
+        """The law of votes there."""
+        return self.mode.scores.design.link
+
+    @property
     def effect_values(self) -> Floats:
         """Values of linear effects."""
         effects = self.mode.scores.design.effects
@@ -72,10 +82,7 @@ class Search:
     """Modes of one log at several ranks and taus."""
 
     def __init__(self, cells: Design, near: Floats | None = None, tags: Floats | None = None) -> None:
-        cells = without_idle_slots(cells)
-        self.cells = BlockDesign.of_cells(cells)
-        self.design = BlockDesign.of_cells(cells.averaged())
-        self.shape = cells.shape
+        self._take(cells)
         self.pilot = self._scores_near(near)
         self.dispersion, self.gauge = 1.0, self._gauge(self.pilot)
         for _ in range(PILOTS if len(self.shape) > 1 else 1):
@@ -86,6 +93,35 @@ class Search:
         self.gauge = self._gauge(self.pilot) / self.dispersion
         self.spread = self._spread(self.pilot)
         self.columns = Columns.of(self.design, tags)
+
+    def _take(self, cells: Design) -> None:
+        cells = without_idle_slots(cells)
+        self.cells = BlockDesign.of_cells(cells)
+        self.design = BlockDesign.of_cells(cells.averaged())
+        self.shape = cells.shape
+
+    def widened(self, cells: Design, nodes: list[Node]) -> list[Node]:
+        """Return nodes of a log of which this search saw some contexts: same ranks, taus and weights, all contexts."""
+        wide = copy(self)
+        wide._take(cells)
+        wide.columns, out = Columns.of(wide.design), []
+        for rank in dict.fromkeys(node.rank for node in nodes):
+            own = [node for node in nodes if node.rank == rank]
+            middle = own[len(own) // 2]
+            mode = wide.let_out(wide.climb(wide._spread_to_all(middle), middle.tau), settle=False)
+            out += [wide.node(wide.shifted(mode, node.tau), node.weight) for node in own]
+        return out
+
+    def _spread_to_all(self, node: Node) -> Scores:
+        """Return a start for all contexts at the scores of some: everywhere their middle one, without deviations."""
+        design, space = self.design.under(node), node.mode.scores.space
+        assert isinstance(design, BlockDesign)
+        V = np.tile(np.median(space.V, axis=0), (design.n_contexts, 1))
+        noise = np.random.default_rng(0).normal(size=V.shape) * space.V.std(axis=0)
+        point = Tucker(np.eye(V.shape[1]), (space.U, V + SLIGHTLY * noise)).canonical()
+        scores = Scores(design, design.space(point), np.zeros(design.n_slots))
+        self.gauge = self._gauge(scores) / self.dispersion
+        return scores
 
     def _scores_near(self, near: Floats | None) -> Scores:
         """Return where the search begins: at the scores of an earlier analysis, (d1, D), or at those of the votes."""
@@ -205,8 +241,8 @@ class Search:
         total = sum(weight for weight, _ in kept)
         return [(weight / total, each) for weight, each in kept]
 
-    def let_out(self, mode: Mode) -> Mode:
-        """Return the mode without the pull of entries that are likely exceptions."""
+    def let_out(self, mode: Mode, *, settle: bool = True) -> Mode:
+        """Return the mode without the pull of entries that are likely exceptions, at a tau that settles or stays."""
         for _ in range(LETTING_OUT):
             found = Posterior.of(mode.at, self.cells).exceptions()
             likely = found.probability > LIKELY
@@ -214,7 +250,8 @@ class Search:
                 break
             offset = np.where(likely, found.shift, 0.0)
             E = np.where(likely, 0.0, mode.scores.E)
-            mode = self.settle(self.climb(replace(mode.scores, E=E, offset=offset), mode.tau))
+            mode = self.climb(replace(mode.scores, E=E, offset=offset), mode.tau)
+            mode = self.settle(mode) if settle else mode
         return mode
 
     def shared(self, at: Expansion) -> Shared:
@@ -270,6 +307,30 @@ class Search:
         posterior = Posterior(mode.at, self.cells, self.shared(mode.at))
         rank = mode.scores.space.point.rank[: len(self.shape)]
         return Node(weight, rank, mode.tau, mode, posterior, posterior.exceptions())
+
+
+def some_contexts(design: Design) -> Longs | None:
+    """Return contexts whose votes tell ranks and taus for all, drawn at random but always the same; None for all.
+
+    Ranks and taus belong to the population of contexts, of which a few hundred tell enough.
+    """
+    sizes = np.diff(design.start)
+    used = np.flatnonzero(sizes)
+    own_effects = design.effects is not None and design.effects.start is not None
+    if len(design.shape) != 2 or len(design.a) <= LARGE_LOG or used.size <= MANY_CONTEXTS or own_effects:
+        return None
+    order = used[np.argsort(random_bits(used, used, used))]
+    n = max(int(np.searchsorted(np.cumsum(sizes[order]), PART_CELLS)), FEWEST_CONTEXTS)
+    return np.sort(order[:n])
+
+
+def only_contexts(design: Design, contexts: Longs) -> Design:
+    """Return the votes of some contexts of a matrix as a design of these alone."""
+    sizes = np.diff(design.start)[contexts]
+    kept = np.concatenate([np.arange(design.start[u], design.start[u + 1]) for u in contexts])
+    part = design.restricted(kept)
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    return replace(part, shape=(design.shape[0], len(contexts)), start=start)
 
 
 def tau_quantiles(taus: Floats, log_evidence: Floats, at_zero: float = AT_ZERO) -> Floats:

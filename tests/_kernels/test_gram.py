@@ -160,3 +160,11 @@ def test_times_block_rows():
     found = sparse.csr_array((data, W.indices, W.indptr), shape=W.shape).toarray()
     expected = blocks @ (left[:, None] * W.toarray() * right).reshape(5, 2, 7)
     np.testing.assert_allclose(found, expected.reshape(10, 7), atol=1e-12)
+
+
+def test_add_sparse_product():
+    A, B = (sparse.csr_array(np.where(RNG.random((9, k)) < 0.4, RNG.normal(size=(9, k)), 0.0)) for k in (5, 7))
+    (a_ptr, a), (b_ptr, b) = ((W.indptr.astype(np.int32), W.indices.astype(np.int32)) for W in (A, B))
+    out = np.ones((5, 7))
+    gram.add_sparse_product(a_ptr, a, A.data, b_ptr, b, B.data, out)
+    np.testing.assert_allclose(out, 1.0 + (A.T @ B).toarray(), atol=1e-12)

@@ -4,10 +4,13 @@ import re
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 import lrbtl
+from lrbtl.fitting.fit import make_design
+from lrbtl.methods import search
 from lrbtl.methods.hierarchical import HierarchicalRun
-from lrbtl.methods.search import random_bits, tau_quantiles
+from lrbtl.methods.search import random_bits, some_contexts, tau_quantiles
 
 
 def test_quantiles_of_tau():
@@ -55,3 +58,25 @@ def test_the_size_of_small_deviations_is_found(seed):
     run = lrbtl.analyse(lrbtl.simulate_battles(truth - truth.mean(axis=0), 30_000, rng=seed)).run
     assert isinstance(run, HierarchicalRun)
     assert 0.15 < run.tau < 0.25 and run.nodes[0].rank[0] < 4
+
+
+def test_some_contexts_stand_for_all_of_a_large_log(monkeypatch):
+    """Ranks and taus from a part of the contexts, scores and errors of all of them: boards as from the whole log."""
+    rng = np.random.default_rng(0)
+    U, V = rng.normal(size=(12, 1)), 1.0 + 0.3 * rng.normal(size=(400, 1))
+    a, u = rng.integers(12, size=8_000), rng.integers(400, size=8_000)
+    b = (a + rng.integers(1, 12, size=8_000)) % 12
+    y = rng.random(8_000) < expit((U[a] - U[b])[:, 0] * V[u, 0])
+    battles = lrbtl.Battles.from_arrays(a, b, y.astype(float), contexts=u)
+    weights = np.stack([battles.context_counts / battles.n_battles, np.arange(400) == 7]).astype(float)
+    whole = lrbtl.analyse(battles).estimate_boards(weights)
+    assert some_contexts(make_design(battles, None)) is None
+    monkeypatch.setattr(search, "LARGE_LOG", 1_000)
+    monkeypatch.setattr(search, "MANY_CONTEXTS", 100)
+    monkeypatch.setattr(search, "PART_CELLS", 4_000)
+    kept = some_contexts(make_design(battles, None))
+    assert kept is not None and 150 < len(kept) < 300
+    part = lrbtl.analyse(battles).estimate_boards(weights)
+    for mine, theirs in zip(part, whole, strict=True):
+        assert np.abs(mine.estimate - theirs.estimate).max() < 0.5 * theirs.se.min()
+        assert 0.7 < np.median(mine.se / theirs.se) < 1.4

@@ -283,3 +283,22 @@ def times_block_rows(
                     for k in range(size):
                         total = total + blocks[j, i, k] * left[j * size + k] * data[first + k * width + p]
                     data_out[first + i * width + p] = total * right[indices[first + p]]
+
+
+def add_sparse_product(
+    const int[::1] left_indptr,    # in: rows of a CSR matrix A
+    const int[::1] left_indices,   # in
+    const double[::1] left,        # in
+    const int[::1] right_indptr,   # in: rows of a CSR matrix B, as many
+    const int[::1] right_indices,  # in
+    const double[::1] right,       # in
+    double[:, ::1] product_out,    # in, out: product_out += A^T B
+):
+    cdef Py_ssize_t i, p, q
+    cdef double w
+    with nogil:
+        for i in range(left_indptr.shape[0] - 1):
+            for p in range(left_indptr[i], left_indptr[i + 1]):
+                w = left[p]
+                for q in range(right_indptr[i], right_indptr[i + 1]):
+                    product_out[left_indices[p], right_indices[q]] += w * right[q]

@@ -42,6 +42,8 @@ LEAST_START = 1e-3  # of the noise of an entry: the size of a start where battle
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
 DECREMENT = 5e-3  # nats: far below what moves an interval
 ENOUGH = 0.05  # nats that the last step with the exact Hessian may gain
+MANY_SLOTS = 50_000  # beyond which these nats grow with the slots: each moves by a thousandth of its error at most
+CIRCLES, CIRCLING = 3, 0.8  # steps, and share of the last promise, from which a prior that follows scores goes round
 OF_VOTES = ("g", "H", "effects", "effect_gradient")  # what votes say at some scores, whatever tau is
 
 
@@ -477,24 +479,26 @@ def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float, near:
     if tau == 0.0:
         scores = replace(scores, E=np.zeros_like(scores.E))
     expected, before = (np.inf, None) if near is None else (0.0, near.prior.precision)
+    many = max(1.0, scores.design.n_slots / MANY_SLOTS)
     for n_iter in range(1, MAX_ITER + 1):
         at = Expansion(scores, tau, dispersion, gauge, before, n_iter > SETTLING)
         if near is not None and near.scores is scores:
             at = near._sharing(at, *OF_VOTES)
         before = at.prior.precision
         gradient = at.gradient()
-        close = expected < CLOSE
+        close = expected < many * CLOSE
         factor = at.newton_factor() if close else at.factor
         step = factor.solve(gradient)
         dE = at.deviation_step(step)
-        expected = at.decrement(gradient, step, dE)
+        last, expected = expected, at.decrement(gradient, step, dE)
         here, scale, trial = at.cost(scores), 1.0, scores.moved(step, dE)
         while (fall := here - at.cost(trial, scale * step)) < -DECREMENT and scale > SMALLEST_STEP:
             scale *= 0.5
             trial = scores.moved(scale * step, scale * dE)
         if fall >= -DECREMENT:
             scores = trial
-        if abs(fall) < DECREMENT or (close and expected < ENOUGH):
+        circling = many > 1.0 and n_iter > CIRCLES and expected > CIRCLING * last
+        if circling or abs(fall) < many * DECREMENT or (close and expected < many * ENOUGH):
             return _lighter(Mode(scores, at, n_iter, scale == 1.0))
         if close and scale == 1.0:
             scores, done = _small_steps(at, factor, scores, expected)
@@ -515,17 +519,19 @@ def _small_steps(at: Expansion, factor: Factor, scores: Scores, expected: float)
         if expected > SLOW * last:
             return scores, False
         scores = scores.moved(step, dE)
-        if expected < DECREMENT:
+        if expected < DECREMENT * max(1.0, scores.design.n_slots / MANY_SLOTS):
             return scores, True
 
 
 def _lighter(mode: Mode) -> Mode:
-    """Return the mode with what votes say there, but without the terms of cells, which are many."""
+    """Return the mode with what votes say there, but without terms of cells and the last step."""
     for name in OF_VOTES:
         getattr(mode.at, name)
     _ = mode.scores.loss
     for scores in (mode.scores, mode.last.scores):
         scores.__dict__.pop("terms", None)
+    for name in (*OF_VOTES, "_inverses", "W", "residual", "information", "factor"):
+        mode.last.__dict__.pop(name, None)
     return mode
 
 

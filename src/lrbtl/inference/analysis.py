@@ -351,14 +351,17 @@ METHODS: dict[str, Method] = {
     method.name: method for method in (Hierarchical(), Efficient(), Whitened(), Mle(), Naive())
 }
 DEFAULT_METHOD = "hierarchical"
-LARGEST = 1 << 55  # contexts times squared models up to which its covariances fit into memory
+LARGEST = 1 << 25  # contexts times squared models up to which its covariances fit into memory
+MOST_WORK = 2e10  # cubed models, summed over contexts with enough votes to link most of them: minutes beyond it
+MOST_MODELS, LINKED = 2000, 0.75  # and models for that; votes per model that link most of them in a context
 
 
 def find_method(name: str | None, data: Data) -> Method:
     """Return the method of a name, by default the one for these data; raise where there is none.
 
     Battles with votes that both were bad have the grounded method only. Observed entries have no hierarchical method,
-    and very many contexts or models are too large for it: there the default is the efficient one.
+    and very many models, or many contexts in which most of them meet, take it too long: there the default is the
+    efficient one.
 
     >>> import lrbtl
     >>> find_method(None, lrbtl.Battles.from_arrays(["x"], ["y"], [1])).name
@@ -373,7 +376,21 @@ def find_method(name: str | None, data: Data) -> Method:
     if bad:
         return GroundedMethod()
     if name is None:
-        fits = isinstance(data, Battles) and data.n_contexts * data.shape[0] ** 2 <= LARGEST
-        name = DEFAULT_METHOD if fits else "efficient"
+        name = DEFAULT_METHOD if isinstance(data, Battles) and is_feasible(data) else "efficient"
     check_choice(name, tuple(METHODS), "method")
     return METHODS[name]
+
+
+def is_feasible(battles: Battles) -> bool:
+    """Return whether the hierarchical method takes seconds or minutes, not hours, for battles of this size.
+
+    >>> import lrbtl
+    >>> is_feasible(lrbtl.Battles.from_arrays(["x"], ["y"], [1]))
+    True
+    """
+    d1, D = battles.shape[0], battles.n_contexts
+    if D * d1**2 <= LARGEST:
+        return True
+    full = np.count_nonzero(np.diff(battles.cells.start) > LINKED * d1)
+    simple = len(battles.shape) == 2 and battles.effects_by != "context" and battles.tag_mode is None
+    return simple and d1 <= MOST_MODELS and float(full) * d1**3 <= MOST_WORK

@@ -281,6 +281,7 @@ def block_product(
 
 def subtract_gram(matrix: sparse.csr_array, out: Floats) -> None:
     """Subtract matrix^T matrix of a sparse matrix from a symmetric one, in place."""
+    matrix.sort_indices()
     gram.subtract_sparse_gram(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data, out)
     mirrored(out.T)
 

@@ -7,15 +7,15 @@ identity on slots only, so that J^T S w has a sparse part beside one of low rank
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
 
+from lrbtl._kernels import gram
 from lrbtl.fitting.blocks import Matrices
 from lrbtl.fitting.deviations import Expansion
 from lrbtl.fitting.solvers import accumulate
-from lrbtl.lowrank.arrowhead import Arrowhead, as_dense, block_product, subtract_gram
+from lrbtl.lowrank.arrowhead import Arrowhead, as_dense, block_product
 from lrbtl.methods.shared import Shared
 from lrbtl.typing import Floats
 
@@ -32,7 +32,7 @@ class _Pulled:
 
     def cross(self, left: Matrix, U: Floats) -> Floats:
         """Return the transpose of a matrix (dl rl, k) times the rest, (k, d1)."""
-        return np.asarray(_full(left.T @ self.rows) + np.asarray(left.T @ self.along) @ U.T)
+        return np.asarray(_product(left, self.rows) + np.asarray(left.T @ self.along) @ U.T)
 
     def square(self, blocks: Floats, U: Floats) -> Floats:
         """Return the rest's products with itself by way of symmetric blocks (dl, rl, rl), (d1, d1)."""
@@ -40,7 +40,7 @@ class _Pulled:
         rows = block_product(blocks, self.rows, ones, np.ones(len(U)))
         along = as_dense(block_product(blocks, self.along, ones, np.ones(U.shape[1])))
         half = (self.rows.T @ along + 0.5 * U @ (self.along.T @ along)) @ U.T
-        return np.asarray(_full(self.rows.T @ rows) + half + half.T)
+        return np.asarray(_product(self.rows, rows) + half + half.T)
 
 
 @dataclass(frozen=True)
@@ -103,16 +103,8 @@ class Means:
         through = block_product(blocks, factor.cross, ones, np.ones(meat.q))
         inner = meat.border * top * top[:, None]
         half: Matrix = cross - 0.5 * through  # type: ignore[assignment]
-        if isinstance(half, np.ndarray):
-            mixed = half.T @ factor.cross
-            inner -= mixed + mixed.T
-        else:  # a^T b + b^T a = ((a + b)^T (a + b) - (a - b)^T (a - b)) / 2
-            both = half + factor.cross, half - factor.cross
-            summed, less = (np.zeros_like(inner) for _ in both)
-            for matrix, out in zip(both, (summed, less), strict=True):
-                matrix.sort_indices()
-                subtract_gram(sparse.csr_array(matrix), out)
-            inner += 0.5 * (summed - less)
+        mixed = _product(half, factor.cross)
+        inner -= mixed + mixed.T
         return inner, cross - through, blocks  # type: ignore[return-value]
 
     @cached_property
@@ -211,6 +203,13 @@ class Means:
         return _Pulled(top * factor.scale[: space.q, None], factor.whitened(below), as_dense(factor.whitened(along)))
 
 
-def _full(product: Any) -> Floats:
-    """Return a product of matrices of which one may be sparse as an array."""
-    return product if isinstance(product, np.ndarray) else np.asarray(product.toarray())
+def _product(left: Matrix, right: Matrix) -> Floats:
+    """Return left^T right of matrices that are both sparse or both dense, as an array."""
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        return np.asarray(as_dense(left).T @ as_dense(right))
+    out = np.zeros((left.shape[1], right.shape[1]))
+    (l_ptr, l_columns), (r_ptr, r_columns) = (
+        (side.indptr.astype(np.int32), side.indices.astype(np.int32)) for side in (left, right)
+    )
+    gram.add_sparse_product(l_ptr, l_columns, left.data, r_ptr, r_columns, right.data, out)
+    return out

@@ -28,7 +28,7 @@ BATCH = 1 << 22  # numbers that matrices of some contexts may fill at a time
 LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
 FIRST_SHARE, MOST_SHARE = 0.03, 0.3  # of entries that are exceptions: first guess and limit
 PRIOR_ENTRIES = 50  # entries that the first guess counts for
-SHARE_STEPS = 30
+SHARE_STEPS, SETTLED = 30, 1e-10  # most steps, and the relative change of the share that ends them
 LARGEST_SHIFT = 5.0  # logits that an exception may add: g / P says nothing further from where P was taken
 FEW_VOTES = 200  # votes of a model at which its residuals count as much as the model of votes
 
@@ -204,6 +204,15 @@ class Posterior:
             return out
         roots = self.design.gather(self.shared.slot_root)
         return [block + root @ np.swapaxes(root, 1, 2) for block, root in zip(out, roots, strict=True)]
+
+    def lighter(self) -> "Posterior":
+        """Return the same without matrices that boards do not read."""
+        _ = self.residuals
+        for name in ("blocks", "low_rank_blocks", "_inverse"):
+            self.__dict__.pop(name, None)
+        for name in ("H", "W", "information"):
+            self.at.__dict__.pop(name, None)
+        return self
 
     def plain(self, contexts: Longs) -> Floats:
         """Return the posterior covariance of the scores of some contexts, (n, d1, d1), centred."""
@@ -453,7 +462,10 @@ def exception_probabilities(log_ratio: Floats, played: Bools) -> Floats:
     share, n = FIRST_SHARE, int(played.sum())
     for _ in range(SHARE_STEPS):
         probability = np.where(played, expit(np.log(share / (1 - share)) + log_ratio), 0.0)
+        last = share
         share = min((float(probability.sum()) + FIRST_SHARE * PRIOR_ENTRIES) / (n + PRIOR_ENTRIES), MOST_SHARE)
+        if abs(share - last) < SETTLED * share:
+            break
     return probability
 
 

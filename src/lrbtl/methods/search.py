@@ -38,7 +38,7 @@ LIKELY = 0.5  # probability from which an entry is called an exception
 PILOTS = 2  # fits of rank 1 with large deviations: what truncated starts are made of
 SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
 LARGE_LOG, MANY_CONTEXTS = 1 << 18, 500  # cells and contexts beyond both of which some contexts are searched for all
-PART_CELLS, FEWEST_CONTEXTS = 1 << 16, 100  # what that part of a log has, about, and at least
+PART_CELLS, FEWEST_CONTEXTS = 1 << 15, 100  # what that part of a log has, about, and at least
 AT_A_TIME = 1 << 22  # numbers that simulated residuals may fill
 SLIGHTLY = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
@@ -108,7 +108,7 @@ class Search:
         for rank in dict.fromkeys(node.rank for node in nodes):
             own = [node for node in nodes if node.rank == rank]
             middle = own[len(own) // 2]
-            mode = wide.let_out(wide.climb(wide._spread_to_all(middle), middle.tau), settle=False)
+            mode = wide.climb(wide._spread_to_all(middle), middle.tau)
             out += [wide.node(wide.shifted(mode, node.tau), node.weight) for node in own]
         return out
 
@@ -241,8 +241,8 @@ class Search:
         total = sum(weight for weight, _ in kept)
         return [(weight / total, each) for weight, each in kept]
 
-    def let_out(self, mode: Mode, *, settle: bool = True) -> Mode:
-        """Return the mode without the pull of entries that are likely exceptions, at a tau that settles or stays."""
+    def let_out(self, mode: Mode) -> Mode:
+        """Return the mode without the pull of entries that are likely exceptions."""
         for _ in range(LETTING_OUT):
             found = Posterior.of(mode.at, self.cells).exceptions()
             likely = found.probability > LIKELY
@@ -250,8 +250,7 @@ class Search:
                 break
             offset = np.where(likely, found.shift, 0.0)
             E = np.where(likely, 0.0, mode.scores.E)
-            mode = self.climb(replace(mode.scores, E=E, offset=offset), mode.tau)
-            mode = self.settle(mode) if settle else mode
+            mode = self.settle(self.climb(replace(mode.scores, E=E, offset=offset), mode.tau))
         return mode
 
     def shared(self, at: Expansion) -> Shared:
@@ -299,14 +298,16 @@ class Search:
         out = []
         for k, (weight, mode) in enumerate(modes):
             own = [mode.tau] if k < main else taus if k == main else taus[len(taus) // 2 :][:1]
-            out += [self.node(self.shifted(mode, float(tau)), weight / len(own)) for tau in own]
+            for tau, count in zip(*np.unique(own, return_counts=True), strict=True):
+                out.append(self.node(self.shifted(mode, float(tau)), float(weight * count / len(own))))
         return out
 
     def node(self, mode: Mode, weight: float) -> Node:
         """Return a mode with its covariances and exceptions."""
         posterior = Posterior(mode.at, self.cells, self.shared(mode.at))
         rank = mode.scores.space.point.rank[: len(self.shape)]
-        return Node(weight, rank, mode.tau, mode, posterior, posterior.exceptions())
+        exceptions = posterior.exceptions()
+        return Node(weight, rank, mode.tau, mode, posterior.lighter(), exceptions)
 
 
 def some_contexts(design: Design) -> Longs | None:

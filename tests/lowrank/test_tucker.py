@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import oracle
 from lrbtl.errors import RankError
-from lrbtl.lowrank.tucker import Tucker, centre, check_rank, mode_product, rank_caps, truncate, unfold
+from lrbtl.lowrank.tucker import Tucker, centre, check_rank, eigenvectors, mode_product, rank_caps, truncate, unfold
 from problems import CASES, random_point
 
 
@@ -68,6 +68,15 @@ def test_truncating_a_matrix_is_the_best_approximation():
     left, values, right = np.linalg.svd(T, full_matrices=False)
     best = (left[:, :2] * values[:2]) @ right[:2]
     np.testing.assert_allclose(truncate(T, (2, 2)).dense(), best, atol=1e-10)
+
+
+def test_eigenvectors_of_a_matrix_in_blocks():
+    """LAPACK's search for the largest eigenvalue alone comes back with none."""
+    matrix = np.zeros((4, 4))
+    matrix[np.ix_([0, 3], [0, 3])] = 11.25 * np.array([[1, -1], [-1, 1]])
+    matrix[np.ix_([1, 2], [1, 2])] = 14.999999999999996 * np.array([[1, -1], [-1, 1]])
+    found = eigenvectors(matrix, 1)
+    np.testing.assert_allclose(found * np.sign(found[1]), np.sqrt([[0], [0.5], [0.5], [0]]) * [[1], [1], [-1], [1]])
 
 
 def test_sweeps_improve_on_truncated_hosvd():

@@ -19,6 +19,7 @@ from lrbtl.model.links import (
     Identity,
     Logistic,
     Probit,
+    RaoKupper,
     logistic_terms,
     mean_over_spread,
 )
@@ -122,6 +123,11 @@ def test_probit_tails(eta):
     np.testing.assert_allclose(terms.score[:2], [hazard, -hazard], rtol=1e-9)
     assert 0 <= terms.loss[2] < 1e-5 and 0 <= terms.score[2] < 1e-4
     assert np.all(terms.fisher > 0) and np.all(np.isfinite(terms.score / terms.fisher))
+
+
+def test_rao_kupper_with_nearly_all_ties_is_finite():
+    terms = RaoKupper(tie=7.0).terms(np.array([0.3, -2.0, 0.0]), np.array([0.5, 1.0, 0.0]))
+    assert np.all(np.isfinite(terms.loss)) and terms.loss[0] < 1e-6 < 1000 < terms.loss[1]
 
 
 def test_probit_far_out_is_finite():

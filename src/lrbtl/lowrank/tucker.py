@@ -157,6 +157,8 @@ def eigenvectors(matrix: Floats, count: int) -> Floats:
     """Return the leading eigenvectors of a symmetric matrix, largest first."""
     size = len(matrix)
     vectors = linalg.eigh(matrix, subset_by_index=(size - count, size - 1), check_finite=False)[1]
+    if vectors.shape[1] < count:  # LAPACK's search may miss some where the matrix falls into blocks
+        vectors = np.linalg.eigh(matrix)[1][:, size - count :]
     return np.ascontiguousarray(vectors[:, ::-1])
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError
 from lrbtl.fitting.design import Design
@@ -12,6 +14,7 @@ from lrbtl.methods.base import Options
 from lrbtl.methods.cross_fit import Information
 from lrbtl.methods.low_rank import CrossFitted
 from lrbtl.methods.one_step import Recipe, inverse_weights
+from lrbtl.model.links import FISHER_FLOOR
 from lrbtl.model.sampling import ProductSampling, UniformSampling
 from lrbtl.typing import Floats, Longs
 
@@ -31,7 +34,8 @@ class WhitenedRecipe:
         """Return a fold's cells with the score w s / I."""
         link, variance, terms = part.design.link, part.design.variance, part.law
         fisher = terms.fisher if spread is None else link.mean_fisher(part.eta, spread, variance)
-        return part.with_score((terms.score if self.weights is None else self.weights[inside] * terms.score) / fisher)
+        weighted = terms.score if self.weights is None else self.weights[inside] * terms.score
+        return part.with_score(weighted / np.maximum(fisher, FISHER_FLOOR))
 
 
 class Whitened(CrossFitted):

@@ -453,7 +453,7 @@ class RaoKupper(TieLink):
         """Return log probabilities of loss, tie and win, and their derivatives in eta and in `tie`."""
         d = np.exp(self.tie)
         win, loss = log_expit(eta - d), log_expit(-eta - d)
-        log_p = np.stack([loss, np.log(np.expm1(2 * d)) + win + loss, win])
+        log_p = np.stack([loss, 2 * d + np.log(-np.expm1(-2 * d)) + win + loss, win])
         not_win, not_loss = expit(d - eta), expit(d + eta)
         by_eta = np.stack([-not_loss, not_win - not_loss, not_win])
         by_d = np.stack([-not_loss, -2 / np.expm1(-2 * d) - not_win - not_loss, -not_win])

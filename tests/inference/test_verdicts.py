@@ -37,7 +37,7 @@ def test_the_other_side_sees_the_opposite(gap, se):
 
 def share(gap, se, verdict, margin=None, follow=1.0):
     draws = follow * gap + math.sqrt(follow) * se * np.random.default_rng(0).standard_normal(REPS)
-    return np.mean([found == verdict for found in judge(draws, np.full(REPS, se), margin=margin)])
+    return np.mean([found == verdict for found in judge(draws, np.full(REPS, se), follow, margin=margin)])
 
 
 def within(found, promised):
@@ -56,12 +56,13 @@ def test_levels_and_powers_are_those_promised():
 def test_powers_hold_where_estimates_are_shrunk():
     """With a prior of variance v and votes of variance w estimates follow by f = v / (v + w), with error sqrt(f w)."""
     assert within(share(float(detectable(np.array([0.2]), 0.7)[0]), 0.2, "ahead", follow=0.7), 0.8)
+    assert within(share(0.5, 0.1, "equivalent", margin=0.5, follow=0.7), 0.05)
     now = Prospect(se=math.sqrt(0.6 * 0.04), followed=0.6)  # v = .06, w = .04
     for gap, margin in ((0.4, None), (0.1, 0.4)):
         se = error_to_show(gap, margin=margin, prospect=now)
         w = 1.0 / (1.0 / se**2 - 1.0 / 0.06)
         follow = 0.06 / (0.06 + w)
-        assert now.follow(se) == pytest.approx(follow)
+        assert now.follow(se) == pytest.approx(follow) and now.shrunk(math.sqrt(w)) == pytest.approx(se)
         assert within(share(gap, se, "equivalent" if margin else "ahead", margin, follow), 0.8)
 
 

@@ -154,10 +154,11 @@ def gate(
     verdicts = found.verdicts(margin, level=level)
     unit = part.analysis.log_odds_unit
     gap, se = unit * float(found.estimate[0]), unit * float(found.se[0])
-    decision = decide(verdicts.verdict[0], gap, se, limit, level)
+    follow = float(found.follow[0])
+    decision = decide(verdicts.verdict[0], gap, se, limit, level, follow)
     needed = None
     if decision == CANNOT_TELL:
-        error = error_to_decide(gap, limit, level, Prospect(se, float(found.follow[0]))) / unit
+        error = error_to_decide(gap, limit, level, Prospect(se, follow)) / unit
         needed = Outlook.of(part.analysis, [target]).votes_for(error, "to decide", level)
     return Gate(
         decision=decision,
@@ -176,13 +177,14 @@ def gate(
     )
 
 
-def decide(verdict: str, gap: float, se: float, margin: float | None, level: float) -> str:
-    """Return the decision on a gap, given with its verdict, error and the margin in log odds.
+def decide(verdict: str, gap: float, se: float, margin: float | None, level: float, follow: float = 1.0) -> str:
+    """Return the decision on a gap, given with its verdict, error and the margin in log odds; see `verdicts`.
 
     >>> decide("cannot tell", 0.1, 0.1, 0.2, 0.95), decide("behind", -0.3, 0.1, 0.2, 0.95)
     ('ship', 'worse')
     """
-    if verdict in (AHEAD, EQUIVALENT) or (margin is not None and gap - one_sided(level) * se > -margin):
+    least = gap / follow - one_sided(level) * se / follow**0.5
+    if verdict in (AHEAD, EQUIVALENT) or (margin is not None and least > -margin):
         return SHIP
     return WORSE if verdict == BEHIND else CANNOT_TELL
 
@@ -191,5 +193,6 @@ def error_to_decide(gap: float, margin: float | None, level: float, prospect: Pr
     """Return the largest error at which a gap, in log odds, is decided with 80% power; 0 where none is small enough."""
     ways = [error_to_show(gap, level=level, prospect=prospect)]
     if margin is not None and gap > -margin:
-        ways.append((gap + margin) / (one_sided(level) + shown_power(POWER)))
+        error = (gap + margin) / (one_sided(level) + shown_power(POWER))
+        ways.append(error if prospect is None else prospect.shrunk(error))
     return max(ways)

@@ -3,6 +3,9 @@
 A gap is ahead or behind where its interval at `level` leaves zero out. It is equivalent where two one-sided tests, each
 at 1 - level, reject that it is as large as the margin [Schuirmann 1987]. A gap may be both: it is then called
 equivalent, since a margin says what does not matter. Everything here works on log odds.
+
+A method that shrinks follows a true gap by a factor f < 1: its estimate is f times the gap on average and varies by
+sqrt(f) se. Shrunk gaps would look equivalent too often, so that these tests take gap / f and its error, se / sqrt(f).
 """
 
 from __future__ import annotations
@@ -51,7 +54,9 @@ def size_words(size: float) -> str:
     return f"{100 * size:.3g}% of win probability" if size < PROBABILITIES else f"{size:.4g} Elo points"
 
 
-def judge(gap: Floats, se: Floats, *, margin: float | None = None, level: float = 0.95) -> tuple[str, ...]:
+def judge(
+    gap: Floats, se: Floats, follow: Floats | float = 1.0, *, margin: float | None = None, level: float = 0.95
+) -> tuple[str, ...]:
     """Return the verdict on each gap, given with its error and the margin in log odds; NaN cannot be told.
 
     >>> judge(np.array([1.0, -1.0, 0.1, 0.1]), np.array([0.2, 0.2, 0.2, 0.01]), margin=0.2)
@@ -61,7 +66,8 @@ def judge(gap: Floats, se: Floats, *, margin: float | None = None, level: float 
     with np.errstate(invalid="ignore"):
         found = np.where(gap > reach * se, AHEAD, np.where(gap < -reach * se, BEHIND, CANNOT_TELL))
         if margin is not None:
-            found = np.where(np.abs(gap) + one_sided(level) * se < margin, EQUIVALENT, found)
+            reached = np.abs(gap) / follow + one_sided(level) * se / np.sqrt(follow)
+            found = np.where(reached < margin, EQUIVALENT, found)
     return tuple(found.tolist())
 
 
@@ -73,7 +79,6 @@ def one_sided(level: float) -> float:
 def detectable(se: Floats, follow: Floats | float = 1.0, *, level: float = 0.95, power: float = POWER) -> Floats:
     """Return the smallest gaps that would be called ahead with this power.
 
-    A method that shrinks follows a true gap by a factor f, and its estimate varies by sqrt(f) se:
     (z_(1 - alpha/2) + sqrt(f) z_power) se / f, since the chance to be called behind instead is nil.
 
     >>> detectable(np.array([1.0])).round(2), detectable(np.array([1.0]), 0.81).round(2)
@@ -97,6 +102,10 @@ class Prospect:
         """Return the factor at another error: what is shrunk away goes with the variance."""
         return max(1.0 - (1.0 - self.followed) * (se / self.se) ** 2, 1e-9)
 
+    def shrunk(self, error: float) -> float:
+        """Return the error of the estimate where that of the gap without shrinkage is se / sqrt(f) = error."""
+        return error / math.sqrt(1.0 + (1.0 - self.followed) * (error / self.se) ** 2)
+
 
 def error_to_show(
     gap: float,
@@ -113,24 +122,23 @@ def error_to_show(
     >>> round(1 / error_to_show(1.0), 2), round(1 / error_to_show(0.0, margin=1.0), 2)
     (2.8, 2.93)
     """
-    follow = (prospect or Prospect(1.0)).follow
+    prospect = prospect or Prospect(1.0)
     gap, z_power = abs(gap), shown_power(power)
 
     def ahead(se: float) -> float:
-        f = follow(se)
+        f = prospect.follow(se)
         return f * gap - (normal_quantile(level) + z_power * math.sqrt(f)) * se
 
-    def equivalent(se: float) -> float:
-        f = follow(se)
-        room, spread = margin - one_sided(level) * se, math.sqrt(f) * se  # type: ignore[operator]
-        return float(ndtr((room - f * gap) / spread) + ndtr((room + f * gap) / spread) - 1.0) - power
+    def equivalent(error: float) -> float:
+        room = margin - one_sided(level) * error  # type: ignore[operator]
+        return float(ndtr((room - gap) / error) + ndtr((room + gap) / error) - 1.0) - power
 
     if margin is None and gap > 0.0:
         least = normal_quantile(level) + min(z_power, 0.0)
         return _last(ahead, gap / least) if least > 0.0 else math.inf  # chance alone has that power
     if margin is None:
         return 0.0
-    return 0.0 if gap >= margin else _last(equivalent, margin / one_sided(level))
+    return 0.0 if gap >= margin else prospect.shrunk(_last(equivalent, margin / one_sided(level)))
 
 
 def _last(enough: Callable[[float], float], most: float) -> float:
@@ -194,7 +202,7 @@ class Verdicts(Printed):
         reach = ELO * normal_quantile(level) * se
         return cls(
             tuple(labels),
-            judge(gap, se, margin=limit, level=level),
+            judge(gap, se, follow, margin=limit, level=level),
             ELO * gap,
             ELO * gap - reach,
             ELO * gap + reach,

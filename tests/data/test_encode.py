@@ -146,6 +146,12 @@ def test_what_is_no_column_is_refused(column: object) -> None:
         encode(column, "model_a")
 
 
+def test_counts_wider_than_numpy_holds():
+    np.testing.assert_array_equal(read_counts(pl.Series([2, 3], dtype=pl.Int128), "n"), [2, 3])
+    with pytest.raises(CountError, match="2\\*\\*53"):
+        read_counts(pl.Series([2**100], dtype=pl.Int128), "n")
+
+
 @pytest.mark.parametrize("kind", [list, np.array, pd.Series, pl.Series])
 def test_counts(kind: type) -> None:
     np.testing.assert_array_equal(read_counts(kind([2, 0, 3]), "n"), [2, 0, 3])

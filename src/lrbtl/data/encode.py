@@ -261,7 +261,7 @@ def _encode_series(series: Any, name: str) -> Coded:
     native, implementation = series.to_native(), series.implementation
     if implementation.is_pandas() and isinstance(native.dtype, np.dtype):
         return _encode_array(native.to_numpy(), name)
-    if series.dtype in (nw.Int128, nw.UInt128, nw.Decimal):  # wider than what NumPy holds
+    if _is_wide(series):
         return _encode_objects(series.to_list(), name)
     if series.dtype.is_numeric() or series.dtype == nw.Boolean:
         if series.null_count():
@@ -274,6 +274,13 @@ def _encode_series(series: Any, name: str) -> Coded:
     if implementation.is_pandas() and not _is_arrow_backed(native.dtype):
         return _encode_objects(native.tolist(), name)
     return encode_arrow(native if implementation.is_pyarrow() else series.to_arrow(), name)
+
+
+def _is_wide(series: Any) -> bool:
+    """Whether numbers are wider than what NumPy holds."""
+    import narwhals as nw
+
+    return series.dtype in (nw.Int128, nw.UInt128, nw.Decimal)
 
 
 def _is_arrow_backed(dtype: Any) -> bool:
@@ -413,7 +420,7 @@ def read_numbers(column: object, name: str, error: type[LrbtlError]) -> Floats:
     if series is not None:
         if series.null_count():
             raise_missing(name, series.is_null().to_numpy().astype(bool))
-        column = series.to_numpy()
+        column = series.to_list() if _is_wide(series) else series.to_numpy()
     try:
         values = np.asarray(column, dtype=None if isinstance(column, np.ndarray) else np.float64)
         if values.dtype.kind not in "biufO":

@@ -188,7 +188,7 @@ class Analysis:
             variance_noise=moments.variance_noise,
             info=self.provenance,
             bound_se=moments.bound,
-            naive_se=lambda: self.run.naive_errors(targets()),
+            naive_se=lambda: self.run.naive_errors(targets()) if self.run.tells_gain else None,
             follow=follow or (lambda weights: self.run.follow(targets(), weights)),
         )
 
@@ -251,7 +251,7 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         Whether a covariate has one effect, or one in each context.
     start : Analysis, optional
         An earlier analysis, of other votes or other labels, from whose scores the hierarchical method begins its
-        search. The answer is the same.
+        search. The answer is the same, and so is the time, about: a check that it does not hang on the start.
 
     Examples
     --------

@@ -352,6 +352,11 @@ class Run(ABC):
         """Return by how much a model's score on a board is an exception to what its other scores say; 0 for none."""
         return 0.0
 
+    @property
+    def tells_gain(self) -> bool:
+        """Whether `naive_errors` may know something: targets of boards with very many contexts are large."""
+        return True
+
     def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
         """Return the model-based errors that one fit per context would have, where the method can tell."""
         return None

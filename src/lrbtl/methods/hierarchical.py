@@ -30,6 +30,7 @@ LEAST_FOLLOWED = 0.01  # of a true change: less is as good as nothing
 UNRELATED = (
     "sets of tags are too many to ask what a model gains by a tag in all of them: boards of tags may be too sure"
 )
+MANY_SCORES = 1 << 23  # beyond which it is not told how each follows a change of levels
 LONG = 1e9  # contexts times cubed models beyond which the gain over separate fits is not told
 
 
@@ -165,9 +166,14 @@ class HierarchicalRun(Run):
         for part in in_batches(self.data.n_contexts, self.data.shape[0] ** 2):
             yield np.arange(self.data.n_contexts)[part]
 
+    @property
+    def tells_gain(self) -> bool:
+        """Whether errors of separate fits are told: where they do not take long."""
+        return self.data.n_contexts * self.data.shape[0] ** 3 <= LONG
+
     def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
         """Return the model-based errors of separate fits at these scores; None where they would take long."""
-        if self.data.n_contexts * self.data.shape[0] ** 3 > LONG:
+        if not self.tells_gain:
             return None
         return separate_errors(self.data, self._view, targets)
 
@@ -284,13 +290,22 @@ class HierarchicalRun(Run):
         each = [node.posterior.influence_rows(*found) for node in self.nodes]
         return lambda cells: self._average(rows(cells) for rows in each)
 
+    @property
+    def _many_contexts(self) -> bool:
+        return self.data.n_contexts * self.data.shape[0] > MANY_SCORES
+
     @one_blas_thread
     def _level_answers(self, contexts: Longs) -> Floats:
         """Return how scores follow a true change of each model's level that is alike everywhere, (n, d1, d1)."""
         return self._average(node.posterior.level_answers(contexts) for node in self.nodes)
 
     def follow(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Floats:
-        """Return how far estimates of targets, or of sums of them, follow a true change alike in all contexts."""
+        """Return how far estimates of targets, or of sums of them, follow a true change alike in all contexts.
+
+        In logs of very many contexts they are taken to follow it wholly: a level is shared by all of them.
+        """
+        if self._many_contexts:
+            return super().follow(targets, weights)
         _, gradients = evaluate(targets, self._view)
         dense, contexts, _ = self._dense(gradients, slice(None))
         answers = np.zeros((len(dense), self.data.shape[0]))
@@ -300,6 +315,8 @@ class HierarchicalRun(Run):
 
     def follow_board(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Floats:
         """Return the same for the mean scores of a board, or sums of them."""
+        if self._many_contexts:
+            return super().follow_board(row, among, weights)
         d1, used = self.data.shape[0], np.flatnonzero(row)
         inside = slice(None) if among is None else among
         levels, answers = row.sum() * np.eye(d1), np.zeros((d1, d1))
@@ -309,6 +326,8 @@ class HierarchicalRun(Run):
 
     def follow_family(self, kind: FamilyKind) -> Floats:
         """Return the same for all scores (d1, D), or all gaps (pairs, D)."""
+        if self._many_contexts:
+            return super().follow_family(kind)
         (a, b), out = np.triu_indices(self.data.shape[0], 1), []
         for part in self._batches():
             answers = self._level_answers(part)

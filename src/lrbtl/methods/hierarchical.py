@@ -115,6 +115,7 @@ class HierarchicalRun(Run):
 
     def __init__(self, data: Battles, nodes: list[Node], provenance: Provenance) -> None:
         self.data, self.nodes, self.provenance = data, nodes, provenance
+        self._known_means: tuple[Floats, Floats] | None = None
         self.link = nodes[len(nodes) // 2].mode.scores.design.link
 
     def _average(self, values: Iterable[Floats]) -> Floats:
@@ -241,6 +242,12 @@ class HierarchicalRun(Run):
 
     def _of_means(self, weights: Floats) -> Floats:
         """Return the covariance (d1, d1) of sums over contexts of weights (D,) times scores, by the nodes alone."""
+        if self._known_means is None or not np.array_equal(self._known_means[0], weights):
+            self._known_means = weights.copy(), self._make_means(weights)  # often the overall board's, asked for twice
+        return self._known_means[1]
+
+    def _make_means(self, weights: Floats) -> Floats:
+        """Return the same, computed anew."""
         out, mean = (
             self._average(node.posterior.means.covariance(weights) for node in self.nodes),
             self._mean.mean(weights),

@@ -73,7 +73,7 @@ def test_named_columns_win_over_guesses():
     assert (found.model_a, found.winner, found.contexts) == ("a", "vote", ("topic", "task"))
     assert find_columns(Columns(contexts=()), header).contexts == ()
     with pytest.raises(MissingColumnError, match="model_a="):
-        find_columns(Columns(), ["left", "right", "winner"])
+        find_columns(Columns(), ["here", "there", "winner"])
 
 
 def test_a_file_of_many_chunks(tmp_path):

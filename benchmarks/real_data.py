@@ -8,9 +8,11 @@ per category to all battles. Results go to results/real_data.json and results/re
 """
 
 import argparse
+import json
 import os
 import time
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import lru_cache
 from typing import Any
@@ -25,7 +27,7 @@ from lrbtl.errors import LrbtlError, LrbtlWarning
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.inference.targets import Target
 from lrbtl.methods.base import Options
-from replications import keep_results
+from replications import RESULTS, keep_results
 
 SHARES = (0.2, 0.1, 0.05, 0.02)
 MODEL, RIVAL, CATEGORY, RANK = "gemini-2.5-pro", "claude-opus-4-20250514", "math", 3
@@ -44,7 +46,7 @@ def load(path: str) -> lrbtl.Battles:
         return lrbtl.Battles.from_frame(pd.read_csv(path), contexts="category", ties="drop").top_models(30)
 
 
-def replicate(path: str, share: float, seed: int) -> dict[str, Any]:
+def replicate(path: str, share: float, seed: int, methods: Sequence[str]) -> dict[str, Any]:
     """Return estimates, errors and intervals of each method from one subsample; None where a method has no estimate."""
     battles = load(path)
     rng = np.random.default_rng([seed, int(1000 * share)])
@@ -53,7 +55,7 @@ def replicate(path: str, share: float, seed: int) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LrbtlWarning)
         fit = lrbtl.fit(sample, RANK)
-        return {method: estimate(fit, method, seed) for method in METHODS}
+        return {method: estimate(fit, method, seed) for method in methods}
 
 
 def estimate(fit: lrbtl.Fit, method: str, seed: int) -> dict[str, Any] | None:
@@ -74,7 +76,7 @@ def summarise(path: str, share: float, replications: list[dict[str, Any]]) -> li
     goals = lrbtl.infer(load(path), targets(), method="naive").estimate
     rows = []
     for i, target in enumerate(NAMES):
-        for method in METHODS:
+        for method in (name for name in METHODS if name in replications[0]):
             found = [r[method] for r in replications if r[method] is not None]
             row = {
                 "share": share,
@@ -126,12 +128,15 @@ def main() -> None:
     parser.add_argument("path")
     parser.add_argument("--reps", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, help="others keep their results")
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
+    kept = RESULTS / "real_data.json"
+    known = json.loads(kept.read_text()) if kept.exists() else []
+    rows: list[dict[str, Any]] = [row for row in known if row["method"] not in options.methods]
     for share in SHARES:
         start, replications = time.time(), []
         with ProcessPoolExecutor(options.jobs) as pool:
-            jobs = [pool.submit(replicate, options.path, share, seed) for seed in range(options.reps)]
+            jobs = [pool.submit(replicate, options.path, share, seed, options.methods) for seed in range(options.reps)]
             for future in as_completed(jobs):
                 replications.append(future.result())
                 left = (time.time() - start) / len(replications) * (options.reps - len(replications))
@@ -140,6 +145,7 @@ def main() -> None:
                 )
         print()
         rows += summarise(options.path, share, replications)
+    rows.sort(key=lambda row: (-row["share"], NAMES.index(row["target"]), METHODS.index(row["method"])))
     keep_results("real_data", rows, to_markdown(rows))
     print(to_markdown(rows))
 

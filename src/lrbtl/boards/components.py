@@ -9,12 +9,14 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from lrbtl.boards.board import count_of
 from lrbtl.data.battles import Battles
-from lrbtl.data.cells import component_members, points, recode_cells, weak_components
+from lrbtl.data.cells import BOTH_BAD, component_members, points, recode_cells, weak_components
 from lrbtl.errors import IslandWarning, LrbtlError, NoDecisionError, WeightError, warn_user
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.targets import Weights, context_weights
 from lrbtl.methods.base import RunOptions
+from lrbtl.model.links import TIE_LINKS
 from lrbtl.typing import Bools, Floats, Longs
 
 WEIGHTING = {
@@ -188,3 +190,26 @@ def _warn_groups(battles: Battles, groups: list[Longs]) -> None:
         "cannot be compared, so each has a board of its own in `islands`.",
         IslandWarning,
     )
+
+
+def vote_notes(part: Component, weights: Floats) -> list[str]:
+    """Return what became of ties and of votes that both were bad, and what scores of other links mean."""
+    cells, link = part.battles.cells, part.analysis.provenance.link
+    count = np.where(weights[cells.context] > 0, cells.count, 0)
+    ties, bad = (int(count[cells.y == value].sum()) for value in (0.5, BOTH_BAD))
+    own = bad > 0 or link in TIE_LINKS
+    notes = []
+    if part.battles.vote_weights is not None:
+        worth = f"{part.battles.n_effective:,.0f} of equal weight"
+        notes.append(f"votes are weighted: all {part.battles.n_battles:,} tell as much as {worth}")
+    if ties:
+        one = ties == 1
+        meaning = "an outcome of their own" if own else "half a win for both"
+        verb = ("is" if one else "are") if own else ("counts as" if one else "count as")
+        notes.append(f"{count_of(ties, 'tie')} ({ties / count.sum():.1%}) {verb} {meaning}")
+    if bad:
+        say = f"{count_of(bad, 'vote')} ({bad / count.sum():.1%}) {'says' if bad == 1 else 'say'}"
+        notes.append(f"{say} that both were bad, which sets the zero of scores")
+    elif link is not None:
+        notes.append(f"{link} link; scores are scaled to the log odds of a nearly even vote")
+    return notes

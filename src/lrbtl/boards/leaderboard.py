@@ -14,8 +14,7 @@ from scipy.special import logit, ndtr
 from lrbtl.boards.board import STATUSES, Basis, BoardScale, Lazy, Leaderboard, Leaderboards, count_of
 from lrbtl.boards.comparison import is_gap, win_table
 from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, compat_boards
-from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board
-from lrbtl.boards.notes import vote_notes
+from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board, vote_notes
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import as_battles

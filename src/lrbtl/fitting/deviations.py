@@ -6,10 +6,7 @@ left are normal equations in tangent coordinates, with an arrowhead matrix A as 
 
     A = J^T W J + prior,   A delta = J^T (S g + W E) - prior,   dE = tau^2 S (g - H J delta - E / tau^2).
 
-Separate fits are tau -> infinity, the low-rank model is tau = 0. Rows of all factors have the spread of their
-population as prior, as far as battles leave them undetermined: its precision p becomes p / (1 + x / KAPPA) where
-battles bring x times as much. What battles inform is not shrunk, what they do not is like the others. Where several
-modes make the contexts, whole contexts have such a prior too.
+Separate fits are tau -> infinity, the low-rank model is tau = 0. The prior is that of `fitting.priors`.
 """
 
 from dataclasses import dataclass, replace
@@ -21,6 +18,7 @@ from scipy import linalg, sparse
 from lrbtl._kernels import gram
 from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
 from lrbtl.fitting.newton import SLOW, Curvature, moved_point
+from lrbtl.fitting.priors import ContextPrior, Prior, context_prior, factor_entries, population_prior, within_gauge
 from lrbtl.fitting.solvers import accumulate, robust_factor
 from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite
 from lrbtl.lowrank.tangent import TangentSpace
@@ -28,15 +26,11 @@ from lrbtl.lowrank.tucker import Tucker
 from lrbtl.model.links import CellTerms
 from lrbtl.typing import Floats
 
-KAPPA = 2.0  # battles that bring so many times the prior's own information leave half of its precision
-ROBUST = 1.4826  # standard deviation over median absolute deviation of a normal population
-LEAST_SPREAD = 0.1  # of the mean square: no population counts as narrower
 CHOLESKY_SIZE = 18  # where faster arithmetic outweighs a call from Python per matrix
 MAX_ITER = 10
 SETTLING = 5  # steps after which the prior stays
 STALE = 1.25  # times what the scores say now, beyond which an earlier precision is not kept
 SMALLEST_STEP = 1e-3
-FAINT = 0.01  # information of a gap below which votes say no more than that one of two models won everything
 LARGEST_START = 5.0  # logits
 LEAST_START = 1e-3  # of the noise of an entry: the size of a start where battles favour nobody
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
@@ -111,97 +105,6 @@ class Scores:
         design = self.design.moved(step[self.space.extra])
         assert isinstance(design, BlockDesign)
         return replace(self, design=design, space=design.space(moved_point(self.space, step)), E=self.E + dE)
-
-
-@dataclass(frozen=True)
-class Prior:
-    """Normal prior of the coordinates: precision and mean, (size,) each; precision 0 is flat."""
-
-    precision: Floats
-    mean: Floats
-
-    def cost(self, at: Floats) -> float:
-        """Return half the squared distance from the mean."""
-        return 0.5 * float(self.precision @ (at - self.mean) ** 2)
-
-
-def factor_entries(space: TangentSpace) -> Floats:
-    """Return the entries of all factors as a coordinate vector; zero for the core and for effects."""
-    out = np.zeros(space.size)
-    for k, part in space.slices.items():
-        out[part] = space.factors[k].reshape(-1)
-    return out
-
-
-def population_prior(space: TangentSpace, information: Floats) -> Prior:
-    """Return the spread of the population as prior of each factor's rows, weaker where battles inform a coordinate.
-
-    Models spread round zero, context levels round their median. `information` is that of each coordinate.
-    """
-    precision, mean = np.zeros(space.size), np.zeros(space.size)
-    for k, part in space.slices.items():
-        factor = space.factors[k]
-        middle = np.zeros(factor.shape[1]) if k == 0 else np.median(factor, axis=0)
-        away = np.abs(factor - middle)
-        spread = np.maximum((ROBUST * np.median(away, axis=0)) ** 2, LEAST_SPREAD * np.mean(away**2, axis=0))
-        spread = np.maximum(spread, LEAST_SPREAD * np.mean(factor**2, axis=0))
-        own = np.tile(1.0 / np.maximum(spread, 1e-12), (len(factor), 1))
-        # in its first component no population counts as narrower than what battles can tell of one of its members
-        own[:, 0] = np.minimum(own[:, 0], information[part].reshape(factor.shape)[:, 0].mean())
-        if k > 0 and len(space.factors[0]) == 2:
-            # the loading of two models is their gap, of which nothing but votes tells, as long as they tell anything
-            known = information[part].reshape(factor.shape)[:, 0] > FAINT
-            own[:, 0] = np.where(known, 0.0, FAINT)
-        own = own.reshape(-1)
-        both = KAPPA * own + information[part]
-        precision[part] = np.divide(KAPPA * own**2, both, out=np.zeros_like(own), where=both > 0)
-        mean[part] = np.tile(middle, len(factor))
-    return Prior(precision, mean)
-
-
-@dataclass(frozen=True)
-class ContextPrior:
-    """Normal prior of the context vectors of L: precision (D,), and their mean as scores (d1,)."""
-
-    precision: Floats
-    mean: Floats
-
-    def away(self, space: TangentSpace) -> Floats:
-        """Return the context vectors less their mean, (D, r1)."""
-        return np.asarray(space.V - self.mean @ space.U)
-
-    def gradient(self, space: TangentSpace) -> Floats:
-        """Return the derivative of the cost in coordinates."""
-        pulled = space.pull(np.zeros((1, *space.U.shape)), (self.precision[:, None] * self.away(space))[None])
-        return np.asarray(pulled[:, 0])
-
-    def cost(self, space: TangentSpace) -> float:
-        """Return half the squared distance from the mean."""
-        return 0.5 * float(self.precision @ np.sum(self.away(space) ** 2, axis=1))
-
-
-def context_prior(space: TangentSpace, votes: Floats, information: Floats) -> ContextPrior:
-    """Return the spread of the contexts, each counted by its votes, as prior of context vectors that votes leave open.
-
-    Where several modes make the contexts, levels that are well known may still meet in a context of hardly any votes,
-    and their product be anything there. `information` (D,) is that of one component of a context vector.
-    """
-    share = votes / votes.sum()
-    middle = share @ space.V
-    spread = float(share @ np.mean((space.V - middle) ** 2, axis=1))
-    own = 1.0 / max(spread, LEAST_SPREAD * float(np.mean(middle**2)), 1e-12)
-    return ContextPrior(KAPPA * own**2 / (KAPPA * own + information), space.U @ middle)
-
-
-def within_gauge(space: TangentSpace, gradient: Floats) -> Floats:
-    """Return a gradient without what would only turn or scale factors against each other."""
-    out = gradient.copy()
-    for k in (0, *space.others):
-        factor, part = space.factors[k], space.slices[k]
-        own = gradient[part].reshape(factor.shape)
-        own = own - factor @ (factor.T @ own)
-        out[part] = (own - own.mean(axis=0) if k == 0 and space.centred else own).reshape(-1)
-    return out
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
     python benchmarks/other_arenas.py --reps 100 --jobs 2 [--only "3 modes"]
 
 Three modes (category x language), languages with effects of their own, thin logs, many small categories, a plain
-board without categories, ties under their own link. Models get traffic by a power law, categories by a Dirichlet law;
+board without categories. Models get traffic by a power law, categories by a Dirichlet law;
 every replication draws a new truth: rank 2 with one general skill, plus what the row says. "Large" are the tenth of
 scores that are farthest from zero, "sparse" the tenth of models with the fewest votes, "overall" the default board.
 Errors are those of means over truths. Results go to results/other_arenas.json and .md.
@@ -42,7 +42,6 @@ class Arena:
     power: float
     deviations: float = 0.0  # standard deviation of single entries, t5
     last_mode: float = 0.0  # standard deviation of effects of model x last mode
-    ties: bool = False
 
 
 ARENAS = [
@@ -50,7 +49,6 @@ ARENAS = [
     Arena("3 modes 25 x 6 x 4, 20,000, languages of their own", (25, 6, 4), 20_000, 0.8, last_mode=0.35),
     Arena("60 x 5, 8,000, deviations", (60, 5), 8_000, 1.0, deviations=0.25),
     Arena("15 x 20, 6,000, exact", (15, 20), 6_000, 0.5),
-    Arena("30 x 6, 15,000, deviations, ties", (30, 6), 15_000, 0.5, deviations=0.25, ties=True),
     Arena("12 x 4, 1,000, deviations", (12, 4), 1_000, 0.3, deviations=0.25),
     Arena("no categories, 50 models, 3,000", (50,), 3_000, 1.0),
 ]
@@ -77,23 +75,19 @@ def draw_battles(arena: Arena, truth: np.ndarray, rng: np.random.Generator) -> l
     a, b = rng.choice(len(flat), (2, arena.n), p=traffic / traffic.sum())
     a, b = a[a != b], b[a != b]
     context = rng.choice(flat.shape[1], a.size, p=rng.dirichlet(np.full(flat.shape[1], 2.0)))
-    eta, u = flat[a, context] - flat[b, context], rng.random(a.size)
-    theta = np.exp(0.5 if arena.ties else 0.0)
-    win, loss = 1 / (1 + theta * np.exp(-eta)), 1 / (1 + theta * np.exp(eta))
-    y = np.where(u < win, 1.0, np.where(u < win + loss, 0.0, 0.5))
+    y = rng.random(a.size) < 1 / (1 + np.exp(flat[b, context] - flat[a, context]))
     codes = np.unravel_index(context, arena.shape[1:]) if len(arena.shape) > 1 else ()
-    return lrbtl.Battles.from_arrays(a, b, y, codes, n_models=len(flat), n_levels=arena.shape[1:])
+    return lrbtl.Battles.from_arrays(a, b, y.astype(float), codes, n_models=len(flat), n_levels=arena.shape[1:])
 
 
 def replicate(number: int, seed: int) -> dict[str, float]:
     arena, rng = ARENAS[number], np.random.default_rng([SEED, number, seed])
     truth = draw_truth(arena, rng)
     battles = draw_battles(arena, truth, rng)
-    link = {"link": "rao-kupper"} if arena.ties else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LrbtlWarning)
-        found = lrbtl.infer(battles, lrbtl.all_scores(), **link)
-        board = lrbtl.leaderboard(battles, min_battles=1, **link)
+        found = lrbtl.infer(battles, lrbtl.all_scores())
+        board = lrbtl.leaderboard(battles, min_battles=1)
     goal = truth.reshape(-1)
     limits = found.conf_int()
     inside = (limits[:, 0] <= goal) & (goal <= limits[:, 1])

@@ -1,5 +1,7 @@
 """The hierarchical method as a whole: what does not matter, and what must never fail."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 import lrbtl
 from lrbtl.errors import MethodError, NoDecisionError
-from lrbtl.methods.hierarchical import HierarchicalRun
+from lrbtl.methods.hierarchical import HierarchicalRun, main_rank
 from problems import rebuilt, simulated
 
 MODELS = np.array(["ann", "bob", "cat", "dan", "eve", "fay", "gus"])
@@ -319,3 +321,12 @@ def test_where_votes_hardly_tell_skills_a_mean_is_not_known_better_than_from_poo
     found = analysis.run.score_moments(traffic[None])[0].cov
     assert doubtful == (unsure > 0.5) == (np.abs(more).max() > 1e-3) and found is not None
     np.testing.assert_allclose(found, N + Q @ more @ Q, atol=1e-9 + 1e-3 * np.abs(N).max())
+
+
+def test_boards_name_the_rank_of_most_weight():
+    """Ranks are averaged over, growing: the first of them is not the one that matters most."""
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores((12, 6), 2, scale=2, rng=0), 20_000, rng=1)
+    run = lrbtl.analyse(battles).run
+    assert isinstance(run, HierarchicalRun) and run.provenance.rank == main_rank(run.nodes)
+    small, large = replace(run.nodes[0], weight=0.4), replace(run.nodes[0], weight=0.3, rank=(9, 9))
+    assert main_rank([small, large, large]) == (9, 9)

@@ -62,7 +62,7 @@ class Hierarchical(Method):
         unrelated = () if tags is None or TAGS in search.columns.modes else (UNRELATED,)
         provenance = Provenance(
             method=self.name,
-            rank=nodes[0].rank,
+            rank=main_rank(nodes),
             n_battles=data.n_battles,
             link=None if link == LOGISTIC else str(link),
             notes=() if len(data.shape) == 1 else (deviation_sentence(deviation_share(nodes)), *unrelated),
@@ -78,6 +78,14 @@ def shared_tags(battles: Battles) -> Floats | None:
     mode = battles.mode_names.index(battles.tag_mode)
     level = np.indices(battles.shape[1:])[mode].reshape(-1)
     return np.stack([np.isin(level, codes) for codes in shared], axis=1).astype(np.float64)
+
+
+def main_rank(nodes: Sequence[Node]) -> tuple[int, ...]:
+    """Return the rank of most weight, the smaller one of two that have the same."""
+    weights: dict[tuple[int, ...], float] = {}
+    for node in nodes:
+        weights[node.rank] = weights.get(node.rank, 0.0) + node.weight
+    return max(weights, key=lambda rank: weights[rank])
 
 
 def deviation_share(nodes: Sequence[Node]) -> float:

@@ -29,7 +29,7 @@ LITTLE_KNOWN = 5e-3  # of the largest information: directions below it show no c
 BITS = np.uint64(1) << np.arange(8, 37, dtype=np.uint64)  # one for each simulated residual: what noise looks like
 CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
 NOISE, SURELY = 0.5, 3.0  # standard deviations above noise at which a component is believed not at all, and wholly
-OBVIOUS = 8.0  # where a component stands out at the first, large tau, it does at any
+OBVIOUS = 8.0  # where a component stands out so far at the first tau, it does at any
 LITTLE = 0.3  # standard deviations that a component must take out of the residuals
 FORGOTTEN = 0.12  # weight below which a rank is left out
 LARGEST_RANK = 8

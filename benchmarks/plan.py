@@ -33,7 +33,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import lrbtl
-from lrbtl.data.files import read_battles
+from lrbtl.data.frames import read_battles
 from lrbtl.errors import LrbtlWarning
 from lrbtl.inference.verdicts import ELO
 from replications import RESULTS, keep_results

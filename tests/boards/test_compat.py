@@ -130,7 +130,7 @@ def test_compat_names_models_without_ratings(plain):
 
 @pytest.mark.skipif(not DATA.exists(), reason="the LMArena log is not beside the project")
 def test_lmarena_overall_agrees_with_plain_and_contexts_are_narrower():
-    from lrbtl.data.files import read_battles
+    from lrbtl.data.frames import read_battles
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lrbtl.errors.SelfBattleWarning)

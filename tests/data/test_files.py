@@ -7,8 +7,7 @@ import pytest
 
 import lrbtl
 import lrbtl.data.text
-from lrbtl.data.files import read_battles
-from lrbtl.data.frames import Columns, find_columns
+from lrbtl.data.frames import Columns, find_columns, read_battles
 from lrbtl.errors import MissingColumnError, MissingValueError
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import lrbtl
 from lrbtl.cli.main import main
-from lrbtl.data.files import read_battles
 from lrbtl.data.formats import read_tool_log
+from lrbtl.data.frames import read_battles
 from lrbtl.errors import EmptyDataError, FileReadError
 
 ARENA = {

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from lrbtl.boards.board import count_of
 from lrbtl.cli.commands import columns_of, read, say
-from lrbtl.data.files import STANDARD_INPUT
+from lrbtl.data.frames import STANDARD_INPUT
 from lrbtl.data.logs import list_files
 from lrbtl.data.state import Source, read_state, write_state
 from lrbtl.data.text import named_errors

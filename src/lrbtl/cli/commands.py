@@ -20,8 +20,7 @@ from lrbtl.boards.comparison import compare
 from lrbtl.boards.gate import gate
 from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.battles import Battles
-from lrbtl.data.files import STANDARD_INPUT, read_battles
-from lrbtl.data.frames import Columns
+from lrbtl.data.frames import STANDARD_INPUT, Columns, read_battles
 from lrbtl.data.outcomes import Outcomes
 from lrbtl.errors import OutputPathError, UsageError, make_rng
 from lrbtl.inference.diagnose import diagnose

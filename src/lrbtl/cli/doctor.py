@@ -13,9 +13,8 @@ import numpy as np
 from lrbtl.cli.commands import show
 from lrbtl.data.battles import Battles
 from lrbtl.data.encode import Coded, encode
-from lrbtl.data.files import read_battles
 from lrbtl.data.formats import ToolLog, read_tool_log
-from lrbtl.data.frames import Columns, Found, find_columns
+from lrbtl.data.frames import Columns, Found, find_columns, read_battles
 from lrbtl.data.logs import open_log
 from lrbtl.errors import FileReadError, MissingColumnError, MissingValueError
 

@@ -18,12 +18,11 @@ from lrbtl.data.cells import Cells
 from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, scaled
 from lrbtl.data.describe import Described
 from lrbtl.data.encode import Log, as_columns, as_names, column_names, encode, read_counts, read_frame
-from lrbtl.data.exploded import warn_of_copies
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.labels import find_label, index_labels
 from lrbtl.data.outcomes import BothBad, Outcomes
-from lrbtl.data.stored import Stored
-from lrbtl.data.tags import TAG_MODE, read_tags
+from lrbtl.data.state import Stored
+from lrbtl.data.tags import TAG_MODE, read_tags, warn_of_copies
 from lrbtl.errors import (
     ContextModeError,
     CovariateError,

@@ -1,4 +1,4 @@
-"""Battles in one file: arrays and labels without pickle, written whole, checked on reading."""
+"""Battles out of logs, and in one file of their own: arrays and labels without pickle, whole, checked on reading."""
 
 from __future__ import annotations
 
@@ -10,25 +10,30 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime
+from functools import cache, cached_property
+from hashlib import sha256
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD, Cells, context_starts
 from lrbtl.data.covariates import Covariate
+from lrbtl.data.logs import open_log
 from lrbtl.errors import FileReadError, LabelError, LrbtlError, StateVersionError
 from lrbtl.tables import write_whole
+from lrbtl.typing import Progress
+
+if TYPE_CHECKING:
+    from lrbtl.data.battles import Battles
 
 FORMAT, VERSION = "lrbtl battles", 1  # the number goes up when an older lrbtl would misread a file
 HEADER = "lrbtl.json"  # the first member of the archive: what the arrays are, labels, sources
 MAGIC = b"PK\x03\x04"
 NAME_AT = 30  # where an archive names its first member
-STORED: dict[str, type] = {"battles": Battles, "cells": Cells, "covariate": Covariate}
 DAMAGE: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     zlib.error,
@@ -41,6 +46,120 @@ DAMAGE: tuple[type[Exception], ...] = (
 )
 DAMAGE += (AttributeError, ArithmeticError, LrbtlError)  # what readers of an archive raise at changed bytes
 MOMENTS: dict[str, type] = {"datetime": datetime, "date": date}
+
+
+class Stored:
+    """What battles can do with files; `Battles` is one of these."""
+
+    if TYPE_CHECKING:
+        models: tuple[Any, ...]
+        levels: tuple[tuple[Any, ...], ...]
+        cells: Cells
+        mode_names: Any
+
+    @classmethod
+    def scan(
+        cls, source: Any, *, where: Sequence[Any] | None = None, progress: Progress | bool | None = None, **options: Any
+    ) -> Battles:
+        r"""Battles of a log that need not fit into memory: rows are counted as they are read.
+
+        Parameters
+        ----------
+        source : path, list of paths, binary stream, Arrow dataset, record batch reader or data frame
+            A path is a file (Parquet, CSV, TSV or JSON lines, also .gz), a folder of such files, or a pattern such as
+            ``"logs/2026-*.parquet"``. Parquet and Arrow need pyarrow. Only the columns needed are read. Frames are read
+            as by `from_frame`.
+        where : list of conditions, optional
+            ``[("day", ">=", 20), ...]``, all of which rows must meet, or a pyarrow expression. For Parquet and Arrow
+            datasets; row groups and folders (day=20) in which no row can meet them are not read.
+        progress : True or callable, optional
+            Called with a line of text now and then; True shows one on stderr.
+        **options
+            Columns and outcomes: see `from_frame`.
+
+        Returns
+        -------
+        Battles
+
+        Examples
+        --------
+        >>> import lrbtl, tempfile
+        >>> path = tempfile.mkdtemp() + "/votes.csv"
+        >>> with open(path, "w") as file:
+        ...     _ = file.write("model_a,model_b,winner,task\nx,y,model_a,code\ny,x,tie,math\n")
+        >>> lrbtl.Battles.scan(path, contexts="task")
+        Battles(shape=(2, 2), n_battles=2, n_cells=2)
+        """
+        from lrbtl.data.battles import Battles  # which is one of these
+
+        return Battles.from_frame(open_log(source, where=where, progress=progress), **options)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of labels and counted votes: the same for the same battles, whatever the order of their rows.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> one = lrbtl.Battles.from_arrays(["x", "y"], ["y", "x"], [1, 0])
+        >>> other = lrbtl.Battles.from_arrays(["x"], ["y"], [1], counts=[2])
+        >>> one.digest == other.digest
+        True
+        """
+        found = sha256(repr((self.models, self.mode_names, self.levels)).encode())
+        for name in ("context", "a", "b", "y", "count", "slopes", "weight", "clusters"):
+            part = getattr(self.cells, name)
+            if part is not None:
+                found.update(name.encode())
+                found.update(np.ascontiguousarray(part, part.dtype.newbyteorder("<")).tobytes())
+        return found.hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the battles into one file, whole or not at all; `load` reads it.
+
+        The file holds cells, labels and the version of its format, no code. Its size follows the number of cells.
+
+        Examples
+        --------
+        >>> import lrbtl, tempfile
+        >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "z"], [1, 0.5])
+        >>> path = tempfile.mkdtemp() + "/state.lrbtl"
+        >>> battles.save(path)
+        >>> lrbtl.Battles.load(path)
+        Battles(shape=(3,), n_battles=2, n_cells=2)
+        """
+        write_state(path, self)  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Battles:
+        """Battles from a file that `save` wrote.
+
+        A file that is cut off, damaged or of another kind raises `FileReadError`, one of a newer format
+        `StateVersionError`.
+
+        Examples
+        --------
+        >>> import lrbtl, tempfile
+        >>> today = lrbtl.Battles.from_arrays(["x"], ["y"], [1])
+        >>> path = tempfile.mkdtemp() + "/state.lrbtl"
+        >>> today.save(path)
+        >>> (lrbtl.Battles.load(path) + today).n_battles
+        2
+        """
+        return read_state(path)[0]
+
+
+# ------------------------------------------------------------------------------
+# The file of battles: an archive of a JSON header, which tells types and labels, and plain arrays.
+# ------------------------------------------------------------------------------
+
+
+@cache
+def _types() -> dict[str, type]:
+    """Return what a file may hold, by name."""
+    from lrbtl.data.battles import Battles  # which is one of `Stored`
+
+    return {"battles": Battles, "cells": Cells, "covariate": Covariate}
 
 
 @dataclass(frozen=True)
@@ -105,7 +224,7 @@ def _packed(value: Any, arrays: list[NDArray[Any]]) -> Any:
         return {"frozenset": [_packed(part, arrays) for part in sorted(value, key=repr)]}
     if isinstance(value, dict):
         return {"dict": [[_packed(key, arrays), _packed(part, arrays)] for key, part in value.items()]}
-    if is_dataclass(value) and type(value) in STORED.values():
+    if is_dataclass(value) and type(value) in _types().values():
         content = {field.name: _packed(getattr(value, field.name), arrays) for field in fields(value)}
         return {type(value).__name__.lower(): {name: part for name, part in content.items() if part is not None}}
     raise LabelError(f"{value!r}, a {type(value).__name__}, cannot be saved; convert such labels to strings.")
@@ -159,10 +278,10 @@ def _unpacked(tree: Any, archive: zipfile.ZipFile) -> Any:
         return frozenset(_unpacked(content, archive))
     if kind == "dict":
         return {_unpacked(key, archive): _unpacked(part, archive) for key, part in content}
-    known = {field.name for field in fields(STORED[kind])}
+    known = {field.name for field in fields(_types()[kind])}
     if unknown := sorted(set(content) - known):
         raise StateVersionError(f"it holds {unknown[0]}, which this version does not know; install a newer lrbtl.")
-    return STORED[kind](**{name: _unpacked(part, archive) for name, part in content.items()})
+    return _types()[kind](**{name: _unpacked(part, archive) for name, part in content.items()})
 
 
 def _check_codes(battles: Any) -> None:

@@ -121,21 +121,26 @@ class Twin:
     def excess(self, at: Expansion, cells: BlockDesign, floor: float, few: float, C: Floats | None = None) -> Floats:
         """B - H: second moment of the votes' scores, each over one minus its leverage, less their information.
 
-        Battles of a model with n votes in all, and not more of its opponent, count n / (n + few). Leverages are those
-        under C, by default the posterior covariance.
+        Of the scores and, last, of a tie parameter. Battles of a model with n votes in all, and not more of its
+        opponent, count n / (n + few). Leverages are those under C, by default the posterior covariance.
         """
         X = battle_matrix(cells)
         dense = np.zeros(X.shape[1])
         dense[entries(at.scores.design)] = at.scores.E
         eta = X @ ((at.scores.space.U @ at.scores.space.V.T).reshape(-1) + dense)
         _, scores, information = vote_terms(at.scores.design.link, eta, cells.y)
-        fisher = information[:, 0, 0] / at.dispersion
-        leverage = fisher * np.einsum("ni,ij,nj->n", X, self.C if C is None else C, X, optimize=True)
-        residual = scores[:, 0] / at.dispersion / np.maximum(1 - leverage, floor)
+        information = information / at.dispersion
+        spread = np.einsum("ni,ij,nj->n", X, self.C if C is None else C, X, optimize=True)
+        left = np.maximum(1 - information[:, 0, 0] * spread, floor)
+        residual = scores / at.dispersion / left[:, None]
         votes = np.array([cells.count[(cells.a == k) | (cells.b == k)].sum() for k in range(cells.shape[0])])
         fewest = np.minimum(votes[cells.a], votes[cells.b])
-        weight = cells.count * fewest / (fewest + few) * (residual**2 - fisher)
-        return np.asarray(X.T @ (weight[:, None] * X))
+        weight = cells.count * fewest / (fewest + few)
+        excess = weight[:, None, None] * (residual[:, :, None] * residual[:, None, :] - information)
+        rows = np.zeros((len(X), 2, X.shape[1] + at.scores.design.link.n_extra))
+        rows[:, 0, : X.shape[1]] = X
+        rows[:, 1, X.shape[1] :] = 1.0
+        return np.asarray(np.einsum("nip,nij,njq->pq", rows, excess, rows, optimize=True))
 
 
 def joint_precision(twin: Twin, found: Shared) -> tuple[Floats, Floats, Floats]:

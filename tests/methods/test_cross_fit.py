@@ -282,6 +282,25 @@ def test_scores_that_run_to_infinity_are_not_placed():
     assert np.nanmax(board.se) < 1
 
 
+def test_light_tails_run_to_infinity_at_smaller_scores():
+    """13 probits are 87 logits: no number of votes shows that."""
+    battles = lrbtl.Battles.from_arrays([0] * 200, [1] * 200, [1] * 200)
+    with pytest.warns(lrbtl.errors.SeparationWarning):
+        est = lrbtl.infer(battles, [lrbtl.score(0)], method="efficient", link="probit", rank=1, n_folds=3)
+    assert np.isnan(est.estimate).all() and np.isnan(est.se).all()
+
+
+@pytest.mark.parametrize("method", ["mle", "efficient"])
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.ConvergenceWarning")
+def test_a_share_of_ties_that_runs_off_is_named(method):
+    """One model wins or ties against all others, who never meet: scores and the threshold grow together."""
+    tied, won = [2, 8, 2, 4, 202, 305, 105, 1, 2], [102, 104, 0, 0, 103, 0, 1, 5, 100]
+    b, u = [1, 2, 3, 4, 5, 1, 2, 3, 4], [0] * 5 + [1] * 4
+    battles = lrbtl.Battles.from_arrays([0] * 18, b * 2, [0.5] * 9 + [1.0] * 9, [u * 2], counts=tied + won)
+    with pytest.raises(lrbtl.errors.SingularInformationError, match="how often even models tie"):
+        lrbtl.infer(battles, [lrbtl.win_probability(1, 2)], method=method, link="rao-kupper", rank=1, n_folds=2)
+
+
 @pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
 def test_scores_that_the_fit_holds_at_zero_have_no_interval():
     """Ties only, except where both modes are at level 1: at rank 1 nothing moves the scores of context (0, 0)."""

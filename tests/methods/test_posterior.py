@@ -53,8 +53,14 @@ def made(name):
 
 
 def dense_covariance(posterior, twin):
-    precision, both, _ = joint_precision(twin, posterior.shared)
-    return both @ np.linalg.inv(precision) @ both.T
+    rows = with_effects(posterior, twin)
+    return rows @ np.linalg.inv(joint_precision(twin, posterior.shared)[0]) @ rows.T
+
+
+def with_effects(posterior, twin):
+    """Rows that make scores, and last a tie parameter, of all coordinates."""
+    both, extra = joint_precision(twin, posterior.shared)[1], posterior.at.scores.space.extra
+    return np.vstack([both, np.eye(both.shape[1])[extra]])
 
 
 def assert_close(found, expected, scale=None):
@@ -66,7 +72,7 @@ def test_the_covariance_is_that_of_the_joint_posterior(name):
     posterior, twin = made(name)
     D = posterior.design.n_contexts
     for u in range(D):
-        expected = at_context(dense_covariance(posterior, twin), D, u)
+        expected = at_context(dense_covariance(posterior, twin)[: len(twin.g), : len(twin.g)], D, u)
         tolerance = 0.02 if "davidson" in name else 1e-7  # the blocks leave the tie parameter out
         np.testing.assert_allclose(posterior.plain(np.array([u]))[0], expected, atol=tolerance * np.abs(expected).max())
 
@@ -88,8 +94,16 @@ def excess(posterior, twin):
 
 
 def sandwich(posterior, twin):
-    C = dense_covariance(posterior, twin)
-    return C + C @ excess(posterior, twin) @ C
+    C, n = dense_covariance(posterior, twin), len(twin.g)
+    return (C + C @ excess(posterior, twin) @ C)[:n, :n]
+
+
+@each
+def test_no_variance_is_negative(name):
+    """What is shrunk and how votes vary are both at least zero, so long as B holds the tie parameter too."""
+    posterior, twin = made(name)
+    values = np.linalg.eigvalsh(sandwich(posterior, twin))
+    assert values[0] > -1e-9 * values[-1]
 
 
 @each
@@ -139,7 +153,7 @@ def test_targets_that_touch_the_tie_parameter(name):
     precision, both, _ = joint_precision(twin, posterior.shared)
     loading = gradients.transpose(0, 2, 1).reshape(3, -1) @ both
     loading[:, space.extra] = slopes
-    to_scores = loading @ np.linalg.solve(precision, both.T)
+    to_scores = loading @ np.linalg.solve(precision, with_effects(posterior, twin).T)
     expected = loading @ np.linalg.solve(precision, loading.T) + to_scores @ excess(posterior, twin) @ to_scores.T
     assert_close(posterior.covariance(gradients, np.arange(D), slopes), expected)
 

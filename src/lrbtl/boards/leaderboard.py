@@ -9,7 +9,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
-from scipy.special import logit, ndtr
+from scipy.special import ndtr
 
 from lrbtl.boards.board import STATUSES, Basis, BoardScale, Lazy, Leaderboard, Leaderboards, count_of
 from lrbtl.boards.comparison import is_gap, win_table
@@ -387,10 +387,7 @@ def _spread(values: Floats, at: Longs, size: int) -> Floats:
 
 def _ranks(view: View, standing: Standing, found: Estimate) -> Ranks:
     """Return the ranks of the ranked models from the estimate of theirs, and 0 for the others."""
-    score, cov = found.estimate, found.cov
-    if view.scale == "probability":  # gaps are tested where errors are normal
-        slope = score * (1.0 - score)
-        score, cov = logit(score), cov / np.outer(slope, slope)
+    score, cov = found.working, found.working_cov  # gaps are tested where errors are normal
     above = joint_above(score, cov, variance_noise=found.variance_noise, level=view.level, rng=view.rng)
     ranks = rank_models(score, above, *found.conf_int(view.level).T)
 

@@ -42,7 +42,7 @@ from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Longs
 
-LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score from infinity
+LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score, or larger log odds, from infinity
 FADED = 1e-9  # share of the largest context's weights, below which a context has none
 MOVED = 1e-6  # share of a direction without information below which it leaves a score alone
 PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
@@ -228,7 +228,9 @@ class OneStepRun(Run):
         if not self.link.separable:
             return np.broadcast_to(stuck, self._scores.shape)
         middle = np.median(self._scores, axis=0) if isinstance(self.data, Battles) else 0.0
-        return np.asarray(~(np.abs(self._scores - middle) < LARGEST_SCORE) | stuck)
+        away = self._scores - middle
+        odds = self.link.log_odds(away.reshape(-1))[0].reshape(away.shape)  # light tails: 6 probits are 20 logits
+        return np.asarray(~(np.maximum(np.abs(away), np.abs(odds)) < LARGEST_SCORE) | stuck)
 
     @property
     def _breads(self) -> list[FoldStep | Information]:

@@ -4,6 +4,8 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import ClassVar
 
+import numpy as np
+
 from lrbtl.data.battles import Battles
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.observations import Data
@@ -16,7 +18,7 @@ from lrbtl.fitting.signal import warn_unconverged, warn_weak_signal, warn_wrong_
 from lrbtl.fitting.solvers import needs_krylov
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.methods.base import Method, Options, Provenance, Run
-from lrbtl.methods.cross_fit import Information, OneStepRun
+from lrbtl.methods.cross_fit import LARGEST_SCORE, Information, OneStepRun
 from lrbtl.methods.naive import Naive
 from lrbtl.methods.one_step import (
     FoldStep,
@@ -97,6 +99,7 @@ class CrossFitted(LowRank):
         check_folds(data, options.n_folds)
         ridge = self.ridge_share * full_fit.ridge
         start = refit(full_fit, design.count, ridge=ridge)
+        check_ties(start)
         space = design.space(start.point)
         spread = _spread_of(design.under(start).at(space), ridge)
 
@@ -108,6 +111,7 @@ class CrossFitted(LowRank):
             held_out = counts.astype(float)
             train = design.count - held_out
             newton = refit(full_fit, train, ridge=ridge, start=start)
+            check_ties(newton)
             return step(newton, held_out, float(train.sum())), newton.converged
 
         steps, failed = [], int(not start.converged)
@@ -146,3 +150,12 @@ def check_signal(full_fit: Fit) -> None:
         )
     if not full_fit.rank_chosen:
         warn_weak_signal(full_fit.point, data.n_battles, design.noise, centred=design.centred)
+
+
+def check_ties(newton: Newton) -> None:
+    """Raise where even models would never decide a battle: a tie parameter that ran to infinity, and scores with it."""
+    if newton.link.n_extra and newton.link.log_odds(np.zeros(1))[1][0] < np.exp(-LARGEST_SCORE):
+        raise SingularInformationError(
+            f"the votes do not tell how often even models tie: under the {newton.link} link the share of ties runs to "
+            "100%, and some scores to infinity. Use link='logistic', or method='hierarchical'."
+        )

@@ -54,11 +54,11 @@ class Means:
     open_excess : matrices
         S (B - H) S of each context.
     effect_excess : (array (n_slots, K), array (K, K)) or None
-        B - H of linear effects with the slots, and among each other.
+        B - H of shared effects with the slots, and among each other.
     shared : Shared
         What entries share, R R^T.
     shared_excess, shared_effect_excess : arrays (n_slots, m), (K, m)
-        (B - H) R, on the slots and along linear effects.
+        (B - H) R, on the slots and along shared effects.
     """
 
     at: Expansion
@@ -76,13 +76,10 @@ class Means:
         columns, corner = -(tau**2) * spread, tau**4 * c.T @ spread
         if self.effect_excess is not None:
             cross, own = self.effect_excess
-            linear = slice(len(own))
             left_open = design.times(self.at.S, cross)
             mixed = tau**2 * c.T @ left_open
-            columns[:, linear] += left_open
-            corner[:, linear] -= mixed
-            corner[linear] -= mixed.T
-            corner[linear, linear] += own
+            columns += left_open
+            corner += own - mixed - mixed.T
         return columns, corner
 
     @cached_property
@@ -157,12 +154,11 @@ class Means:
         open_part = design.times(at.S, self.shared_excess)
         pulled = design.pull_columns(space, open_part)
         pulled[space.extra] = -(at.tau**2) * at.effects[0].T @ open_part
-        linear = len(self.shared_effect_excess)
-        pulled[space.extra][:linear] += self.shared_effect_excess
+        pulled[space.extra] += self.shared_effect_excess
         rows = as_dense(factor.whitened(pulled[space.q :]))
         border = pulled[: space.q] * factor.scale[: space.q, None] - factor.cross.T @ rows
         inside = self.shared.slot_root.T @ self.shared_excess
-        inside += self.shared.effects[:linear].T @ self.shared_effect_excess
+        inside += self.shared.effects.T @ self.shared_effect_excess
         return border, rows, open_part, inside
 
     def _by_model(self, values: Floats) -> Floats:

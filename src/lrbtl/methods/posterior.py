@@ -225,21 +225,28 @@ class Posterior:
 
     @cached_property
     def residuals(self) -> tuple[Floats, Floats]:
-        """Of one vote of each cell: its score over one minus its leverage, and by how much its square is in excess.
+        """Of one vote of each cell: what its score is multiplied by, and by how much its square is in excess then.
 
-        Both are over the dispersion. Of models with few votes the model is to be believed: residuals of one that only
-        won are far too small, so the excess is multiplied by how far they are trusted.
+        The factor is one over the dispersion and over one minus the leverage; the excess is as far as it is trusted.
         """
         at, cells = self.at, self.cells
         terms = at.scores.terms_of(cells)
         own, (slot_a, slot_b) = cells.scatter([np.einsum("bmm->bm", block) for block in self.blocks]), cells.slots
         spread = own[slot_a] + own[slot_b] - 2 * cells.pair_entries(self.blocks)
         leverage = terms.fisher * spread / at.dispersion
-        residual = terms.score / (at.dispersion * np.maximum(1.0 - leverage, LEVERAGE_FLOOR))
+        factor = 1.0 / (at.dispersion * np.maximum(1.0 - leverage, LEVERAGE_FLOOR))
+        return factor, self._trust * ((factor * terms.score) ** 2 - terms.fisher / at.dispersion)
+
+    @property
+    def _trust(self) -> Floats:
+        """How far residuals of each cell are trusted.
+
+        Of models with few votes the model is to be believed: residuals of one that only won are far too small.
+        """
+        cells = self.cells
         votes = np.bincount(cells.a, cells.count, self._shape[0]) + np.bincount(cells.b, cells.count, self._shape[0])
         fewest = np.minimum(votes[cells.a], votes[cells.b])
-        trust = fewest / (fewest + FEW_VOTES)
-        return residual, trust * (residual**2 - terms.fisher / at.dispersion)
+        return np.asarray(fewest / (fewest + FEW_VOTES))
 
     @cached_property
     def _excess(self) -> Floats:
@@ -253,11 +260,12 @@ class Posterior:
 
     @cached_property
     def effect_excess(self) -> tuple[Floats, Floats] | None:
-        """The same for linear effects: with the slots (n_slots, K), and among each other."""
-        effects = self.cells.effects
-        if effects is None:
+        """The same for shared effects: with the slots (n_slots, K), and among each other."""
+        if not self.design.n_effects:
             return None
-        border = effects.border(self._excess)
+        terms, weight = self.at.scores.terms_of(self.cells), self.cells.count * self._trust
+        squares, plain = weight * self.residuals[0] ** 2, weight / self.at.dispersion
+        border = terms.effects.excess(self._excess, terms.score, squares, plain)
         return self.cells.effect_columns(border), border.corner
 
     @cached_property
@@ -274,13 +282,13 @@ class Posterior:
 
     @cached_property
     def _shared_excess(self) -> tuple[Floats, Floats]:
-        """(B - H) R on the slots, (n_slots, m), and along linear effects, (K, m)."""
+        """(B - H) R on the slots, (n_slots, m), and along shared effects, (K, m)."""
         root, effects = self.shared.slot_root, self.shared.effects
         varied = self.design.times(self.excess, root)
         if self.effect_excess is None:
             return varied, np.zeros((0, root.shape[1]))
         cross, corner = self.effect_excess
-        return varied + cross @ effects[: len(corner)], cross.T @ root + corner @ effects[: len(corner)]
+        return varied + cross @ effects, cross.T @ root + corner @ effects
 
     def by_context(self, contexts: Longs) -> Floats:
         """Return the covariance to report of the scores of some contexts, (n, d1, d1), centred."""
@@ -372,15 +380,13 @@ class Posterior:
 
     def influence_rows(self, gradients: Floats, contexts: Longs, slopes: Floats | None = None) -> Rows:
         """Return a function from cells to the influence of one vote on linear functions of the scores, (n, M)."""
-        found, effects = self._solved(gradients, contexts, slopes), self.cells.effects
-        moved, slots = found.moved, self.cells.slots
-        linear = found.effects[: 0 if effects is None else effects.values.size]
-        residual = self.residuals[0]
+        found, terms = self._solved(gradients, contexts, slopes), self.at.scores.terms_of(self.cells)
+        slots, factor = self.cells.slots, self.residuals[0]
 
         def rows(cells: Longs) -> Floats:
             slot_a, slot_b = (side[cells] for side in slots)
-            along = moved[slot_a] - moved[slot_b]
-            return residual[cells, None] * (along if effects is None else along + effects.rows_times(linear, cells))
+            along = terms.score[cells, None] * (found.moved[slot_a] - found.moved[slot_b])
+            return factor[cells, None] * (along + terms.effects.along(found.effects, cells))
 
         return rows
 
@@ -397,9 +403,8 @@ class Posterior:
         varied = design.times(self.excess, moved)
         if self.effect_excess is not None:
             cross, corner = self.effect_excess
-            effects = found.effects[: len(corner)]
-            varied = np.concatenate([varied + cross @ effects, cross.T @ moved + corner @ effects])
-            moved = np.concatenate([moved, effects])
+            varied = np.concatenate([varied + cross @ found.effects, cross.T @ moved + corner @ found.effects])
+            moved = np.concatenate([moved, found.effects])
 
         along = found.shared
         if diagonal:

@@ -78,6 +78,14 @@ class EffectTerms:
         weighted = count[:, None] * self.score
         return Border(weighted.T @ np.broadcast_to(self.score, weighted.shape), score[:, None] * weighted)
 
+    def excess(self, weight: Floats, score: Floats, squares: Floats, plain: Floats) -> Border:
+        """Return the border of the squared scores, weighted by `squares`, less that of the information, by `plain`.
+
+        `weight` is what this comes to for eta with itself, and `score` that of eta.
+        """
+        meat, information = self.meat(squares, score), self.information(plain)
+        return Border(meat.corner - information.corner, meat.law - information.law)
+
     def along(self, directions: Floats, rows: Longs | None = None) -> Floats:
         """Return the score of one vote along directions (l, ...) of the effects, (n_cells, ...) or (1, ...).
 
@@ -196,6 +204,10 @@ class JoinedTerms:
     def meat(self, count: Floats, score: Floats) -> Border:
         """Return the border of the squared scores; `score` is that of eta."""
         return self._border(count * score**2, self.law.meat(count, score))
+
+    def excess(self, weight: Floats, score: Floats, squares: Floats, plain: Floats) -> Border:
+        """Return the border of the squared scores less that of the information; see `EffectTerms.excess`."""
+        return self._border(weight, self.law.excess(weight, score, squares, plain))
 
     def _border(self, weight: Floats, law: Border) -> Border:
         """Return the border of both kinds, given the weights of eta with itself, and those of the law."""

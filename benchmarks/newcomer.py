@@ -80,8 +80,8 @@ def plain_row(n_models, n_battles, n_new, reps, seed):
         width.append(ELO * (upper - lower))
         try:
             cells = battles.cells
-            board = arena_rank(cells.a, cells.b, cells.y, cells.count, n_models)
-            theirs.append(board.lower[-1] <= 1000 + ELO * truth[-1] <= board.upper[-1])
+            ratings, variances = arena_rank(cells.a, cells.b, cells.y, cells.count, n_models)
+            theirs.append(abs(1000 + ELO * truth[-1] - ratings[-1]) <= 1.959964 * np.sqrt(variances[-1]))
         except SeparationError:
             pass  # their package reports whatever its optimiser reached
     return {

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lrbtl.errors import FrameBackendError, OutputPathError
 from lrbtl.typing import Floats
@@ -76,6 +77,24 @@ def format_intervals(lower: Floats, upper: Floats, decimals: int) -> list[str]:
 def format_pvalues(values: Floats, smallest: float = 0.001) -> list[str]:
     """Return p-values, the tiny ones as a bound."""
     return [f"<{smallest:g}" if value < smallest else f"{value:.3f}" for value in values.tolist()]
+
+
+def format_percents(values: Floats) -> list[str]:
+    """Return shares in per cent, and nothing for those that are missing.
+
+    >>> format_percents(np.array([0.125, np.nan]))
+    ['12.5%', '']
+    """
+    return ["" if value != value else f"{value:.1%}" for value in values.tolist()]
+
+
+def plain_numbers(values: NDArray[Any]) -> list[Any]:
+    """Return numbers for JSON, None for what is not finite.
+
+    >>> plain_numbers(np.array([1.5, np.nan]))
+    [1.5, None]
+    """
+    return [value if isfinite(value) else None for value in values.tolist()]
 
 
 def shown_rows(n_rows: int, limit: int) -> tuple[list[int], list[int]]:

@@ -73,11 +73,14 @@ def as_cells():
 @pytest.mark.parametrize("case", CASES)
 def test_arena_rank_numbers(rows, case):
     options, ratings, variances, lower, upper = CASES[case]
-    board = arena_rank(*rows(), 4, **options)
-    np.testing.assert_allclose(board.ratings, ratings, rtol=0, atol=1e-7)
-    np.testing.assert_allclose(board.variances, variances, rtol=1e-6)
-    np.testing.assert_allclose(board.lower, lower, rtol=0, atol=2e-5)
-    np.testing.assert_allclose(board.upper, upper, rtol=0, atol=2e-5)
+    found = arena_rank(*rows(), 4)
+    np.testing.assert_allclose(found[0], ratings, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(found[1], variances, rtol=1e-6)
+    battles = lrbtl.Battles.from_arrays(*rows()[:3], counts=rows()[3])
+    board = lrbtl.leaderboard(battles, compat="arena-rank", **options)
+    order = in_order(board, battles)
+    np.testing.assert_allclose(board.lower[order], lower, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(board.upper[order], upper, rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("rows", [as_arena_rank_sees_them, as_cells])
@@ -104,8 +107,8 @@ def test_compat_arena_rank(arena):
     found = arena_rank(cells.a, cells.b, cells.y, cells.count, 9)
     board = lrbtl.leaderboard(arena, compat="arena-rank")
     rows = in_order(board, arena)
-    np.testing.assert_allclose(board.score[rows], found.ratings)
-    np.testing.assert_allclose(board.lower[rows], found.lower)
+    np.testing.assert_allclose(board.score[rows], found[0])
+    np.testing.assert_allclose(board.se[rows] ** 2, found[1])
     boards = lrbtl.leaderboard(arena, compat="arena-rank", context="all")
     assert list(boards) == [0, 1, 2, 3]
     np.testing.assert_allclose(boards["1"].score, lrbtl.leaderboard(arena, compat="arena-rank", context=1).score)

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 import lrbtl
 from board_checks import ELO
-from lrbtl.boards.components import linked_models
+from lrbtl.data.describe import linked_models
 from lrbtl.errors import LrbtlError
 from lrbtl.inference.analysis import METHODS
 

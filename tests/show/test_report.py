@@ -122,13 +122,31 @@ def test_headline_says_who_leads(boards, tiers, words):
     assert bool(page_data.headline(board)) == bool(words)
 
 
+def unpack_chances(packed, gap, n):
+    """Chances and limits of pairs as the page computes them, from the gaps of its scores in log odds."""
+    pairs = np.triu_indices(n, 1)
+    if "centre" in packed:
+        gap = packed["step"] * np.frombuffer(base64.b64decode(packed["centre"]), "<i2")
+
+    def widths(part):
+        size = np.frombuffer(base64.b64decode(part["size"]), "<f4").astype(np.float64)
+        code = np.frombuffer(base64.b64decode(part["code"]), np.uint8)
+        width = np.hypot(*(size[side] for side in pairs)) * np.exp(part["low"] + part["step"] * code)
+        return np.where(code == page_data.UNKNOWN, np.nan, np.where(code == page_data.ENDLESS, np.inf, width))
+
+    below = widths(packed["below"])
+    above = widths(packed["above"]) if "above" in packed else below
+    centre = np.where(np.isnan(below), np.nan, gap)
+    return expit(centre), expit(centre - below), expit(centre + above)
+
+
 def page_chances(group, at):
     """Win probabilities and limits that the page computes for a board, of pairs a < b."""
     board, n = group["boards"][at], group["duels"]["n"]
     score = np.full(len(group["models"]), np.nan)
     score[board["model"]] = [np.nan if x is None else x for x in board["score"]]
     a, b = np.triu_indices(n, 1)
-    return page_data.unpack_chances(group["duels"]["boards"][at], (score[a] - score[b]) / ELO, n)
+    return unpack_chances(group["duels"]["boards"][at], (score[a] - score[b]) / ELO, n)
 
 
 def expected_chances(boards, context, n):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrbtl.tables import decimals_for, format_intervals, format_numbers
+from lrbtl.tables import decimals_for, format_intervals, format_numbers, format_percents, plain_numbers
 
 if TYPE_CHECKING:
     from lrbtl.boards.board import Leaderboard
@@ -36,7 +36,7 @@ def _labels(board: Leaderboard) -> list[Any]:
 
 def _numbers(name: str, board: Leaderboard) -> list[float | None]:
     column = getattr(board, name)
-    return [None] * len(board) if column is None else [x if np.isfinite(x) else None for x in column.tolist()]
+    return [None] * len(board) if column is None else plain_numbers(column)
 
 
 def _verdicts(board: Leaderboard) -> list[str | None]:
@@ -79,12 +79,8 @@ def _show_spread(low: str, high: str, board: Leaderboard) -> list[str]:
     return [NOTHING if a is None else f"{a}-{b}" for a, b in pairs]
 
 
-def _show_win_rate(board: Leaderboard) -> list[str]:
-    return ["" if np.isnan(x) else f"{x:.1%}" for x in board.win_rate]
-
-
-def _show_above_floor(board: Leaderboard) -> list[str]:
-    return ["" if x is None else f"{x:.1%}" for x in _numbers("above_floor", board)]
+def _show_share(name: str, board: Leaderboard) -> list[str]:
+    return format_percents(getattr(board, name))
 
 
 def _show_status(board: Leaderboard) -> list[str]:
@@ -110,8 +106,14 @@ COLUMNS = (
     Column("rank_upper", partial(_places, "rank_upper")),
     Column("tier", partial(_places, "tier"), "tier", partial(_show_place, "tier"), needs_intervals=True),
     Column("battles", partial(_counts, "battles"), "votes", lambda board: [f"{n:,}" for n in board.battles]),
-    Column("win_rate", partial(_numbers, "win_rate"), "win rate", _show_win_rate),
-    Column("above_floor", partial(_numbers, "above_floor"), "above floor", _show_above_floor, needs_floor=True),
+    Column("win_rate", partial(_numbers, "win_rate"), "win rate", partial(_show_share, "win_rate")),
+    Column(
+        "above_floor",
+        partial(_numbers, "above_floor"),
+        "above floor",
+        partial(_show_share, "above_floor"),
+        needs_floor=True,
+    ),
     Column("verdict", _verdicts, "verdict", lambda board: [x or "" for x in _verdicts(board)], needs_margin=True),
     Column("detectable", partial(_numbers, "detectable")),
     Column("status", partial(_texts, "status"), "status", _show_status),

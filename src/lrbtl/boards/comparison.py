@@ -14,17 +14,17 @@ from lrbtl.data.battles import Battles
 from lrbtl.data.cells import points
 from lrbtl.data.frames import as_battles
 from lrbtl.data.labels import shown_context
-from lrbtl.errors import NoDecisionError, SeparationError, TargetError, UninformedError
+from lrbtl.errors import NoDecisionError, SeparationError, UninformedError
 from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import max_gap_quantile, normal_quantile, sidak_quantile
-from lrbtl.inference.targets import Weights
+from lrbtl.inference.targets import Weights, pair_rows, read_pair
 from lrbtl.inference.verdicts import read_size, verdict_words
 from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.methods.targets import resolved_gap, resolved_win
 from lrbtl.model.links import LOGISTIC
-from lrbtl.tables import Printed, format_intervals, format_numbers, text_table, to_frame
+from lrbtl.tables import Printed, format_intervals, format_numbers, format_percents, plain_numbers, text_table, to_frame
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed
 
@@ -89,7 +89,7 @@ class Comparison(Printed):
         """Return the table as plain lists for JSON, None for what is missing."""
         sides = ("", "lower", "upper", "joint_lower", "joint_upper")
         names = [side or "gap" for side in sides] + ["_".join(filter(None, ("win", side))) for side in sides]
-        columns = {name: _plain(getattr(self, name)) for name in (*names, "battles", "won", "detectable")}
+        columns = {name: plain_numbers(getattr(self, name)) for name in (*names, "battles", "won", "detectable")}
         return {"context": list(self.contexts), **columns, "verdict": list(self.verdict)}
 
     def heading(self) -> list[str]:
@@ -107,23 +107,15 @@ class Comparison(Printed):
             "gap": ["" if number == "nan" else number for number in format_numbers(self.gap, 0)],
             "interval": format_intervals(self.lower, self.upper, 0),
             "joint": format_intervals(self.joint_lower, self.joint_upper, 0),
-            "wins": _percents(self.win),
+            "wins": format_percents(self.win),
             "interval ": _percent_intervals(self.win_lower, self.win_upper),
             "joint ": _percent_intervals(self.win_joint_lower, self.win_joint_upper),
             "votes": [f"{n:,}" for n in self.battles],
-            "won": _percents(self.won),
+            "won": format_percents(self.won),
             "could show": ["" if number == "nan" else number for number in format_numbers(self.detectable, 0)],
             "verdict": list(self.verdict),
         }
         return [name.strip() for name in columns], [list(row) for row in zip(*columns.values(), strict=True)]
-
-
-def _plain(values: Floats | Longs) -> list[Any]:
-    return [x if np.isfinite(x) else None for x in values.tolist()]
-
-
-def _percents(values: Floats) -> list[str]:
-    return ["" if np.isnan(x) else f"{x:.1%}" for x in values]
 
 
 def _percent_intervals(lower: Floats, upper: Floats) -> list[str]:
@@ -177,9 +169,7 @@ def compare(
     battles = as_battles(battles)
     if margin is not None:
         read_size(margin)
-    pair = [battles.model_index(model) for model in (a, b)]
-    if pair[0] == pair[1]:
-        raise TargetError(f"{a!r} is compared with itself: name two different models.")
+    pair = read_pair(battles, a, b)
     component = component_of(battles, pair, weights, options)
     i, j = (int(np.searchsorted(component.members, model)) for model in pair)
     contexts = component.boards()
@@ -280,7 +270,7 @@ class WinMatrix:
         """Return all ordered pairs as plain lists: a, b, win, lower, upper."""
         a, b = np.nonzero(~np.eye(len(self.models), dtype=np.bool_))
         parts = {"win": self.win, "lower": self.lower, "upper": self.upper}
-        columns = {name: _plain(matrix[a, b]) for name, matrix in parts.items()}
+        columns = {name: plain_numbers(matrix[a, b]) for name, matrix in parts.items()}
         names = {side: [self.models[k] for k in at] for side, at in (("a", a), ("b", b))}
         return {**names, **columns}
 
@@ -435,8 +425,7 @@ def _from_gaps(
 ) -> tuple[Floats, Floats]:
     """Return the probabilities that a beats b in one context and their limits, from the gaps of all pairs."""
     d1, D = analysis.battles.shape[0], analysis.battles.n_contexts
-    first, second = np.minimum(a, b), np.maximum(a, b)
-    row = first * (2 * d1 - first - 3) // 2 + second - 1
+    row = pair_rows(np.minimum(a, b), np.maximum(a, b), d1)
     at, sign = row * D + int(np.flatnonzero(weights)[0]), np.where(a < b, 1.0, -1.0)
     limits = sign[:, None] * gaps.conf_int(level)[at]
     return np.asarray(expit(sign * gaps.estimate[at])), np.asarray(expit(np.sort(limits, axis=1)))

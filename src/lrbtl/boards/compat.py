@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +24,7 @@ from lrbtl.data.covariates import POSITION
 from lrbtl.errors import MethodError, ScaleError, SeparationError
 from lrbtl.fitting.bradley_terry import Pairs, fit_batch, laplacian, sum_by
 from lrbtl.inference.estimate import ELO, Estimate
+from lrbtl.inference.joint import normal_quantile
 from lrbtl.methods.base import Provenance
 from lrbtl.model.links import logistic_terms
 from lrbtl.typing import AnyInts, Floats, Longs
@@ -37,26 +37,8 @@ HESSIAN_RIDGE = 1e-5  # arena-rank's hessian_reg
 FASTCHAT_ANCHOR_RATING = 1114.0  # of mixtral-8x7b-instruct-v0.1
 
 
-@dataclass(frozen=True)
-class ArenaRank:
-    """Ratings, variances, lower and upper limits as arena-rank reports them, each (d1,)."""
-
-    ratings: Floats
-    variances: Floats
-    lower: Floats
-    upper: Floats
-
-
-def arena_rank(
-    a: AnyInts,
-    b: AnyInts,
-    y: Floats,
-    count: AnyInts,
-    n_models: int,
-    *,
-    level: float = 0.95,
-) -> ArenaRank:
-    """Return arena-rank's ratings, variances and intervals.
+def arena_rank(a: AnyInts, b: AnyInts, y: Floats, count: AnyInts, n_models: int) -> tuple[Floats, Floats]:
+    """Return arena-rank's ratings and their variances, (d1,) each.
 
     θ maximises the likelihood, H = Σ n p(1-p) x xᵀ + λI, G = Σ n (y-p)² x xᵀ and V = H⁻¹ G H⁻¹; λ is 1e-5 times the
     number of battles.
@@ -66,8 +48,7 @@ def arena_rank(
     SeparationError
         If some models only won or only lost, where arena-rank returns whatever its optimiser reached.
 
-    >>> board = arena_rank(np.array([0, 0]), np.array([1, 1]), np.array([1.0, 0.0]), np.array([3, 1]), 2)
-    >>> board.ratings.round(2)
+    >>> arena_rank(np.array([0, 0]), np.array([1, 1]), np.array([1.0, 0.0]), np.array([3, 1]), 2)[0].round(2)
     array([1095.42,  904.58])
     """
     a, b, y = a.astype(np.intp), b.astype(np.intp), np.ascontiguousarray(y)
@@ -79,19 +60,10 @@ def arena_rank(
     bread = np.linalg.inv(hessian + ridge * np.eye(n_models) + np.trace(hessian) / n_models**2)
     values, vectors = np.linalg.eigh(laplacian(a, b, count * score**2, n_models))
     root = bread @ (vectors * np.sqrt(np.maximum(values, 0.0)))  # its squares are never negative
-    variances = ELO**2 * np.sum(root**2, axis=1)
-    ratings = BASE_RATING + ELO * theta
-    half = NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(variances)
-    return ArenaRank(ratings, variances, ratings - half, ratings + half)
+    return BASE_RATING + ELO * theta, ELO**2 * np.sum(root**2, axis=1)
 
 
-def fastchat_ratings(
-    a: AnyInts,
-    b: AnyInts,
-    y: Floats,
-    count: AnyInts,
-    n_models: int,
-) -> Floats:
+def fastchat_ratings(a: AnyInts, b: AnyInts, y: Floats, count: AnyInts, n_models: int) -> Floats:
     """Return FastChat's ratings, before any anchor.
 
     >>> cells = np.array([0, 0]), np.array([1, 1]), np.array([1.0, 0.0]), np.array([3, 1])
@@ -295,15 +267,15 @@ def _board(
         if style is not None:
             ratings, se = style.ratings, none if style.variances is None else np.sqrt(style.variances)
         elif compat == "arena-rank":
-            found = arena_rank(*columns)
-            ratings, se = found.ratings, np.sqrt(found.variances)
+            ratings, variances = arena_rank(*columns)
+            se = np.sqrt(variances)
         else:
             ratings, se = fastchat_ratings(*columns), none
     except SeparationError as error:
         raise SeparationError(f"{compat} has no ratings here: {_why(battles)}") from error
     shift = _shift(battles.models, ratings, compat, anchor)
     ratings = ratings + shift
-    half = NormalDist().inv_cdf(0.5 + 0.5 * level) * se
+    half = normal_quantile(level) * se
     lower, upper = ratings - half, ratings + half
     ranks = rank_models(ratings, lower[:, None] > upper[None, :], lower, upper)
     votes, won = battle_counts(battles, np.ones(1))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
 
 from lrbtl.boards.board import count_of
 from lrbtl.data.battles import Battles
-from lrbtl.data.cells import BOTH_BAD, component_members, points, recode_cells, weak_components
+from lrbtl.data.cells import BOTH_BAD, points, recode_cells
+from lrbtl.data.describe import linked_models
 from lrbtl.errors import IslandWarning, LrbtlError, NoDecisionError, WeightError, warn_user
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.targets import Weights, context_weights
 from lrbtl.methods.base import RunOptions
 from lrbtl.model.links import TIE_LINKS
-from lrbtl.typing import Bools, Floats, Longs
+from lrbtl.typing import Floats, Longs
 
 WEIGHTING = {
     "traffic": "categories weighted by votes",
@@ -37,14 +37,6 @@ class Component:
     weights: Floats  # (D,) weights of its contexts on the overall board
     weighting: str  # these weights in words
     lost: tuple[str, ...] = ()  # what became of smaller groups that have no analysis
-
-    @cached_property
-    def met(self) -> Bools:
-        """Which models have votes in which contexts, (D, d1)."""
-        cells, out = self.battles.cells, np.zeros((self.kept.size, self.members.size), dtype=np.bool_)
-        for side in (cells.a, cells.b):
-            out[cells.context, side] = True
-        return out
 
     def position(self, model: int) -> int | None:
         """Return the position here of a model, given by its position among all; None where it is not here."""
@@ -111,18 +103,6 @@ def analyse_components(
 def no_board(n_models: int, reason: LrbtlError) -> str:
     """Return the sentence on a group of models that has no board."""
     return f"{n_models} models that no votes link with these have no board: {reason}"
-
-
-def linked_models(battles: Battles) -> list[Longs]:
-    """Return groups of models that votes link, largest first; models without votes belong to none.
-
-    >>> import lrbtl
-    >>> linked_models(lrbtl.Battles.from_arrays([0, 1, 3], [1, 2, 4], [1, 0, 1], n_models=6))
-    [array([0, 1, 2]), array([3, 4])]
-    """
-    cells = battles.cells
-    groups = component_members(weak_components(cells.a, cells.b, len(battles.models))[0])
-    return [group.astype(np.int64) for group in groups if battles.model_counts[group[0]] > 0]
 
 
 def _component(battles: Battles, members: Longs, weights: Weights | Floats, options: RunOptions) -> Component:

@@ -10,8 +10,8 @@ from lrbtl.boards.outlook import Outlook, VotesNeeded, votes_words
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import as_battles
 from lrbtl.data.labels import shown_context
-from lrbtl.errors import NoDecisionError, TargetError
-from lrbtl.inference.targets import Weights
+from lrbtl.errors import NoDecisionError
+from lrbtl.inference.targets import Weights, read_pair
 from lrbtl.inference.verdicts import (
     AHEAD,
     BEHIND,
@@ -139,9 +139,7 @@ def gate(
     """
     battles = as_battles(battles)
     limit = None if margin is None else read_size(margin)
-    pair = [battles.model_index(model) for model in (candidate, baseline)]
-    if pair[0] == pair[1]:
-        raise TargetError(f"{candidate!r} is compared with itself: name two different models.")
+    pair = read_pair(battles, candidate, baseline)
     at = None if context is None else battles.context_indices(context)
     part = component_of(battles, pair, weights, options)
     share = part.weights_at(at)

@@ -11,8 +11,8 @@ from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
 from lrbtl.boards.compat import BASE_RATING
-from lrbtl.boards.components import linked_models
 from lrbtl.data.battles import Battles
+from lrbtl.data.describe import linked_models
 from lrbtl.data.labels import find_label, index_labels
 from lrbtl.data.periods import check_time, with_periods
 from lrbtl.errors import (

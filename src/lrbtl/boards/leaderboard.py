@@ -18,7 +18,7 @@ from lrbtl.boards.components import Component, analyse_components, battle_counts
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import as_battles
-from lrbtl.data.labels import shown_context
+from lrbtl.data.labels import shown_context, some_of
 from lrbtl.errors import BoundError, MethodError, NoDecisionError, ScaleError, check_choice, check_whole
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
@@ -225,10 +225,9 @@ def _read_anchor(battles: Battles, anchor: Any, scale: str) -> tuple[int, float]
 
 
 def _silent(battles: Battles) -> tuple[str, ...]:
-    names = [str(battles.models[k]) for k in np.flatnonzero(battles.model_counts == 0)]
-    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    names = [battles.models[k] for k in np.flatnonzero(battles.model_counts == 0)]
     have = "model has no votes and is" if len(names) == 1 else "models have no votes and are"
-    return (f"{len(names)} {have} not listed: {shown}",) if names else ()
+    return (f"{len(names)} {have} not listed: {some_of(names, 5)}",) if names else ()
 
 
 def _all_boards(part: Component, view: View) -> Leaderboards:
@@ -438,7 +437,7 @@ def _shift(part: Component, view: View, score: Floats) -> tuple[tuple[str, ...],
 
 def _gain(part: Component, standing: Standing, found: Estimate) -> float | None:
     """Return by how much separate fits have larger errors; None where the analysis does not tell, or they have none."""
-    if not (part.battles.levels and part.met[np.ix_(standing.weights > 0, standing.ranked)].all()):
+    if not (part.battles.levels and part.battles.met[np.ix_(standing.weights > 0, standing.ranked)].all()):
         return None
     try:
         gain = found.gain_over_naive

@@ -25,7 +25,7 @@ from lrbtl.errors import MarginError, NoDecisionError, PowerError, TooLargeError
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.joint import normal_quantile
-from lrbtl.inference.targets import Target, resolve_targets
+from lrbtl.inference.targets import Target, pair_rows, resolve_targets
 from lrbtl.inference.verdicts import ELO, PROBABILITIES, Prospect, error_to_show, read_size, size_words
 from lrbtl.methods.base import RunOptions
 from lrbtl.methods.targets import Resolved, resolved_score
@@ -111,10 +111,8 @@ class Outlook:
     def traffic(self) -> Floats:
         """Share of each pair in each context among the votes so far, (D, P)."""
         cells, d1 = self.battles.cells, self.battles.shape[0]
-        first, second = np.minimum(cells.a, cells.b).astype(np.int64), np.maximum(cells.a, cells.b).astype(np.int64)
-        pair = first * (2 * d1 - first - 3) // 2 + second - 1
         shape = self.information.shape
-        at = np.ravel_multi_index((cells.context, pair), shape)
+        at = np.ravel_multi_index((cells.context, pair_rows(cells.a, cells.b, d1)), shape)
         return np.asarray(np.bincount(at, cells.count, math.prod(shape)).reshape(shape) / cells.count.sum())
 
     @cached_property

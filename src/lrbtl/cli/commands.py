@@ -21,6 +21,7 @@ from lrbtl.boards.gate import gate
 from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import STANDARD_INPUT, Columns, read_battles
+from lrbtl.data.labels import some_of
 from lrbtl.data.outcomes import Outcomes
 from lrbtl.errors import OutputPathError, UsageError, make_rng
 from lrbtl.inference.diagnose import diagnose
@@ -248,8 +249,8 @@ def drop_thin_levels(battles: Battles, fewest: int) -> Battles:
         kept[name] = [level for level, is_kept in zip(levels, enough, strict=True) if is_kept]
         dropped = [str(level) for level, is_kept in zip(levels, enough, strict=True) if not is_kept]
         if dropped:
-            named = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
-            say(f"left out {len(dropped)} of {len(levels)} levels of {name} with fewer than {fewest} battles: {named}")
+            few = f"{len(dropped)} of {len(levels)} levels of {name} with fewer than {fewest} battles"
+            say(f"left out {few}: {some_of(dropped, 5)}")
     return battles.select(contexts=kept) if kept else battles
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lrbtl.data.cells import component_members, points, weak_components
-from lrbtl.data.labels import Labelled, context_name
-from lrbtl.typing import Floats, Indices, Longs
+from lrbtl.data.labels import Labelled, context_name, some_of
+from lrbtl.typing import Bools, Floats, Longs
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
@@ -47,6 +47,14 @@ class Described(Labelled):
         first, second = points(cells.y)
         won = np.bincount(cells.a, cells.count * first, d1) + np.bincount(cells.b, cells.count * second, d1)
         return np.asarray(np.divide(won, self.model_counts, out=np.full(d1, np.nan), where=self.model_counts > 0))
+
+    @cached_property
+    def met(self) -> Bools:
+        """Which models have battles in which contexts, (D, d1)."""
+        out = np.zeros((self.n_contexts, len(self.models)), dtype=np.bool_)
+        for side in (self.cells.a, self.cells.b):
+            out[self.cells.context, side] = True
+        return out
 
     def cluster_sizes(self, column: int = 0) -> Longs:
         """Votes of each cluster of a column that has some: int64 (number of clusters,)."""
@@ -90,7 +98,7 @@ def describe_battles(battles: Battles) -> str:
     per_model, per_context = battles.model_counts, battles.context_counts
     lines.append(f"  models     {len(battles.models):,} ({per_model.min():,} to {per_model.max():,} battles each)")
     for name, levels in zip(battles.mode_names, battles.levels, strict=True):
-        lines.append(f"  {name:<10} {len(levels):,} levels: {_shorten(levels)}")
+        lines.append(f"  {name:<10} {len(levels):,} levels: {some_of(levels)}")
     if battles.levels:
         lines.append(
             f"  contexts   {battles.n_contexts:,} ({per_context.min():,} to {per_context.max():,} battles each)"
@@ -107,11 +115,6 @@ def describe_battles(battles: Battles) -> str:
     return "\n".join(lines + [f"  warning    {text}" for text in battle_warnings(battles)])
 
 
-def _shorten(labels: tuple[object, ...], limit: int = 4) -> str:
-    shown = ", ".join(str(label) for label in labels[:limit])
-    return shown + (", ..." if len(labels) > limit else "")
-
-
 def battle_warnings(battles: Battles) -> list[str]:
     """Sentences on what may go wrong with some battles."""
     texts = []
@@ -120,24 +123,29 @@ def battle_warnings(battles: Battles) -> list[str]:
     silent = [battles.models[k] for k in np.flatnonzero(battles.model_counts == 0)]
     if silent:
         have = "model has" if len(silent) == 1 else "models have"
-        texts.append(f"{len(silent):,} {have} no battles: {_shorten(tuple(silent))}.")
+        texts.append(f"{len(silent):,} {have} no battles: {some_of(silent)}.")
     empty = np.flatnonzero(battles.context_counts == 0)
     if len(empty):
-        named = tuple(context_name(battles.context_label(int(u))) for u in empty[:5])
+        named = [context_name(battles.context_label(int(u))) for u in empty[:5]]
         have = "context has" if len(empty) == 1 else "contexts have"
-        texts.append(f"{len(empty):,} {have} no battles: {_shorten(named)}.")
-    groups = _model_groups(battles)
+        texts.append(f"{len(empty):,} {have} no battles: {some_of(named)}.")
+    groups = linked_models(battles)
     if len(groups) > 1:
-        smallest = tuple(battles.models[k] for k in groups[-1])
+        smallest = [battles.models[k] for k in groups[-1]]
         texts.append(
             f"{len(groups):,} groups of models never meet, so their scores cannot be compared; "
-            f"the smallest is {_shorten(smallest)}."
+            f"the smallest is {some_of(smallest)}."
         )
     return texts
 
 
-def _model_groups(battles: Battles) -> list[Indices]:
-    """Models that fought, in groups connected by battles, largest group first."""
+def linked_models(battles: Battles) -> list[Longs]:
+    """Return groups of models that votes link, largest first; models without votes belong to none.
+
+    >>> import lrbtl
+    >>> linked_models(lrbtl.Battles.from_arrays([0, 1, 3], [1, 2, 4], [1, 0, 1], n_models=6))
+    [array([0, 1, 2]), array([3, 4])]
+    """
     cells = battles.cells
     groups = component_members(weak_components(cells.a, cells.b, len(battles.models))[0])
-    return [group for group in groups if battles.model_counts[group[0]] > 0]
+    return [group.astype(np.int64) for group in groups if battles.model_counts[group[0]] > 0]

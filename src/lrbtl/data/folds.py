@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lrbtl.data.cells import Cells, context_starts, group_rows, other_side, row_keys
 from lrbtl.data.votes import Unsigned, Votes, mixed
-from lrbtl.errors import FoldError, make_rng
+from lrbtl.errors import FoldError, check_whole, make_rng
 from lrbtl.typing import Floats, Longs, Seed
 
 if TYPE_CHECKING:
@@ -237,8 +237,7 @@ def _fold_sizes(cells: Cells, n_folds: int) -> Longs:
 
 def check_fold_number(n_folds: int) -> None:
     """Raise `FoldError` unless a number of folds is a whole number of at least 2."""
-    if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer) or n_folds < 2:
-        raise FoldError(f"n_folds is {n_folds!r}; cross-fitting needs a whole number of at least 2.")
+    check_whole(n_folds, "n_folds", 2, FoldError)
 
 
 def check_folds(battles: Labelled, n_folds: int) -> None:

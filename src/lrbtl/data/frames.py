@@ -14,7 +14,7 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.encode import Coded, Log, column_names, encode
 from lrbtl.data.formats import read_tool_log
-from lrbtl.data.labels import suggest_labels
+from lrbtl.data.labels import some_of, suggest_labels
 from lrbtl.data.logs import open_log
 from lrbtl.data.observations import Data, Observations
 from lrbtl.data.outcomes import is_both_bad
@@ -131,7 +131,7 @@ def find_columns(wanted: Columns, header: Sequence[str]) -> Found:
     if missing:
         them = "it" if len(missing) == 1 else "them"
         raise MissingColumnError(
-            f"no column looks like {' or '.join(missing)} (columns: {_shown(header)}); name {them}: "
+            f"no column looks like {' or '.join(missing)} (columns: {some_of([*map(repr, header)], 8)}); name {them}: "
             f"Battles.from_frame(frame, {', '.join(f'{role}=...' for role in missing)})."
         )
     contexts = wanted.contexts
@@ -158,10 +158,6 @@ def _existing(name: str, header: Sequence[str]) -> str:
     if name not in header:
         raise MissingColumnError(f"there is no column {name!r}; {suggest_labels(name, header)}")
     return name
-
-
-def _shown(names: Sequence[str], limit: int = 8) -> str:
-    return ", ".join(map(repr, names[:limit])) + (", ..." if len(names) > limit else "")
 
 
 def describe_columns(wanted: Columns, found: Found) -> list[str]:

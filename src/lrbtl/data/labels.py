@@ -190,6 +190,15 @@ def suggest_labels(label: object, known: Iterable[Label]) -> str:
     return f"known are {shown}" + (f" and {len(names) - 5} more" if len(names) > 5 else "") + "."
 
 
+def some_of(names: Sequence[object], most: int = 4) -> str:
+    """Names as one text, the first of them where there are many.
+
+    >>> some_of(["x", "y"]), some_of("abcdef")
+    ('x, y', 'a, b, c, d, ...')
+    """
+    return ", ".join(map(str, names[:most])) + (", ..." if len(names) > most else "")
+
+
 def map_labels(labels: Iterable[Label], index: LabelIndex) -> Longs:
     """Positions of known labels, -1 for the others."""
     return np.fromiter((index.get(label, -1) for label in labels), dtype=np.int64)

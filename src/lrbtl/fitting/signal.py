@@ -74,16 +74,14 @@ def weak_advice(point: Tucker, n_battles: int, noise: float | None, chosen: bool
     return f"intervals cover less than they say: use {smaller} or more {unit}"
 
 
-def warn_weak_signal(
-    point: Tucker, n_battles: int, noise: float | None = None, *, centred: bool = True, chosen: bool = False
-) -> None:
+def warn_weak_signal(point: Tucker, n_battles: int, noise: float | None = None, *, centred: bool = True) -> None:
     """Warn where the weakest singular value of a fit hardly exceeds the noise, unless the rank restricts nothing."""
     signal = signal_ratio(point, n_battles, noise)
     if signal < SIGNAL_FLOOR and restricts(point, centred=centred):
         unit = "battles" if centred else "observations"
         warn_user(
             f"the weakest component of rank {point.rank} is {signal:.2f} times the noise, below {SIGNAL_FLOOR}; "
-            f"{weak_advice(point, n_battles, noise, chosen, unit)}.",
+            f"{weak_advice(point, n_battles, noise, False, unit)}.",
             WeakSignalWarning,
         )
 

@@ -23,7 +23,7 @@ from lrbtl.errors import LinkError
 from lrbtl.fitting.design import linear_effects
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import ELO
-from lrbtl.inference.targets import all_gaps
+from lrbtl.inference.targets import all_gaps, pair_rows
 from lrbtl.model.links import LINKS, TIE_LINKS, Link, TieLink, mean_over_spread
 from lrbtl.tables import text_table
 from lrbtl.typing import Bools, Floats, Longs, Rank
@@ -112,8 +112,7 @@ def leave_out(analysis: Analysis) -> LeftOut:
     """Return what all other votes say of each vote, where both of its models have a score."""
     cells, (d1, *_), D = analysis.battles.cells, analysis.battles.shape, analysis.battles.n_contexts
     gaps = analysis.estimate(all_gaps())
-    row = cells.a * (2 * d1 - cells.a - 1) // 2 + cells.b - cells.a - 1
-    at = row.astype(np.int64) * D + cells.context
+    at = pair_rows(cells.a, cells.b, d1) * D + cells.context
     here = np.isfinite(gaps.estimate[at]) & np.isfinite(gaps.se[at]) & (cells.y != BOTH_BAD)
     eta, variance = gaps.estimate[at][here] + _shift(analysis)[here], gaps.se[at][here] ** 2
     link, y, count = analysis.run.link, cells.y[here], cells.count[here].astype(float)

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.cells import component_members, weak_components
+from lrbtl.data.cells import weak_components
+from lrbtl.data.describe import linked_models
 from lrbtl.data.frames import as_data
 from lrbtl.data.labels import check_same_labels
 from lrbtl.data.observations import Data, Observations
@@ -22,6 +23,7 @@ from lrbtl.inference import words
 from lrbtl.inference.analysis import Analysis, analyse, analyse_fit, find_method
 from lrbtl.inference.calibration import Calibration, LinkComparison, calibrate, compare_laws, leave_out, possible_links
 from lrbtl.inference.estimate import ELO
+from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.regime import alignment, incoherence, influence, information_range, inverse_norm, overlap
 from lrbtl.inference.targets import Target, context_weights, resolve_targets, score
 from lrbtl.methods.clusters import design_effects
@@ -31,7 +33,7 @@ from lrbtl.methods.one_step import evaluate_targets
 from lrbtl.methods.targets import Stack, resolved_score
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import Sampling
-from lrbtl.typing import Bools, Floats, Longs, Rank, Seed
+from lrbtl.typing import Floats, Longs, Rank, Seed
 
 if TYPE_CHECKING:
     from lrbtl.data.frames import Frame
@@ -299,9 +301,8 @@ def _diagnose_votes(battles: Data, part: Data) -> Diagnosis:
     groups = _groups(battles)
     newcomers, sparse = [], []
     if isinstance(part, Battles):
-        played = _contexts_played(part)
         several = part.levels and np.count_nonzero(part.context_counts) > 1
-        newcomers = [part.models[k] for k in np.flatnonzero(played == 1)] if several else []
+        newcomers = [part.models[k] for k in np.flatnonzero(part.met.sum(axis=0) == 1)] if several else []
         sparse = [part.models[k] for k in np.flatnonzero((part.model_counts > 0) & (part.model_counts < FEW_VOTES))]
     return Diagnosis(
         n_battles=part.n_battles,
@@ -408,7 +409,7 @@ def expected_coverage(fit: Fit, wider: Analysis) -> tuple[float, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LrbtlWarning)  # the diagnosis says by itself what they would
         values, errors = analyse_fit(fit, method="mle").run.family("scores")
-    reach = 1.959964 * errors
+    reach = normal_quantile(0.95) * errors
 
     def covered(scores: Floats, spread: Floats) -> float:
         spread = np.maximum(spread, 1e-12)
@@ -442,8 +443,7 @@ def _groups(battles: Data) -> list[Longs]:
     """Return the models of each connected group, without those that have no battles."""
     if isinstance(battles, Observations):
         return [np.arange(battles.shape[0])]
-    groups = component_members(weak_components(battles.cells.a, battles.cells.b, battles.shape[0])[0])
-    return [group.astype(np.int64) for group in groups if battles.model_counts[group[0]] > 0]
+    return linked_models(battles)
 
 
 def _split_contexts(battles: Data) -> tuple[object, ...]:
@@ -452,22 +452,8 @@ def _split_contexts(battles: Data) -> tuple[object, ...]:
         return ()
     cells, d1 = battles.cells, battles.shape[0]
     labels = weak_components(cells.a, cells.b, d1, context=cells.context, n_contexts=battles.n_contexts)
-    played = _played(battles)
-    split = [u for u in range(battles.n_contexts) if len(np.unique(labels[u, played[u]])) > 1]
+    split = [u for u in range(battles.n_contexts) if len(np.unique(labels[u, battles.met[u]])) > 1]
     return tuple(battles.context_label(u) for u in split)
-
-
-def _played(battles: Battles) -> Bools:
-    """Return which models have battles in each context, (D, d1)."""
-    cells = battles.cells
-    out = np.zeros((battles.n_contexts, battles.shape[0]), dtype=np.bool_)
-    for side in (cells.a, cells.b):
-        out[cells.context, side] = True
-    return out
-
-
-def _contexts_played(battles: Battles) -> Longs:
-    return np.asarray(_played(battles).sum(axis=0))
 
 
 def _spread(counts: Longs) -> tuple[int, int, int]:

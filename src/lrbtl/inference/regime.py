@@ -10,6 +10,7 @@ from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import SamplingError
 from lrbtl.fitting.local import Local
 from lrbtl.fitting.solvers import Solver
+from lrbtl.inference.joint import normal_quantile
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.methods.one_step import ScoreView
@@ -74,7 +75,7 @@ def influence(here: Local, solver: Solver, gradients: Floats, n: int) -> tuple[f
         variance, largest = here.influence(np.ascontiguousarray(direction))
         log = np.log(2 / CERTAINTY)
         bound = np.sqrt(2 * variance * log / n) + largest * log / (3 * n)
-        ratio = bound / (1.959964 * np.sqrt(variance / n)) if variance > 0 else np.inf
+        ratio = bound / (normal_quantile(1 - CERTAINTY) * np.sqrt(variance / n)) if variance > 0 else np.inf
         if ratio > worst[2]:
             worst = (variance, largest, float(ratio))
     return worst

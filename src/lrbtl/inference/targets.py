@@ -24,7 +24,7 @@ from lrbtl.methods.targets import (
     sparse_gradient,
     tie_at,
 )
-from lrbtl.typing import Floats
+from lrbtl.typing import AnyInts, Floats, Longs
 
 Weights = Literal["equal", "traffic"] | Mapping[Any, float] | ArrayLike | None
 
@@ -197,7 +197,7 @@ def gap(a: Any, b: Any, context: Any = None, *, weights: Weights = None) -> Targ
 
 
 def _resolve_gap(a: Any, b: Any, context: Any, weights: Weights, battles: Data) -> Resolved:
-    pair = _pair(battles, a, b)
+    pair = read_pair(battles, a, b)
     return resolved_gap(*pair, context_weights(battles, weights, context), _label(battles, "gap", pair, context))
 
 
@@ -215,7 +215,7 @@ def win_probability(a: Any, b: Any, context: Any = None, *, weights: Weights = N
 
 
 def _resolve_win_probability(a: Any, b: Any, context: Any, weights: Weights, battles: Data) -> Resolved:
-    pair = _pair(battles, a, b)
+    pair = read_pair(battles, a, b)
     label = _label(battles, "win_probability", pair, context)
     return resolved_win(*pair, context_weights(battles, weights, context), label)
 
@@ -378,7 +378,8 @@ def _resolve_functional(
     return Resolved(name, "identity", Functional(value, gradient, name))
 
 
-def _pair(battles: Data, a: Any, b: Any) -> tuple[int, int]:
+def read_pair(battles: Data, a: Any, b: Any) -> tuple[int, int]:
+    """Return the positions of two models; raise where they are one."""
     i, j = battles.model_index(a), battles.model_index(b)
     if i == j:
         raise TargetError(f"{a!r} is compared with itself: name two different models.")
@@ -477,3 +478,13 @@ def pair_of(index: int, d1: int) -> tuple[int, int]:
     """Return the pair a < b at a position of the lexicographic list of pairs."""
     a = int(d1 - 2 - np.floor((np.sqrt(4 * d1 * (d1 - 1) - 8 * index - 7) - 1) / 2))
     return a, int(index + a + 1 - (d1 * (d1 - 1) - (d1 - a) * (d1 - a - 1)) // 2)
+
+
+def pair_rows(a: AnyInts, b: AnyInts, d1: int) -> Longs:
+    """Return the positions of pairs a < b in the lexicographic list of pairs: what `pair_of` inverts.
+
+    >>> pair_rows(np.array([0, 0, 1]), np.array([1, 2, 2]), 3).tolist(), pair_of(2, 3)
+    ([0, 1, 2], (1, 2))
+    """
+    first = a.astype(np.int64)
+    return first * (2 * d1 - first - 3) // 2 + b - 1

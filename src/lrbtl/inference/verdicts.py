@@ -22,7 +22,7 @@ from scipy.special import logit, ndtr, ndtri
 
 from lrbtl.errors import MarginError, PowerError
 from lrbtl.inference.joint import normal_quantile
-from lrbtl.tables import Printed, format_intervals, format_numbers
+from lrbtl.tables import Printed, format_intervals, format_numbers, plain_numbers
 from lrbtl.typing import Floats
 
 AHEAD, BEHIND, EQUIVALENT, CANNOT_TELL = "ahead", "behind", "equivalent", "cannot tell"
@@ -217,8 +217,7 @@ class Verdicts(Printed):
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns as plain lists for JSON, None for what is missing."""
-        numbers = {name: getattr(self, name).tolist() for name in ("gap", "lower", "upper", "detectable")}
-        columns = {name: [x if math.isfinite(x) else None for x in column] for name, column in numbers.items()}
+        columns = {name: plain_numbers(getattr(self, name)) for name in ("gap", "lower", "upper", "detectable")}
         return {"label": list(self.labels), "verdict": list(self.verdict), **columns}
 
     def heading(self) -> list[str]:

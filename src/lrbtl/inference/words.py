@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isnan
 from typing import TYPE_CHECKING
 
-from lrbtl.data.labels import context_name
+from lrbtl.data.labels import context_name, some_of
 from lrbtl.fitting.signal import SIGNAL_FLOOR, THIN_CONTEXT
 from lrbtl.methods.hierarchical import deviation_sentence
 
@@ -248,7 +248,7 @@ def _some(names: Sequence[object], kind: str | None = None) -> str:
     >>> _some(["x", "y"]), _some(["law"], "category")
     ('2 (x, y)', '1 category (law) has')
     """
-    shown = ", ".join(map(context_name, names[:3])) + (", ..." if len(names) > 3 else "")
+    shown = some_of([*map(context_name, names)], 3)
     if kind is None:
         return f"{len(names)} ({shown})"
     one = len(names) == 1

@@ -9,7 +9,7 @@ from math import isqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import logit
 
 from lrbtl.boards.board import STATUSES, Leaderboard, Leaderboards
 from lrbtl.boards.columns import COLUMNS
@@ -189,30 +189,6 @@ def pack_widths(width: Floats, gap: Floats, decided: Bools, n: int) -> dict[str,
     )
     code = np.where(np.isnan(width), UNKNOWN, np.where(np.isinf(width), ENDLESS, code))
     return {"size": encode(size), "low": low, "step": step, "code": encode(code.astype(np.uint8))}
-
-
-def unpack_chances(packed: Mapping[str, Any], gap: Floats, n: int) -> tuple[Floats, Floats, Floats]:
-    """Return chances and limits of pairs as the page computes them, from the gaps of its scores in log odds.
-
-    >>> packed = {"centre": encode(np.array([0], "<i2")), "step": 0.001, "below": pack_widths(
-    ...     np.array([0.4]), np.zeros(1), np.array([False]), 2)}
-    >>> [x.round(3).tolist() for x in unpack_chances(packed, np.array([np.nan]), 2)]
-    [[0.5], [0.401], [0.599]]
-    """
-    pairs = np.triu_indices(n, 1)
-    if "centre" in packed:
-        gap = packed["step"] * np.frombuffer(base64.b64decode(packed["centre"]), "<i2")
-
-    def widths(part: Mapping[str, Any]) -> Floats:
-        size = np.frombuffer(base64.b64decode(part["size"]), "<f4").astype(np.float64)
-        code = np.frombuffer(base64.b64decode(part["code"]), np.uint8)
-        width = np.hypot(*(size[side] for side in pairs)) * np.exp(part["low"] + part["step"] * code)
-        return np.where(code == UNKNOWN, np.nan, np.where(code == ENDLESS, np.inf, width))
-
-    below = widths(packed["below"])
-    above = widths(packed["above"]) if "above" in packed else below
-    centre = np.where(np.isnan(below), np.nan, gap)
-    return expit(centre), expit(centre - below), expit(centre + above)
 
 
 def encode(values: np.ndarray[Any, Any]) -> str:

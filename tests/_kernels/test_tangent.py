@@ -32,6 +32,19 @@ def test_sum_slots(design):
     assert np.sum(dense != 0) <= len(sums)
 
 
+def test_sum_signed_slots_are_sums_with_each_choice_of_signs():
+    design = random_design(SHAPE, 40, seed=3, pairs=True)
+    slot_a, slot_b, slot_start, _ = design.slot_table
+    value, signs = RNG.normal(size=len(design.a)), RNG.integers(0, 2**63, len(design.a)).astype(np.uint64)
+    found = np.zeros((slot_start[-1], 3))
+    tangent.sum_signed_slots(slot_a, slot_b, value, signs, 7, found)
+    for j in range(3):
+        expected = np.zeros(slot_start[-1])
+        plus = (signs >> np.uint64(7 + j)) & np.uint64(1) == 1
+        tangent.sum_slots(design.start, slot_a, slot_b, np.where(plus, value, -value), expected)
+        np.testing.assert_allclose(found[:, j], expected, rtol=1e-12, atol=1e-13)
+
+
 def test_push_slots(design):
     *_, slot_start, model = design.slot_table
 

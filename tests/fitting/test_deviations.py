@@ -158,7 +158,7 @@ def test_the_evidence_is_laplaces(case):
     n = at.scores.design.shape[0] * at.scores.design.n_contexts
     determinant = np.linalg.slogdet(twin.precision)[1] + 2 * n * np.log(tau)
     height = log_posterior(at, np.zeros(at.scores.space.size), 0.0)
-    assert at.log_evidence() == pytest.approx(height - determinant / 2, abs=1e-5 * abs(determinant))
+    assert at.log_evidence == pytest.approx(height - determinant / 2, abs=1e-5 * abs(determinant))
     dense = at._closed(at.information).dense()
     assert at.factor.log_determinant() == pytest.approx(np.linalg.slogdet(dense)[1], rel=1e-9)
 
@@ -180,7 +180,7 @@ def test_the_evidence_of_other_taus_is_that_of_the_quadratic(case):
         height = right @ np.linalg.solve(twin.precision, right) - at.scores.E @ at.scores.E / other**2
         return 0.5 * (height - np.linalg.slogdet(twin.precision)[1]) - n * np.log(other)
 
-    found = [at.at_tau(f * tau).log_evidence() for f in (0.5, 1.0, 2.0)]
+    found = [at.at_tau(f * tau).log_evidence for f in (0.5, 1.0, 2.0)]
     expected = [direct(f * tau) for f in (0.5, 1.0, 2.0)]
     np.testing.assert_allclose(np.diff(found), np.diff(expected), atol=1e-4)
 

@@ -50,3 +50,27 @@ def sum_slots(
                 sum_out[slot_a[i]] += value[i]
                 if slot_b[i] >= 0:
                     sum_out[slot_b[i]] -= value[i]
+
+
+def sum_signed_slots(
+    const long long[::1] slot_a,           # in
+    const long long[::1] slot_b,           # in
+    const double[::1] value,               # in
+    const unsigned long long[::1] signs,   # in: bit `first + j` of a cell is set where its value counts as it is in sum j
+    int first,                             # in
+    double[:, ::1] sum_out,                # out, zeroed: sums j of +value or -value, sum_out[slot_a] plus, [slot_b] minus
+):
+    cdef Py_ssize_t i, j, n = sum_out.shape[1]
+    cdef unsigned long long bits
+    cdef double signed_value
+    cdef double* at_a
+    cdef double* at_b
+    with nogil:
+        for i in range(slot_a.shape[0]):
+            at_a = &sum_out[slot_a[i], 0]
+            at_b = &sum_out[slot_b[i], 0]
+            bits = signs[i] >> first
+            for j in range(n):
+                signed_value = value[i] * (2 * <int>((bits >> j) & 1) - 1)
+                at_a[j] += signed_value
+                at_b[j] -= signed_value

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from lrbtl._kernels import gram, tangent
@@ -273,6 +274,12 @@ class Design:
         """Return for each slot the sum of a value per atom, signed by side."""
         atoms, out = self.atom_table, np.zeros(self.slot_table[2][-1])
         tangent.sum_slots(atoms.start, atoms.slot_a, atoms.slot_b, value, out)
+        return out
+
+    def signed_sums(self, value: Floats, signs: npt.NDArray[np.uint64], first: int, n: int) -> Floats:
+        """Return the same for n choices of signs, (n_slots, n): bit `first + j` of an atom is set for plus in sum j."""
+        atoms, out = self.atom_table, np.zeros((self.slot_table[2][-1], n))
+        tangent.sum_signed_slots(atoms.slot_a, atoms.slot_b, value, signs, first, out)
         return out
 
     def slot_matrix(self, value: Floats) -> Floats | sparse.csr_array:

@@ -267,6 +267,18 @@ class Expansion:
             out -= self.contexts.gradient(space)
         return out - within_gauge(space, self.prior.precision * (factor_entries(space) - self.prior.mean))
 
+    def left_by_step(self) -> Floats:
+        """Return what the best step of L and of the effects would leave of the residual."""
+        design, space, step = self.scores.design, self.scores.space, self.factor.solve(self.gradient())
+        taken = design.times(self.W, design.slot_changes(space, *space.push(step)))
+        return self.residual - taken - design.times(self.S, self.effects[0] @ step[space.extra])
+
+    def left_by_steps(self, residuals: Floats) -> Floats:
+        """Return what steps of L alone would leave of other residuals, (n_slots, m)."""
+        design, space = self.scores.design, self.scores.space
+        solved = self.factor.solve(design.pull_columns(space, residuals))
+        return residuals - design.times(self.W, design.push_columns(space, solved))
+
     def deviation_step(self, step: Floats) -> Floats:
         """Return the step of the deviations that goes with one in coordinates."""
         design, space = self.scores.design, self.scores.space
@@ -290,8 +302,9 @@ class Expansion:
         cost = self.prior.cost(factor_entries(self.scores.space) + step)
         return cost if self.contexts is None else cost + self.contexts.cost(scores.space)
 
+    @cached_property
     def log_evidence(self) -> float:
-        """Return the log marginal likelihood of tau at this rank, by Laplace's method and up to a constant.
+        """Log marginal likelihood of tau at this rank, by Laplace's method and up to a constant.
 
         The quadratic expansion is that round the scores, wherever its own mode is: with E integrated out, what is left
         of the votes' information about L is (y - L)^T W (y - L) / 2 for y = L + E + H^-1 g.
@@ -303,8 +316,20 @@ class Expansion:
         height = scores.loss / self.dispersion + self._prior_cost(scores)
         return 0.5 * (higher - self.factor.log_determinant() + self._inverses[1]) - height
 
+    @cached_property
+    def _known_evidence(self) -> dict[float, float]:
+        return {}
+
+    def evidence_of(self, tau: float) -> float:
+        """Return the log evidence of a tau by the expansion round these scores."""
+        if tau not in self._known_evidence:
+            self._known_evidence[tau] = self.at_tau(tau).log_evidence
+        return self._known_evidence[tau]
+
     def at_tau(self, tau: float) -> "Expansion":
         """Return the expansion round the same scores with deviations of another size."""
+        if tau == self.tau:
+            return self
         return self._sharing(replace(self, tau=tau), *OF_VOTES, "prior", "contexts")
 
     def at_scores(self, scores: Scores) -> "Expansion":
@@ -371,7 +396,7 @@ class Mode:
     @cached_property
     def log_evidence(self) -> float:
         """Log marginal likelihood of tau."""
-        return self.at.log_evidence()
+        return self.at.log_evidence
 
 
 def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float, near: Expansion | None = None) -> Mode:

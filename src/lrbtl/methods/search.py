@@ -1,5 +1,6 @@
 """The search over ranks and sizes of the deviations, tau: which of them votes support, and with what weight."""
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,7 +27,7 @@ SURE_TAU = 0.05  # relative error of tau below which one value stands for all
 AT_ZERO = 0.5  # prior probability of no deviations at all
 NODES = (1 / 6, 1 / 2, 5 / 6)  # quantiles of tau that stand for its distribution
 LITTLE_KNOWN = 5e-3  # of the largest information: directions below it show no component
-BITS = np.uint64(1) << np.arange(8, 37, dtype=np.uint64)  # one for each simulated residual: what noise looks like
+FIRST_BIT, DRAWS = 8, 29  # bits of pairs and entries, one for each simulated residual: what noise looks like
 CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
 NOISE, SURELY = 0.5, 3.0  # standard deviations above noise at which a component is believed not at all, and wholly
 OBVIOUS = 8.0  # where a component stands out so far at the first tau, it does at any
@@ -158,10 +159,11 @@ class Search:
         plain = start_scores(design, low.truncated(rank))
         return Scores(design, plain.space, low.at_slots() - plain.low_rank, offset)
 
-    def begin(self, rank: tuple[int, ...], offset: Floats | float = 0.0) -> Mode:
-        """Return a first mode at a rank, with deviations as large as what truncation leaves, noise included."""
+    def begin(self, rank: tuple[int, ...], offset: Floats | float = 0.0) -> Expansion:
+        """Return the posterior round a start, with deviations as large as what truncation leaves, noise included."""
         scores = self.first(rank, offset)
-        return self.climb(scores, max(float(np.sqrt(np.mean(scores.E**2))), LEAST_TAU * self.spread))
+        tau = max(float(np.sqrt(np.mean(scores.E**2))), LEAST_TAU * self.spread)
+        return Expansion(scores, tau, self._dispersion(scores), self.gauge)
 
     def climb(self, scores: Scores, tau: float) -> Mode:
         """Return the mode at a tau."""
@@ -177,20 +179,21 @@ class Search:
             return mode
         return find_mode(mode.scores, tau, self._dispersion(mode.scores), self.gauge, mode.at)
 
-    def settle(self, mode: Mode) -> Mode:
-        """Return the mode at the tau that has the most evidence, about.
+    def settle(self, start: Mode | Expansion) -> Mode:
+        """Return the mode at the tau that has the most evidence, about, from another mode or from some scores.
 
         Were all entries known equally well, with variance v of noise and deviations together, the evidence would be
         a log(v) + b / v + c, largest at v = b / a: three values of tau tell a and b.
         """
-        low, high, tried = LEAST_TAU * self.spread, self.spread, [mode.tau]
+        mode, at = (start, start.at) if isinstance(start, Mode) else (None, start)
+        low, high, tried = LEAST_TAU * self.spread, self.spread, [at.tau]
         noise = self.design.noise**2 * self.dispersion
         for _ in range(TAU_STEPS):
-            taus = mode.tau * np.array([1 / APART, 1.0, APART])
-            found = np.array([mode.at.at_tau(float(tau)).log_evidence() for tau in taus])
+            taus = at.tau * np.array([1 / APART, 1.0, APART])
+            found = np.array([at.evidence_of(float(tau)) for tau in taus])
             v = noise + taus**2
             a, b, _ = np.linalg.solve(np.stack([np.log(v / v[1]), v[1] / v, np.ones(3)], axis=1), found)
-            low, high = (mode.tau, high) if a > b else (low, mode.tau)
+            low, high = (at.tau, high) if a > b else (low, at.tau)
             best = v[1] * b / a - noise if a < 0 else np.inf * (a - b)
             tau = float(np.clip(np.sqrt(max(best, 0.0)), low, high))
             if tau in tried:
@@ -199,12 +202,13 @@ class Search:
             there = (noise + tau**2) / v[1]
             if a * np.log(there) + b * (1 / there - 1) < WORTHWHILE:
                 break
-            mode = self.shifted(mode, tau)
-        return mode
+            mode = self.climb(at.scores, tau) if mode is None else self.shifted(mode, tau)
+            at = mode.at
+        return mode or self.climb(at.scores, at.tau)
 
     def given(self, rank: tuple[int, ...]) -> list[tuple[float, Mode]]:
         """Return the mode at a rank, with weight one."""
-        return [(1.0, self.let_out(self.settle(self.begin(rank))))]
+        return [(1.0, self.let_out(self.begin(rank)))]
 
     def ranks(self, options: Options) -> list[tuple[float, Mode]]:
         """Return modes of one or more ranks with their weights.
@@ -214,35 +218,39 @@ class Search:
         """
         largest = min(LARGEST_RANK, max(rank_caps(self.shape)))
         found: list[tuple[float, Mode]] = []
-        left, least, mode = 1.0, np.inf, self.begin(self._rank(1))
-        idle: list[Mode] = []  # since when components take nothing out of the residuals
+        left, least, start = 1.0, np.inf, self.begin(self._rank(1))
+        idle: list[Mode | Expansion] = []  # since when components take nothing out of the residuals
         for r in range(1, largest):
-            excess = excess_component(mode)
+            here: Mode | Expansion = start
+            excess = excess_component(start)
             if excess < OBVIOUS:
-                mode = self.settle(mode)
-                excess = excess_component(mode)
+                here = self.settle(start)
+                excess = excess_component(here.at)
             options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
-            idle = [*idle, mode] if excess > least - LITTLE else [mode]
+            idle = [*idle, here] if excess > least - LITTLE else [here]
             least = min(excess, least)
             if len(idle) > 2:
                 found += [(left / 2, self.let_out(each)) for each in idle[:2]]
                 break
             more = float(np.clip((excess - NOISE) / (SURELY - NOISE), 0.0, 1.0))
+            offset = start.scores.offset
             if more < 1.0:
-                mode = self.let_out(mode)
+                mode = self.let_out(here)
                 found.append((left * (1.0 - more), mode))
+                offset = mode.scores.offset
             left *= more
             if left < FORGOTTEN:
                 break
-            mode = self.begin(self._rank(r + 1), mode.scores.offset)
+            start = self.begin(self._rank(r + 1), offset)
         else:
-            found.append((left, self.let_out(self.settle(mode))))
+            found.append((left, self.let_out(start)))
         kept = [each for each in found if each[0] >= FORGOTTEN]
         total = sum(weight for weight, _ in kept)
         return [(weight / total, each) for weight, each in kept]
 
-    def let_out(self, mode: Mode) -> Mode:
+    def let_out(self, start: Mode | Expansion) -> Mode:
         """Return the mode without the pull of entries that are likely exceptions."""
+        mode = start if isinstance(start, Mode) else self.settle(start)
         for _ in range(LETTING_OUT):
             found = Posterior.of(mode.at, self.cells).exceptions()
             likely = found.probability > LIKELY
@@ -259,8 +267,7 @@ class Search:
 
     def log_evidence(self, mode: Mode, tau: float) -> float:
         """Return the log marginal likelihood of a tau near that of a mode."""
-        at = mode.at.at_tau(tau)
-        return self.shared(at).log_evidence if self.columns.modes else at.log_evidence()
+        return self.shared(mode.at.at_tau(tau)).log_evidence if self.columns.modes else mode.at.evidence_of(tau)
 
     def share(self, mode: Mode) -> Mode:
         """Return the mode with what entries share in its scores: deviations of single entries may be smaller then."""
@@ -360,23 +367,33 @@ def random_bits(context: Longs, a: Longs | Ints, b: Longs | Ints) -> npt.NDArray
     return np.bitwise_xor(bits, np.right_shift(bits, np.uint64(31)))
 
 
-def excess_component(mode: Mode) -> float:
+def excess_component(at: Expansion) -> float:
     """Return how far the largest singular value of the residuals is above noise, in standard deviations of noise.
 
-    Residuals of L are S g + W E on the slots, clipped, and white in models and contexts after division by the root of
-    the information: few close matches tell much less of the levels than of neighbours. Noise is drawn from the model:
-    votes and deviations of random signs, less what the fit takes of them. Signs belong to pairs and entries, so that
-    one vote more changes only its own.
+    Residuals of L are S g + W E on the slots less what L would take of them, clipped, and white in models and contexts
+    after division by the root of the information: few close matches tell much less of the levels than of neighbours.
+    Noise is drawn from the model: votes and deviations of random signs, less what the fit takes of them. Signs belong
+    to pairs and entries, so that one vote more changes only its own.
     """
-    at, design, space = mode.at, mode.scores.design, mode.scores.space
+    largest, noise = _largest_component(at), []
+    step = max(1, AT_A_TIME // at.scores.design.n_slots)
+    for done in range(0, DRAWS, step):
+        left = at.left_by_steps(_noise(at, FIRST_BIT + done, min(step, DRAWS - done)))
+        noise += [largest(np.ascontiguousarray(x)) for x in left.T]
+    excess = largest(at.left_by_step()) - float(np.mean(noise))
+    return excess / max(float(np.std(noise, ddof=1)), 1e-300)
+
+
+def _largest_component(at: Expansion) -> Callable[[Floats], float]:
+    """Return a function from residuals on the slots to the largest singular value of them clipped and white."""
+    design = at.scores.design
     own = design.scatter([np.einsum("bmm->bm", W) for W in at.W])
     limit = CLIP * np.sqrt(np.maximum(own, 0.0))
     values, vectors = np.linalg.eigh(design.summed(at.W))
     known = values > LITTLE_KNOWN * values[-1]
     white = vectors[:, known] / np.sqrt(values[known])
     scale = 1.0 / np.sqrt(np.maximum(design.traces(at.W, white @ white.T), 1e-300))
-    context, model = design.slot_places
-    wide = design.n_contexts < white.shape[1]
+    context, wide = design.slot_places[0], design.n_contexts < white.shape[1]
 
     def largest(residual: Floats) -> float:
         clipped = np.clip(residual, -limit, limit) * scale[context]
@@ -387,16 +404,16 @@ def excess_component(mode: Mode) -> float:
             gram = white.T @ design.slot_gram(clipped) @ white
         return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0)))
 
-    atoms, noise = design.atom_table, []
+    return largest
+
+
+def _noise(at: Expansion, first: int, n: int) -> Floats:
+    """Return residuals of L of n logs of random signs, (n_slots, n), by bits from the `first` on."""
+    design = at.scores.design
+    atoms, (context, model) = design.atom_table, design.slot_places
     root = np.sqrt(Design.atom_weights(design, design.count * at.scores.terms.fisher / at.dispersion))
     pairs = np.repeat(np.arange(design.n_contexts), np.diff(atoms.start)), atoms.a, atoms.b
-    of_pairs, of_slots = random_bits(*pairs), random_bits(context, model, model)
-    step = max(1, AT_A_TIME // design.n_slots)
-    for bits in np.split(BITS, range(step, len(BITS), step)):
-        votes = np.stack([design.atom_sums(np.where(of_pairs & bit, root, -root)) for bit in bits], axis=1)
-        deviations = np.where(of_slots[:, None] & bits, at.tau, -at.tau)
-        drawn = design.times(at.S, votes) + design.times(at.W, deviations)
-        solved = at.factor.solve(design.pull_columns(space, drawn))
-        left = drawn - design.times(at.W, design.push_columns(space, solved))
-        noise += [largest(np.ascontiguousarray(x)) for x in left.T]
-    return (largest(at.residual) - float(np.mean(noise))) / max(float(np.std(noise, ddof=1)), 1e-300)
+    votes = design.signed_sums(root, random_bits(*pairs), first, n)
+    bits = np.uint64(1) << np.arange(first, first + n, dtype=np.uint64)
+    deviations = np.where(random_bits(context, model, model)[:, None] & bits, at.tau, -at.tau)
+    return design.times(at.S, votes) + design.times(at.W, deviations)

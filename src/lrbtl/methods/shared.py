@@ -152,7 +152,7 @@ class Shared:
         K, score, _ = self._told
         half = linalg.solve_triangular(self._factor, self._spread * self._information[1], lower=True)
         known = float(score[-1] + 0.5 * K[-1, -1])
-        return self.at.log_evidence() - known + 0.5 * float(half @ half) - float(np.log(np.diag(self._factor)).sum())
+        return self.at.log_evidence - known + 0.5 * float(half @ half) - float(np.log(np.diag(self._factor)).sum())
 
     def sized(self, largest: float) -> "Shared":
         """Return the same with the root mean squares of the sizes under the votes, one mode given the others."""

@@ -138,7 +138,7 @@ def test_bad_input_has_named_errors(story):
         story.at(99)
     with pytest.raises(PlotError, match="history"):
         lrbtl.plot_history(timed)
-    with pytest.raises(PlotError, match="at least one"):
+    with pytest.raises(PlotError, match="at least 1"):
         lrbtl.plot_history(story, top=0)
 
 

@@ -15,7 +15,7 @@ import lrbtl
 from board_factory import CONTEXTS, LONG, NEWCOMER, SCRIPT, UNBEATEN, make_boards
 from lrbtl.errors import MissingExtraError, PlotError
 from lrbtl.show import plots as plotting
-from lrbtl.show.pictures import relative_scores
+from lrbtl.show.matrices import relative_scores
 from lrbtl.show.style import THEMES, axis_range, short_label
 
 SIZES = [10, 40, 200]
@@ -164,7 +164,7 @@ def test_forest_plot_of_the_top(sized_boards):
     ax = plotting.plot_leaderboard(sized_boards[40].overall, top=5)
     assert len(row_labels(ax)) == 5
     assert "top 5 of 40" in ax.texts[-2].get_text()
-    with pytest.raises(PlotError, match="at least one"):
+    with pytest.raises(PlotError, match="at least 1"):
         plotting.plot_leaderboard(sized_boards[40].overall, top=0)
 
 

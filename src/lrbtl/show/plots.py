@@ -1,4 +1,4 @@
-"""Pictures of one board: forest plot and rank spreads; and every public picture by its name.
+"""Pictures with a row per model or effect: forest plots and rank spreads; and every public picture by its name.
 
 matplotlib is imported only when a picture is drawn (extra `plot`).
 """
@@ -15,22 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
+from lrbtl.boards.changes import Changes
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import PlotError
-from lrbtl.show.paths import plot_changes, plot_effects, plot_history
-from lrbtl.show.pictures import (
-    plot_calibration,
-    plot_heatmap,
-    plot_plan,
-    plot_scree,
-    plot_win_matrix,
-    plot_z_histogram,
-)
+from lrbtl.inference.effects import EffectEstimate
+from lrbtl.show.curves import plot_calibration, plot_history, plot_scree, plot_z_histogram
+from lrbtl.show.matrices import plot_heatmap, plot_plan, plot_win_matrix
 from lrbtl.show.style import (
     UNITS,
     Theme,
     ThemeName,
     board_axis,
+    check_top,
     find_theme,
     grid_rows,
     join_words,
@@ -171,6 +167,91 @@ def plot_ranks(
     return ax
 
 
+def plot_changes(found: Changes, *, top: int | None = None, ax: Axes | None = None, theme: ThemeName = "light") -> Axes:
+    """Axes with the change of each model's score and its interval; movers stand out.
+
+    Parameters
+    ----------
+    found : Changes
+    top : int, optional
+        Draw only that many models, those with the largest changes.
+    ax : Axes, optional
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3, 2), 1, scale=1, rng=0), 900, rng=1)
+    >>> boards = [lrbtl.leaderboard(battles, method=method) for method in ("naive", "hierarchical")]
+    >>> plot_changes(lrbtl.changes(*boards)).get_xlabel()
+    'change in Elo points'
+    """
+    if not isinstance(found, Changes):
+        raise PlotError(f"changes are needed, not {type(found).__name__}: draw lrbtl.changes(before, after)")
+    if top is not None:
+        check_top(top)
+    rows = np.sort(np.argsort(-np.abs(found.change), kind="stable")[:top])
+    style = find_theme(theme)
+    names = [f"{found.models[k]}  ({found.rank_before[k]} → {found.rank_after[k]})" for k in rows]
+    colors = [style.accent if found.models[k] in found.movers else style.main for k in rows]
+    values = np.column_stack([found.change, found.lower, found.upper])[rows]
+    ax, lift = draw_around_zero(ax, style, names, values, colors, 6.0)
+    ax.set_xlabel("change in Elo points", color=style.muted, fontsize=8.5)
+    words = f"after minus before with {found.level:.0%} interval (rank before → after); other colour: moved"
+    write_title(ax, style, "What changed", words, lift)
+    return ax
+
+
+def plot_effects(
+    found: EffectEstimate | Leaderboard | Leaderboards,
+    *,
+    level: float = 0.95,
+    ax: Axes | None = None,
+    theme: ThemeName = "light",
+) -> Axes:
+    """Axes with what covariates do to a vote between equal models, in points of win probability, with intervals.
+
+    Parameters
+    ----------
+    found : EffectEstimate or board
+        `analysis.effects()`, or a board whose battles have covariates.
+    level : float
+    ax : Axes, optional
+    theme : {"light", "dark"}
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> frame = {"model_a": ["x", "y"] * 40, "model_b": ["y", "x"] * 40, "winner": [1, 1, 0, 1] * 20}
+    >>> plot_effects(lrbtl.leaderboard(lrbtl.Battles.from_frame(frame, position=True))).get_xlabel()
+    'points of win probability'
+    """
+    board = found.overall if isinstance(found, Leaderboards) else found
+    effects = board.effects if isinstance(board, Leaderboard) else board
+    if not isinstance(effects, EffectEstimate):
+        raise PlotError("effects are needed: draw analysis.effects(), or a board whose battles have covariates")
+    style = find_theme(theme)
+    names = [sentence.split(": ")[0] for sentence in effects.sentences(level)]
+    ax, lift = draw_around_zero(ax, style, names, 100 * effects.changes(level), [style.main] * len(names), 5.0)
+    ax.set_xlabel("points of win probability", color=style.muted, fontsize=8.5)
+    write_title(ax, style, "What moves votes", f"between equal models, with {level:.0%} interval", lift)
+    return ax
+
+
+def draw_around_zero(
+    ax: Axes | None, style: Theme, names: Sequence[str], values: Floats, colors: Sequence[str], width: float
+) -> tuple[Axes, float]:
+    """Axes with a row for each value and the limits of its interval, (n, 3), and by how much a title moves up."""
+    height, fontsize = row_size(len(names))
+    ax = open_axes(ax, style, width + label_width(names, fontsize), 1.4 + height * len(names))
+    label_rows(ax, style, names, fontsize)
+    at, lift = np.arange(len(names)), grid_rows(ax, style, len(names))
+    ax.axvline(0, color=style.muted, linewidth=0.9)
+    ax.hlines(at, values[:, 1], values[:, 2], color=colors, linewidth=1.6, zorder=2)
+    ax.scatter(values[:, 0], at, s=2.6 * fontsize, color=colors, linewidth=0, zorder=3)
+    return ax, lift
+
+
 def start_rows(
     board: Leaderboard, top: int | None, ax: Axes | None, theme: ThemeName, width: float
 ) -> tuple[Leaderboard, Theme, int, float, float, Axes]:
@@ -210,8 +291,8 @@ def describe_rows(board: Leaderboard, n: int, ends: tuple[float, float]) -> str:
 def count_rows(board: Leaderboard, top: int | None) -> int:
     """Return the number of rows to draw."""
     n = len(board.models)
-    if top is not None and top < 1:
-        raise PlotError(f"top is {top}; ask for at least one model")
+    if top is not None:
+        check_top(top)
     return n if top is None else min(top, n)
 
 

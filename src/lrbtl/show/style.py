@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lrbtl.errors import MissingExtraError, PlotError
+from lrbtl.errors import MissingExtraError, PlotError, check_whole
 from lrbtl.tables import shown
 from lrbtl.typing import Bools, Floats, Longs
 
@@ -64,6 +64,11 @@ def find_theme(name: str) -> Theme:
     if name not in THEMES:
         raise PlotError(f"unknown theme {name!r}; use one of {', '.join(map(repr, THEMES))}")
     return THEMES[name]
+
+
+def check_top(top: object, least: int = 1) -> None:
+    """Raise where a number of models to draw is none, or too small."""
+    check_whole(top, "top", least, PlotError)
 
 
 def short_label(label: object, length: int = MAX_LABEL) -> str:

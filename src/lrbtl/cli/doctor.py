@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lrbtl.cli.commands import show
+from lrbtl.cli.options import show
 from lrbtl.data.battles import Battles
 from lrbtl.data.encode import Coded, encode
 from lrbtl.data.formats import ToolLog, read_tool_log

@@ -16,9 +16,8 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: these matrices are too small for threads
 
-from lrbtl.cli.add import run_add
 from lrbtl.cli.commands import (
-    command_words,
+    run_add,
     run_compare,
     run_demo,
     run_diagnose,
@@ -28,6 +27,7 @@ from lrbtl.cli.commands import (
     run_simulate,
 )
 from lrbtl.cli.doctor import run_doctor
+from lrbtl.cli.options import command_words
 from lrbtl.errors import LrbtlError, UsageError
 from lrbtl.inference.analysis import DEFAULT_METHOD, METHODS
 from lrbtl.tables import shown

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lrbtl.cli.commands import command_words
+from lrbtl.cli.options import command_words
 
 
 @pytest.mark.parametrize(

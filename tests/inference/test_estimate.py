@@ -287,3 +287,17 @@ def test_naive_errors_are_computed_once_and_only_when_read():
     np.testing.assert_allclose(pickle.loads(pickle.dumps(est)).gain_over_naive, 3.0)
     with pytest.raises(BoundError):
         _ = est.bound
+
+
+def test_only_known_facts_are_told():
+    assert Provenance().describe() == []
+    info = Provenance(
+        method="mle", rank=(3, 2), n_battles=12_345, ridge=(0.5, 0.123456), notes=("two contexts are thin",)
+    )
+    assert info.describe() == [
+        "  method    mle",
+        "  rank      3 × 2",
+        "  battles   12,345",
+        "  ridge     0.5 × 0.1235",
+        "  note      two contexts are thin",
+    ]

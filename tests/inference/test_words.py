@@ -1,6 +1,7 @@
 """Verdicts of a diagnosis, their reasons, and its sentences."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,16 @@ from lrbtl.inference.words import BERNSTEIN_CEILING, fit_verdict
 SAFE = (1, 2 * SIGNAL_FLOOR, 1.4)
 WEAK = (1, 0.9 * SIGNAL_FLOOR, 1.4)
 KEPT = {"advice": "kept; nothing needs doing", "chosen": True}
+NAN = float("nan")
+
+
+def verdict(numbers, *, chosen=False, asks_for_more=False, coverage=(NAN, NAN), **found):
+    """The verdict on a diagnosis with these numbers and no others."""
+    n_groups, signal, bernstein = numbers
+    plain = {"unit": "battles", "advice": None, "thin_contexts": (), "share": NAN, "ranks": (), "rank": ()} | found
+    fields = {"groups": ((),) * n_groups, "signal": signal, "bernstein": bernstein}
+    diagnosis = SimpleNamespace(coverage=coverage[0], coverage_at_best=coverage[1], **fields, **plain)
+    return fit_verdict(diagnosis, chosen=chosen, asks_for_more=asks_for_more)
 
 
 @pytest.mark.parametrize(
@@ -35,12 +46,12 @@ KEPT = {"advice": "kept; nothing needs doing", "chosen": True}
     ],
 )
 def test_verdict_and_reason(numbers, options, conclusion, because):
-    found, reason = fit_verdict(*numbers, **options)
+    found, reason = verdict(numbers, **options)
     assert found == conclusion and because in reason and "Thin" not in reason
 
 
 def test_thin_contexts_are_part_of_the_reason():
-    conclusion, reason = fit_verdict(*SAFE, ("maths", "poems", "law", "chess"))
+    conclusion, reason = verdict(SAFE, thin_contexts=("maths", "poems", "law", "chess"))
     assert conclusion == "efficient is safe"
     assert reason.endswith("Thin contexts: 4 (maths, poems, law, ...) have wide intervals; do not use mle.")
 

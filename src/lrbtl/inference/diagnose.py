@@ -21,10 +21,10 @@ from lrbtl.fitting.fit import fit as fit_scores
 from lrbtl.fitting.signal import SIGNAL_FLOOR, restricts, signal_ratio, thin_contexts, weak_advice
 from lrbtl.inference import words
 from lrbtl.inference.analysis import Analysis, analyse, analyse_fit, find_method
+from lrbtl.inference.bounds import alignment, incoherence, influence, information_range, inverse_norm, overlap
 from lrbtl.inference.calibration import Calibration, LinkComparison, calibrate, compare_laws, leave_out, possible_links
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.joint import normal_quantile
-from lrbtl.inference.regime import alignment, incoherence, influence, information_range, inverse_norm, overlap
 from lrbtl.inference.targets import Target, context_weights, resolve_targets, score
 from lrbtl.methods.clusters import design_effects
 from lrbtl.methods.hierarchical import HierarchicalRun
@@ -365,17 +365,12 @@ def _diagnose_fit(
     variance, largest, bernstein = influence(here, solver, gradients, part.n_battles)
     overlaps = overlap(part, sampling)
     singular = np.concatenate(space.point.singular_values)
-    signal, unit, advice = signal_ratio(fit.point, part.n_battles, design.noise), part.unit, None
+    signal, advice = signal_ratio(fit.point, part.n_battles, design.noise), None
     if restricts(fit.point, centred=design.centred):
-        advice = weak_advice(fit.point, part.n_battles, design.noise, fit.rank_chosen, unit)
-    conclusion, reason = words.fit_verdict(
-        len(found.groups), signal, bernstein, found.thin_contexts,
-        advice=advice, chosen=fit.rank_chosen, asks_for_more=fit.asks_for_more, unit=unit, coverage=(coverage, at_best),
-        right_rank=words.right_rank(found.share, found.ranks, fit.rank),
-    )  # fmt: skip
+        advice = weak_advice(fit.point, part.n_battles, design.noise, fit.rank_chosen, part.unit)
     shared = {item.name: getattr(found, item.name) for item in fields(found)}
-    return FitDiagnosis(
-        **(shared | {"verdict": conclusion, "reason": reason}),
+    diagnosis = FitDiagnosis(
+        **shared,
         rank=fit.rank,
         signal=signal,
         coverage=coverage,
@@ -396,6 +391,8 @@ def _diagnose_fit(
         berry_esseen=float(np.sqrt(max(part.shape) / part.n_battles)),
         advice=advice if signal < SIGNAL_FLOOR else None,
     )
+    verdict, reason = words.fit_verdict(diagnosis, chosen=fit.rank_chosen, asks_for_more=fit.asks_for_more)
+    return replace(diagnosis, verdict=verdict, reason=reason)
 
 
 def expected_coverage(fit: Fit, wider: Analysis) -> tuple[float, float]:

@@ -17,7 +17,6 @@ Check = tuple[bool, str]  # whether all is well, and the sentence
 
 BERNSTEIN_CEILING = 3.0  # above it a few battles carry most of the correction
 COVERED, COVERED_AT_BEST = 0.8, 0.9  # expected coverage of 95% intervals below which a low-rank fit is not safe
-NO_COVERAGE = (float("nan"), float("nan"))
 NEGLIGIBLE = 0.01  # share of deviations below which a rank counts as right
 
 
@@ -40,59 +39,49 @@ def board_verdict(d: Diagnosis) -> tuple[str, str]:
     )
 
 
-def fit_verdict(
-    n_groups: int,
-    signal: float,
-    bernstein: float,
-    thin: tuple[object, ...] = (),
-    *,
-    advice: str | None = None,
-    chosen: bool = False,
-    asks_for_more: bool = False,
-    unit: str = "battles",
-    coverage: tuple[float, float] = NO_COVERAGE,
-    right_rank: bool = False,
-) -> tuple[str, str]:
+def fit_verdict(d: FitDiagnosis, *, chosen: bool = False, asks_for_more: bool = False) -> tuple[str, str]:
     """Return the verdict on a low-rank fit and its reason, which also tells of thin contexts.
 
-    `advice` is what to do about a weak signal, None where it does not matter; `chosen`: by rank="auto", which may find
-    that the data ask for more than they determine; `coverage` is what 95% intervals can be expected to cover, and at
-    best; `right_rank` is whether the rank leaves next to nothing out.
+    `chosen`: its rank is that of rank="auto", which may find that the data ask for more than they determine.
     """
-    conclusion, reason = _conclude(n_groups, signal, bernstein, advice, chosen, unit)
-    if n_groups == 1 and not right_rank and (coverage[0] < COVERED or coverage[1] < COVERED_AT_BEST):
-        conclusion = "prefer hierarchical"
+    verdict, reason = _conclude(d, chosen)
+    if len(d.groups) == 1 and not _is_covered(d) and not isnan(d.coverage):
+        verdict = "prefer hierarchical"
         reason = (
-            f"Scores are not of this rank: intervals of 95% can be expected to hold for {coverage[0]:.0%} of them. "
+            f"Scores are not of this rank: intervals of 95% can be expected to hold for {d.coverage:.0%} of them. "
             "Use method='hierarchical', which allows for what the rank leaves out."
         )
-    elif asks_for_more and n_groups == 1:
-        conclusion = f"too few {unit}"
-        reason = f"A larger rank predicts better, but these {unit} do not determine it: use method='hierarchical'."
-    return conclusion, f"{reason} Thin contexts: {_some(thin)} have wide intervals; do not use mle." if thin else reason
+    elif asks_for_more and len(d.groups) == 1:
+        verdict = f"too few {d.unit}"
+        reason = f"A larger rank predicts better, but these {d.unit} do not determine it: use method='hierarchical'."
+    thin = d.thin_contexts
+    return verdict, f"{reason} Thin contexts: {_some(thin)} have wide intervals; do not use mle." if thin else reason
 
 
-def _conclude(
-    n_groups: int, signal: float, bernstein: float, advice: str | None, chosen: bool, unit: str
-) -> tuple[str, str]:
-    if n_groups > 1:
+def _is_covered(d: FitDiagnosis) -> bool:
+    """Whether the rank leaves next to nothing out, or intervals can be expected to cover all the same."""
+    right = d.share < NEGLIGIBLE and all(r >= least for r, least in zip(d.rank, min(d.ranks), strict=True))
+    return right or (d.coverage >= COVERED and d.coverage_at_best >= COVERED_AT_BEST)
+
+
+def _conclude(d: FitDiagnosis, chosen: bool) -> tuple[str, str]:
+    if len(d.groups) > 1:
         return (
             "too few battles",
             "Some models never meet the others, not even through a chain: make one board per group.",
         )
-    strength = f"The weakest component is {signal:.1f} times the noise"
-    is_weak = signal < SIGNAL_FLOOR and advice is not None
-    if is_weak and not chosen:
-        return f"too few {unit}", f"{strength}; below {SIGNAL_FLOOR} {advice}."
-    if bernstein > BERNSTEIN_CEILING:
+    strength = f"The weakest component is {d.signal:.1f} times the noise"
+    if d.advice is not None and not chosen:
+        return f"too few {d.unit}", f"{strength}; below {SIGNAL_FLOOR} {d.advice}."
+    if d.bernstein > BERNSTEIN_CEILING:
         return "prefer whitened", (
-            f"A few {unit} carry most of the correction: a bound that allows for them is {bernstein:.1f} times the "
+            f"A few {d.unit} carry most of the correction: a bound that allows for them is {d.bernstein:.1f} times the "
             f"normal one, more than {BERNSTEIN_CEILING:.0f}. The efficient direction is then not stable; the whitened "
             "method does not need it."
         )
-    if is_weak:
-        return "efficient, with care", f"{strength}, below {SIGNAL_FLOOR}; {advice}."
-    return "efficient is safe", f"{strength} and no {unit.removesuffix('s')} dominates the correction."
+    if d.advice is not None:
+        return "efficient, with care", f"{strength}, below {SIGNAL_FLOOR}; {d.advice}."
+    return "efficient is safe", f"{strength} and no {d.unit.removesuffix('s')} dominates the correction."
 
 
 # ------------------------------------------------------------------------------
@@ -167,11 +156,6 @@ def about_calibration(d: Diagnosis) -> list[Check]:
     return checks
 
 
-def right_rank(share: float, ranks: Sequence[tuple[int, ...]], rank: Sequence[int]) -> bool:
-    """Return whether a rank leaves next to nothing out, by the share of deviations at the ranks that fit."""
-    return share < NEGLIGIBLE and all(r >= least for r, least in zip(rank, min(ranks), strict=True))
-
-
 def about_fit(d: FitDiagnosis) -> list[Check]:
     """Return the signal of a low-rank fit, and what its intervals can be expected to cover."""
     text = f"Signal: the weakest component of rank {d.rank} is {d.signal:.2f} times the noise"
@@ -181,9 +165,8 @@ def about_fit(d: FitDiagnosis) -> list[Check]:
         checks = [(True, f"{text}, which does not matter: this rank restricts nothing.")]
     if isnan(d.coverage):
         return checks
-    safe = right_rank(d.share, d.ranks, d.rank) or (d.coverage >= COVERED and d.coverage_at_best >= COVERED_AT_BEST)
     words = f"95% intervals can be expected to cover {d.coverage:.0%} of the scores, {d.coverage_at_best:.0%} at best"
-    return [*checks, (safe, f"Rank: by the hierarchical analysis {words}."), *about_sharing(d)[:1]]
+    return [*checks, (_is_covered(d), f"Rank: by the hierarchical analysis {words}."), *about_sharing(d)[:1]]
 
 
 def about_regime(d: FitDiagnosis) -> list[Check]:

@@ -199,7 +199,8 @@ def test_naive_errors_are_those_of_a_context_by_itself():
     battles, whole = problem(SMALL_CASES[1])[1:]
     run, rows = run_of(whole, "mle"), oracle_rows(battles)
     for u, row in enumerate(np.eye(battles.n_contexts)):
-        errors = run.naive_errors([resolved_score(a, row) for a in range(battles.shape[0])])
+        errors = run.separate_errors.errors([resolved_score(a, row) for a in range(battles.shape[0])])
+        np.testing.assert_allclose(run.separate_errors.board_errors(row, None), errors, rtol=1e-9)
         here = [each for each in rows if each[0] == (u,)]
         gaps = np.array([np.eye(battles.shape[0])[a] - np.eye(battles.shape[0])[b] for _, a, b, *_ in here])
         eta = gaps @ whole.scores[:, u]
@@ -216,11 +217,13 @@ def test_naive_errors_where_a_model_is_absent():
     battles = lrbtl.Battles.from_arrays(columns[0], columns[1], [1, 0, 1] * 80, [columns[2]])
     run, among = lrbtl.analyse(battles).run, np.array([True, True, False])
     here = np.array([1.0, 0.0])
-    inside = run.naive_errors([resolved_score(a, here, among) for a in range(2)])
+    inside = run.separate_errors.errors([resolved_score(a, here, among) for a in range(2)])
     gap = run.scores()[0, 0] - run.scores()[1, 0]
     np.testing.assert_allclose(inside, 0.5 / np.sqrt(60 * expit(gap) * expit(-gap)), rtol=1e-9)
-    assert np.isinf(run.naive_errors([resolved_score(2, here, among)])).all()
-    assert np.isinf(run.naive_errors([resolved_score(0, here)])).all()
+    assert np.isinf(run.separate_errors.errors([resolved_score(2, here, among)])).all()
+    assert np.isinf(run.separate_errors.errors([resolved_score(0, here)])).all()
+    np.testing.assert_allclose(run.separate_errors.board_errors(here, among)[:2], inside, rtol=1e-12)
+    assert np.isinf(run.separate_errors.board_errors(here, among)[2])
 
 
 # ------------------------------------------------------------------------------

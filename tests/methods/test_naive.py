@@ -8,7 +8,7 @@ from lrbtl.errors import MethodError
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import truncate
-from lrbtl.methods.naive import separate_errors
+from lrbtl.methods.naive import SeparateFits
 from lrbtl.methods.one_step import ScoreView
 from lrbtl.methods.targets import resolved_gap
 
@@ -54,5 +54,5 @@ def test_gaps_beyond_what_separate_fits_tell_have_no_gain_over_them():
     far = np.array([[400.0, 1.0], [-400.0, -1.0], [0.0, 0.0]])
     battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], [[0, 1]], n_models=3, n_levels=2)
     view = ScoreView(TangentSpace(truncate(far, (2, 2)), centred=True), far.shape)
-    errors = separate_errors(battles, view, [resolved_gap(0, 1, unit) for unit in np.eye(2)])
+    errors = SeparateFits(battles, view).errors([resolved_gap(0, 1, unit) for unit in np.eye(2)])
     assert np.isinf(errors[0]) and 1 < errors[1] < 10

@@ -96,6 +96,14 @@ class BlockDesign(Design):
         first, second = (sparse.csr_array((ones, (side, slot)), shape=size) for side, size in both)
         return first, second
 
+    def by_model(self, values: Floats) -> Floats:
+        """Return sums over contexts of values on the slots (n_slots, k), (d1, k)."""
+        return np.asarray(self._sides[0] @ values)
+
+    def by_context(self, values: Floats) -> Floats:
+        """Return sums over the models of each context of values on the slots (n_slots, k), (D, k)."""
+        return np.asarray(self._sides[1] @ values)
+
     def pull_columns(self, space: TangentSpace, values: Floats) -> Floats:
         """Return J^T of tensors given by values per slot, (n_slots, m), in tangent coordinates, (size, m)."""
         if self.full:
@@ -109,11 +117,9 @@ class BlockDesign(Design):
 
     def push_columns(self, space: TangentSpace, coordinates: Floats) -> Floats:
         """Return what columns of coordinates (size, m) change on the slots, (n_slots, m)."""
-        pushed = [space.push(np.ascontiguousarray(x)) for x in coordinates.T]
-        dU, dV = (np.stack(side, axis=2) for side in zip(*pushed, strict=True))
+        dU, dV = space.push_columns(coordinates)
         if self.full:
-            out = np.einsum("uk,akm->uam", space.V, dU, optimize=True)
-            out += np.einsum("ak,ukm->uam", space.U, dV, optimize=True)
+            out = np.tensordot(space.V, dU, axes=(1, 1)) + space.U @ dV
             return np.asarray(out.reshape(self.n_slots, -1))
         context, model = self.slot_places
         out = np.zeros((self.n_slots, coordinates.shape[1]))

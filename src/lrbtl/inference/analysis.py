@@ -27,7 +27,7 @@ from lrbtl.methods.hierarchical import Hierarchical
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.mle import Mle
 from lrbtl.methods.naive import Naive
-from lrbtl.methods.targets import Resolved, WorkingScale, resolved_score
+from lrbtl.methods.targets import Resolved, WorkingScale
 from lrbtl.methods.whitened import Whitened
 from lrbtl.typing import Bools, Floats
 
@@ -107,7 +107,9 @@ class Analysis:
         labels = [target.label for target in targets]
         if (lost := np.flatnonzero(np.isnan(moments.values))).size:
             self._warn_lost([labels[i] for i in lost[:3]], lost.size)
-        return self._as_estimate(labels, moments, lambda: targets, [target.scale for target in targets])
+        separate, scales = self.run.separate_errors, [target.scale for target in targets]
+        naive = None if separate is None else partial(separate.errors, targets)
+        return self._as_estimate(labels, moments, partial(self.run.follow, targets), naive, scales)
 
     def estimate_boards(self, weights: Floats, among: Bools | None = None) -> list[Estimate]:
         """Return the mean scores of all models for each row of weights (B, D) of contexts, as one estimate per row.
@@ -115,17 +117,13 @@ class Analysis:
         Scores of a row sum to zero over the models in its row of `among` (B, d1), by default over all. Models without
         a score are NaN, without a warning.
         """
-        names = [str(model) for model in self.battles.models]
-
-        def targets(i: int) -> list[Resolved]:
-            inside = None if among is None else among[i]
-            return [resolved_score(a, weights[i], inside) for a in range(len(names))]
-
+        names, separate = [str(model) for model in self.battles.models], self.run.separate_errors
         found = self.run.score_moments(weights, among)
         out = []
         for i, moments in enumerate(found):
-            follow = partial(self.run.follow_board, weights[i], None if among is None else among[i])
-            out.append(self._as_estimate(names, moments, partial(targets, i), follow=follow))
+            inside = None if among is None else among[i]
+            naive = None if separate is None else partial(separate.board_errors, weights[i], inside)
+            out.append(self._as_estimate(names, moments, partial(self.run.follow_board, weights[i], inside), naive))
         return out
 
     def scores(self) -> Floats:
@@ -174,11 +172,11 @@ class Analysis:
         self,
         labels: Sequence[str],
         moments: Moments,
-        targets: Callable[[], Sequence[Resolved]],
+        follow: Callable[[Floats | None], Floats],
+        naive: Callable[[], Floats | None] | None,
         scales: WorkingScale | Sequence[WorkingScale] = "identity",
-        follow: Callable[[Floats | None], Floats] | None = None,
     ) -> Estimate:
-        """Return moments as an estimate; targets are made when separate fits are asked for."""
+        """Return moments as an estimate; errors of separate fits are made when they are asked for."""
         return Estimate(
             labels,
             moments.values,
@@ -188,8 +186,8 @@ class Analysis:
             variance_noise=moments.variance_noise,
             info=self.provenance,
             bound_se=moments.bound,
-            naive_se=lambda: self.run.naive_errors(targets()) if self.run.tells_gain else None,
-            follow=follow or (lambda weights: self.run.follow(targets(), weights)),
+            naive_se=naive,
+            follow=follow,
         )
 
     def _warn_lost(self, names: list[str], count: int) -> None:

@@ -165,6 +165,14 @@ class TangentSpace:
         dV = reduce(np.add, changes)
         return np.ascontiguousarray(factors[0]), np.ascontiguousarray(dV.reshape(len(self.core), -1).T)
 
+    def push_columns(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """Return the same of columns of coordinates (size, m): (d1, r1, m) and (D, r1, m)."""
+        if self.has_others:
+            dU, dV = zip(*(self.push(np.ascontiguousarray(x)) for x in coordinates.T), strict=True)
+            return np.stack(dU, axis=2), np.stack(dV, axis=2)
+        m, own = coordinates.shape[1], coordinates[self.slices[self.mode]]
+        return coordinates[self.slices[0]].reshape(*self.U.shape, m), self.E @ own.reshape(len(self.V), -1, m)
+
     def pull(self, gU: Floats, gV: Floats) -> Floats:
         """Return J^T of gradients with respect to U (..., d1, r1) and V (..., D, r1): coordinates (size, ...)."""
         lead = gU.shape[:-2]

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypedDict, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypedDict, TypeVar
 
 import numpy as np
 
@@ -200,6 +200,16 @@ def joined(parts: Sequence[Moments]) -> Moments:
     )
 
 
+class SeparateErrors(Protocol):
+    """Model-based errors that one fit per context would have; None where they are not told."""
+
+    def errors(self, targets: Sequence[Resolved]) -> Floats | None:
+        """Return those of targets."""
+
+    def board_errors(self, row: Floats, among: Bools | None) -> Floats | None:
+        """Return those of a board's mean scores, with weights (D,) of contexts, against the mean of some models."""
+
+
 class Run(ABC):
     """A method run on data: one object serves every target and every board."""
 
@@ -352,13 +362,9 @@ class Run(ABC):
         """Return by how much a model's score on a board is an exception to what its other scores say; 0 for none."""
         return 0.0
 
-    @property
-    def tells_gain(self) -> bool:
-        """Whether `naive_errors` may know something: targets of boards with very many contexts are large."""
-        return True
-
-    def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
-        """Return the model-based errors that one fit per context would have, where the method can tell."""
+    @cached_property
+    def separate_errors(self) -> SeparateErrors | None:
+        """What one fit per context would tell; None where the method does not know."""
         return None
 
 

@@ -16,7 +16,7 @@ from lrbtl.lowrank.arrowhead import Blocks, inverse_blocks
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.methods.base import FamilyKind, Moments, Provenance, Run, joined
 from lrbtl.methods.clusters import Rows
-from lrbtl.methods.naive import separate_errors
+from lrbtl.methods.naive import SeparateFits
 from lrbtl.methods.one_step import (
     Coordinates,
     FewGradients,
@@ -202,12 +202,12 @@ class OneStepRun(Run):
         """Return what the score of a model with few or no votes on a board rests on."""
         return "score from its other categories" if has_votes_elsewhere else ""
 
-    def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
-        """Return the model-based errors of separate fits at these scores; None for observed entries."""
+    @cached_property
+    def separate_errors(self) -> SeparateFits | None:
+        """What one fit per context would tell at these scores; None for observed entries."""
         if not isinstance(self.data, Battles):
             return None
-        view = ScoreView(self.fit.design.space(self.fit.point), self.data.shape, self.link)
-        return separate_errors(self.data, view, targets)
+        return SeparateFits(self.data, ScoreView(self.fit.design.space(self.fit.point), self.data.shape, self.link))
 
     # --------------------------------------------------------------------------
     # Families and boards: one inverse per fold serves all of them.

@@ -14,8 +14,8 @@ from lrbtl.fitting.fit import make_design
 from lrbtl.lowrank.tucker import check_rank
 from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run
 from lrbtl.methods.clusters import Rows
-from lrbtl.methods.naive import separate_errors
-from lrbtl.methods.posterior import centred, in_batches
+from lrbtl.methods.naive import SeparateFits
+from lrbtl.methods.posterior import BATCH, centred, in_batches
 from lrbtl.methods.search import LIKELY, Node, Search, only_contexts, some_contexts
 from lrbtl.methods.shared import TAGS
 from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate
@@ -175,16 +175,10 @@ class HierarchicalRun(Run):
         for part in in_batches(self.data.n_contexts, self.data.shape[0] ** 2):
             yield np.arange(self.data.n_contexts)[part]
 
-    @property
-    def tells_gain(self) -> bool:
-        """Whether errors of separate fits are told: where they do not take long."""
-        return self.data.n_contexts * self.data.shape[0] ** 3 <= LONG
-
-    def naive_errors(self, targets: Sequence[Resolved]) -> Floats | None:
-        """Return the model-based errors of separate fits at these scores; None where they would take long."""
-        if not self.tells_gain:
-            return None
-        return separate_errors(self.data, self._view, targets)
+    @cached_property
+    def separate_errors(self) -> SeparateFits | None:
+        """What one fit per context would tell at these scores; None where it would take long."""
+        return SeparateFits(self.data, self._view) if self.data.n_contexts * self.data.shape[0] ** 3 <= LONG else None
 
     def _on_slots(self, values: Iterable[Floats]) -> Field:
         """Return the mean over nodes of values on slots, zero elsewhere."""
@@ -312,7 +306,19 @@ class HierarchicalRun(Run):
     @one_blas_thread
     def _level_answers(self, contexts: Longs) -> Floats:
         """Return how scores follow a true change of each model's level that is alike everywhere, (n, d1, d1)."""
+        if self._few_contexts:
+            return self._all_level_answers[contexts]
         return self._average(node.posterior.level_answers(contexts) for node in self.nodes)
+
+    @cached_property
+    def _all_level_answers(self) -> Floats:
+        every = np.arange(self.data.n_contexts)
+        return self._average(node.posterior.level_answers(every) for node in self.nodes)
+
+    @property
+    def _few_contexts(self) -> bool:
+        """Whether matrices of all contexts over all models are small."""
+        return self.data.n_contexts * self.data.shape[0] ** 2 <= BATCH
 
     def follow(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Floats:
         """Return how far estimates of targets, or of sums of them, follow a true change alike in all contexts.

@@ -104,13 +104,10 @@ class Means:
         inner -= mixed + mixed.T
         return inner, cross - through, blocks  # type: ignore[return-value]
 
-    @cached_property
-    def sandwich_border(self) -> Floats:
-        """The border of A^-1 (B - H) A^-1, (q, q)."""
-        factor = self.at.factor
-        top = factor.scale[: len(factor.chol)]
-        half = self._on_border(self._white_meat[0])
-        return np.asarray(self._on_border(half.T) * top * top[:, None])
+    def sandwich_border(self, inverse: Floats) -> Floats:
+        """Return the border of A^-1 (B - H) A^-1, given that of A^-1, (q, q) each."""
+        half = inverse / self.at.factor.scale[: len(inverse)]
+        return np.asarray(half @ self._white_meat[0] @ half.T)
 
     def _on_border(self, right: Floats) -> Floats:
         return np.asarray(linalg.cho_solve((self.at.factor.chol, True), right, check_finite=False))
@@ -122,7 +119,7 @@ class Means:
         c, _ = at.effects
         on_slots = weights[design.slot_places[0]]
         left_open = -(at.tau**2) * design.times(at.S, c) if at.tau > 0 else np.zeros_like(c)
-        found = self._pull(closed, weights, self._by_model(left_open * on_slots[:, None]), identity=True)
+        found = self._pull(closed, weights, design.by_model(left_open * on_slots[:, None]).T, identity=True)
         inner, rest, blocks = self._white_meat
         cross = at.factor.cross
         right = found.border - found.cross(cross, U)
@@ -132,7 +129,7 @@ class Means:
         out += found.square(np.eye(blocks.shape[1]) + blocks, U)
         if at.tau > 0:
             assert closed is not None
-            columns = self._by_model(self._effect_excess[0] * on_slots[:, None])
+            columns = design.by_model(self._effect_excess[0] * on_slots[:, None]).T
             meat = self._pull(self.open_excess, weights, columns, identity=False)
             mixed = at.tau**2 * (solved.T @ (meat.border - meat.cross(cross, U)) + found.cross(meat.rows, U).T)
             out += mixed + mixed.T + at.tau**4 * design.summed(self.open_excess, weights**2)
@@ -140,7 +137,7 @@ class Means:
         if self.shared.varies:
             root, (border, rows, open_part, inside) = self.shared.mean_root(weights), self._white_shared
             mixed = solved.T @ border + found.cross(rows, U).T
-            mixed += at.tau**2 * self._by_model(open_part * on_slots[:, None]).T
+            mixed += at.tau**2 * design.by_model(open_part * on_slots[:, None])
             mixed = (mixed + 0.5 * root @ (np.eye(len(inside)) + inside)) @ root.T
             out += mixed + mixed.T
         out -= out.mean(axis=0)
@@ -160,11 +157,6 @@ class Means:
         inside = self.shared.slot_root.T @ self.shared_excess
         inside += self.shared.effects.T @ self.shared_effect_excess
         return border, rows, open_part, inside
-
-    def _by_model(self, values: Floats) -> Floats:
-        """Return sums of values on slots (n_slots, k) over contexts, (k, d1)."""
-        model, d1 = self.at.scores.design.slot_places[1], self.at.scores.design.shape[0]
-        return np.array([np.bincount(model, x, d1) for x in values.T]).reshape(values.shape[1], d1)
 
     def _pull(self, matrices: Matrices | None, weights: Floats, effects: Floats, *, identity: bool) -> _Pulled:
         """Return J^T of weights times matrices, and times the identity, over all models; `effects` are (k, d1)."""

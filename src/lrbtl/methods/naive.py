@@ -21,6 +21,7 @@ from lrbtl.methods.targets import Gradients, Resolved, View, evaluate
 from lrbtl.model.links import LOGISTIC, Link, as_link
 from lrbtl.typing import AnyInts, Bools, Floats, Indices, Longs
 
+MOST_KEPT = 1 << 22  # numbers that covariances of separate fits may fill
 UNBALANCED = 1e-9  # share of a gradient's weight in a strong component that is rounding
 BATCH = 4096  # targets whose errors are computed at a time
 
@@ -264,37 +265,61 @@ def crosses_components(weights: Floats, labels: AnyInts) -> Bools:
 # ------------------------------------------------------------------------------
 
 
-def separate_errors(battles: Battles, view: View, targets: Sequence[Resolved]) -> Floats:
-    """Return model-based standard errors that separate fits would have if the scores were those of the view.
+class SeparateFits:
+    """Model-based errors that separate fits would have if the scores were those of a view.
 
     They exist also where a separate fit does not, as long as the context's comparisons connect the models of a target;
-    else infinity. Ties and soft votes vary less than wins and losses, which the errors allow for.
+    else they are infinite. Ties and soft votes vary less than wins and losses, which the errors allow for. Covariances
+    of contexts are kept for other targets as long as they are few.
     """
-    d1 = battles.shape[0]
-    variances = np.zeros(len(targets))
-    for u, rows, weights in by_context(evaluate(targets, view)[1], d1, battles.n_contexts):
-        models, covariance = _separate_covariance(battles, view, u)
+
+    def __init__(self, battles: Battles, view: View):
+        self.battles, self.view = battles, view
+        self._known: dict[int, tuple[Longs, Floats]] = {}
+
+    def errors(self, targets: Sequence[Resolved]) -> Floats:
+        """Return standard errors of targets."""
+        variances = np.zeros(len(targets))
+        gradients = evaluate(targets, self.view)[1]
+        for u, rows, weights in by_context(gradients, self.battles.shape[0], self.battles.n_contexts):
+            variances[rows] += self._variances(u, weights)
+        return np.sqrt(np.maximum(variances, 0.0))
+
+    def board_errors(self, row: Floats, among: Bools | None) -> Floats:
+        """Return those of the mean scores of a board with weights (D,) of contexts, against the mean of some models."""
+        d1 = self.battles.shape[0]
+        inside = np.full(d1, 1.0 / d1) if among is None else among / among.sum()
+        variances = np.zeros(d1)
+        for u in np.flatnonzero(row).tolist():
+            variances += row[u] ** 2 * self._variances(u, np.eye(d1) - inside)
+        return np.sqrt(np.maximum(variances, 0.0))
+
+    def _variances(self, u: int, weights: Floats) -> Floats:
+        """Return variances of sums of scores of a context, with weights (k, d1)."""
+        if u not in self._known:
+            if len(self._known) * self.battles.shape[0] ** 2 > MOST_KEPT:
+                self._known.clear()
+            self._known[u] = self._covariance(u)
+        models, covariance = self._known[u]
         weights = weights - weights.mean(axis=1, keepdims=True)
         inside, outside = weights[:, models], np.delete(weights, models, axis=1)
         known = np.einsum("ma,ma->m", inside @ covariance, inside)
-        variances[rows] += np.where(np.any(np.abs(outside) > UNBALANCED, axis=1), np.inf, known)
-    return np.sqrt(np.maximum(variances, 0.0))
+        return np.where(np.any(np.abs(outside) > UNBALANCED, axis=1), np.inf, known)
 
+    def _covariance(self, u: int) -> tuple[Longs, Floats]:
+        """Return the largest group of models that a context connects, and the covariance of a separate fit's scores.
 
-def _separate_covariance(battles: Battles, view: View, u: int) -> tuple[Longs, Floats]:
-    """Return the largest group of models that a context connects, and the covariance of a separate fit's scores.
-
-    Nobody is left where the votes say nothing of gaps as large as the view's.
-    """
-    cells, d1 = battles.cells, battles.shape[0]
-    part = slice(cells.start[u], cells.start[u + 1])
-    members = component_members(weak_components(cells.a[part], cells.b[part], d1)[0])[0]
-    a, b, y, count = cells.a[part], cells.b[part], cells.y[part], cells.count[part].astype(float)
-    scores = view.entries(np.arange(d1), np.full(d1, u))
-    eta = scores[a] - scores[b]
-    information = count * view.link.terms(eta, y).fisher / view.link.dispersion(eta, y, count)
-    bread = laplacian(a, b, information, d1)[np.ix_(members, members)]
-    try:
-        return members, centred_inverse(bread)
-    except np.linalg.LinAlgError:
-        return members[:0], np.empty((0, 0))
+        Nobody is left where the votes say nothing of gaps as large as the view's.
+        """
+        cells, d1, view = self.battles.cells, self.battles.shape[0], self.view
+        part = slice(cells.start[u], cells.start[u + 1])
+        members = component_members(weak_components(cells.a[part], cells.b[part], d1)[0])[0]
+        a, b, y, count = cells.a[part], cells.b[part], cells.y[part], cells.count[part].astype(float)
+        scores = view.entries(np.arange(d1), np.full(d1, u))
+        eta = scores[a] - scores[b]
+        information = count * view.link.terms(eta, y).fisher / view.link.dispersion(eta, y, count)
+        bread = laplacian(a, b, information, d1)[np.ix_(members, members)]
+        try:
+            return members, centred_inverse(bread)
+        except np.linalg.LinAlgError:
+            return members[:0], np.empty((0, 0))

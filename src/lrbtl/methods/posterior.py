@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 from scipy.special import expit
 
 from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
 from lrbtl.fitting.deviations import Expansion
-from lrbtl.lowrank.arrowhead import Blocks, Inverse, inverse_blocks
+from lrbtl.lowrank.arrowhead import Blocks, Inverse, as_dense, inverse_blocks
 from lrbtl.lowrank.tangent import context_blocks
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.means import Means
@@ -29,7 +28,7 @@ LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
 FIRST_SHARE, MOST_SHARE = 0.03, 0.3  # of entries that are exceptions: first guess and limit
 PRIOR_ENTRIES = 50  # entries that the first guess counts for
 SHARE_STEPS, SETTLED = 30, 1e-10  # most steps, and the relative change of the share that ends them
-LARGEST_SHIFT = 5.0  # logits that an exception may add: g / P says nothing further from where P was taken
+LARGEST_SHIFT = 5.0  # logits that an exception may add: g / V says nothing further from where V was taken
 FEW_VOTES = 200  # votes of a model at which its residuals count as much as the model of votes
 
 
@@ -195,31 +194,54 @@ class Posterior:
         return out
 
     @cached_property
+    def _told(self) -> Matrices:
+        """W P of each block: what votes say of L by themselves is W, and P what is left open of it."""
+        return [W @ P for W, P in zip(self.at.W, self.low_rank_blocks, strict=True)]
+
+    @cached_property
     def blocks(self) -> Matrices:
-        """Posterior covariance of the scores of each block, up to a constant per context."""
+        """C = S P S + tau^2 S + R R^T of each block, up to a constant per context."""
         out, tau = self.low_rank_blocks, self.at.tau
         if tau > 0.0:
-            out = [S @ P @ S + tau**2 * S for S, P in zip(self.at.S, out, strict=True)]
+            out = [_open(P, told, S, tau) for P, told, S in zip(out, self._told, self.at.S, strict=True)]
         if not self.shared.varies:
             return out
         roots = self.design.gather(self.shared.slot_root)
         return [block + root @ np.swapaxes(root, 1, 2) for block, root in zip(out, roots, strict=True)]
 
     def lighter(self) -> "Posterior":
-        """Return the same without matrices that boards do not read."""
+        """Return the same without matrices that boards do not read, unless they are small."""
         _ = self.residuals
-        for name in ("blocks", "low_rank_blocks", "_inverse"):
+        names = ("blocks",) if self._small else ("blocks", "low_rank_blocks", "_told", "_inverse")
+        for name in names:
             self.__dict__.pop(name, None)
-        for name in ("H", "W", "information"):
+        for name in () if self._small else ("H", "W", "information"):
             self.at.__dict__.pop(name, None)
         return self
 
+    @property
+    def _small(self) -> bool:
+        """Whether matrices of all contexts over all models are so small that they are kept."""
+        return self.design.full and self._shape[0] * self.design.n_slots <= BATCH
+
+    def _dense(self, contexts: Longs) -> tuple[Floats, Floats, Floats]:
+        """Return P, S P and S of some contexts over all models, (n, d1, d1) each."""
+        if not self._small:
+            found, left_open = self._low_rank(contexts), self.over_models(self.at.S, contexts, 1.0)
+            return found, left_open @ found if self.at.tau > 0.0 else found, left_open
+        found = self.low_rank_blocks[0][contexts]
+        return found, found - self.at.tau**2 * self._told[0][contexts], self.at.S[0][contexts]
+
     def plain(self, contexts: Longs) -> Floats:
         """Return the posterior covariance of the scores of some contexts, (n, d1, d1), centred."""
-        found = self._low_rank(contexts)
+        _, half, left_open = self._dense(contexts)
+        return self._plain(half, left_open, contexts)
+
+    def _plain(self, half: Floats, left_open: Floats, contexts: Longs) -> Floats:
+        """Return the same, given S P and S there."""
+        found = half
         if self.at.tau > 0.0:
-            left_open = self.over_models(self.at.S, contexts, 1.0)
-            found = left_open @ found @ left_open + self.at.tau**2 * left_open
+            found = half @ left_open + self.at.tau**2 * left_open
         root = self.shared.root(contexts)
         return centred(found) + root @ np.swapaxes(root, 1, 2)
 
@@ -296,13 +318,18 @@ class Posterior:
         if space.extra.stop > space.extra.start:  # which the blocks of contexts leave out
             units = (np.arange(self._shape[1]) == u for u in contexts)
             return np.array([self.means.covariance(unit.astype(float)) for unit in units])
-        blocks = sandwich_blocks(self._inverse, self.means.meat, space.rows[contexts], self.means.sandwich_border)
+        _, half, left_open = self._dense(contexts)
+        blocks = sandwich_blocks(self._inverse, self.means.meat, space.rows[contexts], self._sandwich_border)
         more = self._from_coordinates(blocks, contexts)
         if at.tau > 0:
-            own, left_open = self.over_models(self.open_excess, contexts, 0.0), self.over_models(at.S, contexts, 1.0)
-            mixed = at.tau**2 * own @ self._low_rank(contexts) @ left_open
+            own = self.over_models(self.open_excess, contexts, 0.0)
+            mixed = at.tau**2 * own @ np.swapaxes(half, 1, 2)
             more = left_open @ more @ left_open + mixed + np.swapaxes(mixed, 1, 2) + at.tau**4 * own
-        return self.plain(contexts) + centred(more) + self._mixed_excess(contexts)
+        return self._plain(half, left_open, contexts) + centred(more) + self._mixed_excess(contexts)
+
+    @cached_property
+    def _sandwich_border(self) -> Floats:
+        return self.means.sandwich_border(self._inverse.border)
 
     def _mixed_excess(self, contexts: Longs) -> Floats:
         """Return what C (B - H) C has beyond L and E by themselves, (n, d1, d1): C + R R^T is in the place of C."""
@@ -325,27 +352,25 @@ class Posterior:
     @cached_property
     def _levels(self) -> tuple[Answers, Floats]:
         """What L, less what effects take of it, and shared deviations (m, d1) answer to a change of each level."""
-        at, design, d1 = self.at, self.design, self._shape[0]
-        _, model = design.slot_places
-        by_model = sparse.csr_array((np.ones(model.size), (model, np.arange(model.size))), shape=(d1, model.size))
+        at, design, space = self.at, self.design, self.at.scores.space
         c, _ = at.effects
-        pulled = np.empty((at.scores.space.size, d1))
-        for part in in_batches(d1, design.n_slots):
-            one = (model[:, None] == np.arange(d1)[part]).astype(np.float64)
-            pulled[:, part] = design.pull_columns(at.scores.space, design.times(at.W, one))
-        pulled[at.scores.space.extra] = (by_model @ design.times(at.S, c)).T
-        along = by_model @ design.times(at.H, self.shared.slot_root) + (by_model @ c) @ self.shared.effects
+        gU = np.stack([design.summed(at.W, np.ascontiguousarray(v)) for v in space.V.T], axis=2)
+        on_slots = design.slot_rows(space, at.W)[0]
+        gV = [as_dense(design.slot_matrix(np.ascontiguousarray(row))) for row in on_slots.T]
+        pulled = space.pull(gU, np.stack(gV, axis=2).transpose(1, 0, 2))
+        pulled[space.extra] = design.by_model(design.times(at.S, c)).T
+        along = design.by_model(design.times(at.H, self.shared.slot_root)) + design.by_model(c) @ self.shared.effects
         solved = at.factor.solve(pulled)
-        taken = -(at.tau**2) * c @ solved[at.scores.space.extra]
-        return Answers(design, at.scores.space, solved, taken), np.asarray(along).T
+        taken = -(at.tau**2) * c @ solved[space.extra]
+        return Answers(design, space, solved, taken), np.asarray(along).T
 
     def level_answers(self, contexts: Longs) -> Floats:
         """Return how scores follow a true change of each model's level that is alike everywhere, (n, d1, d1)."""
         answers, along = self._levels
         found = answers.dense(contexts, np.zeros(()))
         if self.at.tau > 0.0:
-            one = np.eye(self._shape[0])
-            found = one + self.over_models(self.at.S, contexts, 1.0) @ (found - one)  # I - S is tau^2 W
+            left_open, one = self.over_models(self.at.S, contexts, 1.0), np.eye(self._shape[0])
+            found = one + left_open @ (found - one)  # I - S is tau^2 W
         return np.asarray(found - found.mean(axis=1, keepdims=True) + self.shared.root(contexts) @ along)
 
     def _solved(self, gradients: Floats, contexts: Longs, slopes: Floats | None) -> _Solved:
@@ -418,26 +443,34 @@ class Posterior:
     def exceptions(self) -> Exceptions:
         """Return which entries the votes single out, by a spike and a slab round what the mode says.
 
-        With g the votes' scores at the mode and P = diag(H - H C H) their variance there, shift = offset + g / P is
-        what a free entry would add. sqrt(P) shift is standard normal, or N(0, 1 + k) with k = P times the variance of
+        With g the votes' scores at the mode and V = diag(H - H C H) their variance there, shift = offset + g / V is
+        what a free entry would add. sqrt(V) shift is standard normal, or N(0, 1 + k) with k = V times the variance of
         the scores for an exception; their share comes by expectation-maximisation over all entries.
         """
         at, design, space = self.at, self.design, self.at.scores.space
         offset = np.broadcast_to(at.scores.offset, at.g.shape)
-        HC = [H @ C for H, C in zip(at.H, self.blocks, strict=True)]
-        pairs = zip(at.H, HC, strict=True)
-        variance = design.scatter([np.einsum("bmm->bm", H) - np.einsum("bij,bji->bi", X, H) for H, X in pairs])
-        own = design.scatter([np.einsum("bmm->bm", X) for X in HC])
-        own = own - design.times(at.W, self._row_sums()) / self._shape[0]  # C is centred
+        variance, own = self._own_entries()
         played = variance > 1e-9 * max(float(variance.max(initial=0.0)), 1e-300)
-        P = np.where(played, variance, 1.0)
-        k = P * at.scores.field.mean_square()
-        shift = np.where(played, np.clip(offset + at.g / P, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
-        probability = exception_probabilities(-0.5 * np.log1p(k) + 0.5 * P * shift**2 * k / (1 + k), played)
+        V = np.where(played, variance, 1.0)
+        k = V * at.scores.field.mean_square()
+        shift = np.where(played, np.clip(offset + at.g / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
+        probability = exception_probabilities(-0.5 * np.log1p(k) + 0.5 * V * shift**2 * k / (1 + k), played)
         shift *= k / (1 + k)
-        added = probability * (1 - own) ** 2 * (k / (1 + k) / P + (1 - probability) * shift**2)
+        added = probability * (1 - own) ** 2 * (k / (1 + k) / V + (1 - probability) * shift**2)
         move = Field.of(design, space.U[:, :0], space.V[:, :0], (probability * shift - offset) * (1 - own))
         return Exceptions(probability, shift, move.centred(), np.where(played, added, 0.0))
+
+    def _own_entries(self) -> tuple[Floats, Floats]:
+        """Return the diagonals of H - H C H and of H C on the slots, by H S = W and H - tau^2 W H = W."""
+        at, design, tau = self.at, self.design, self.at.tau
+        root = self.shared.slot_root
+        along = design.times(at.H, root)
+        of_W = design.scatter([np.einsum("bmm->bm", W) for W in at.W])
+        taken = design.scatter([np.einsum("bij,bij->bi", X, W) for X, W in zip(self._told, at.W, strict=True)])
+        own = design.scatter([np.einsum("bij,bij->bi", X, S) for X, S in zip(self._told, at.S, strict=True)])
+        own += tau**2 * of_W + np.einsum("im,im->i", along, root)
+        own -= design.times(at.W, self._row_sums()) / self._shape[0]  # C is centred
+        return of_W - taken - np.einsum("im,im->i", along, along), own
 
     def _row_sums(self) -> Floats:
         """Return J A^-1 J^T 1 of each context on the slots: the gauge leaves nearly nothing of it."""
@@ -448,6 +481,11 @@ class Posterior:
             ones[k : space.U.size : len(space.V[0])] = 1.0
             out += v[design.slot_places[0]] * design.slot_changes(space, *space.push(self.at.factor.solve(ones)))
         return out
+
+
+def _open(P: Floats, told: Floats, S: Floats, tau: float) -> Floats:
+    """Return S P S + tau^2 S, given W P: S is I - tau^2 W."""
+    return np.asarray((P - tau**2 * told) @ S + tau**2 * S)
 
 
 def in_batches(n: int, size: int) -> list[slice]:

@@ -280,19 +280,20 @@ class Answers:
         return replace(self, coordinates=self.coordinates @ factors, slots=self.slots @ factors)
 
     @cached_property
-    def _pushed(self) -> list[tuple[Floats, Floats]]:
-        return [self.space.push(np.ascontiguousarray(x)) for x in self.coordinates.T]
+    def _pushed(self) -> tuple[Floats, Floats]:
+        """Changes of U (d1, r1, m) and of V (D, r1, m)."""
+        return self.space.push_columns(self.coordinates)
 
     def field(self, left: Floats, right: Floats) -> Field:
         """Return a single change plus left right^T."""
-        ((dU, dV),) = self._pushed
+        dU, dV = (side[:, :, 0] for side in self._pushed)
         U, V = np.hstack([left, dU, self.space.U]), np.hstack([right, self.space.V, dV])
         return Field.of(self.design, U, V, self.slots[:, 0])
 
     def dense(self, contexts: Longs, more: Floats) -> Floats:
         """Return the changes in some contexts plus others, (n, d1, m)."""
-        U, V = self.space.U, self.space.V[contexts]
-        out = more + np.stack([V @ dU.T + dV[contexts] @ U.T for dU, dV in self._pushed], axis=2)
+        dU, dV = self._pushed
+        out = more + np.tensordot(self.space.V[contexts], dU, axes=(1, 1)) + self.space.U @ dV[contexts]
         place = np.full(self.design.n_contexts, -1)
         place[contexts] = np.arange(len(contexts))
         context, model = self.design.slot_places
@@ -302,15 +303,12 @@ class Answers:
 
     def mean(self, weights: Floats, more: Floats) -> Floats:
         """Return the sums over contexts of the changes times weights (D,), plus others, (d1, m)."""
-        context, model = self.design.slot_places
-        v, d1 = weights @ self.space.V, len(self.space.U)
-        own = [dU @ v + self.space.U @ (weights @ dV) for dU, dV in self._pushed]
-        on_slots = [np.bincount(model, weights[context] * x, d1) for x in self.slots.T]
-        return np.asarray(more + np.stack(own, axis=1) + np.stack(on_slots, axis=1))
+        (dU, dV), (context, _) = self._pushed, self.design.slot_places
+        own = np.tensordot(weights @ self.space.V, dU, axes=(0, 1)) + self.space.U @ np.tensordot(weights, dV, axes=1)
+        return np.asarray(more + own + self.design.by_model(weights[context, None] * self.slots))
 
     def means(self, more: Floats) -> Floats:
         """Return means over the models of each context, plus others, (D, m)."""
-        (context, _), (D, d1) = self.design.slot_places, (len(self.space.V), len(self.space.U))
-        own = [self.space.V @ dU.mean(axis=0) + dV @ self.space.U.mean(axis=0) for dU, dV in self._pushed]
-        on_slots = [np.bincount(context, x, D) / d1 for x in self.slots.T]
-        return np.asarray(more + np.stack(own, axis=1) + np.stack(on_slots, axis=1))
+        (dU, dV), d1 = self._pushed, len(self.space.U)
+        own = self.space.V @ dU.mean(axis=0) + np.einsum("k,ukm->um", self.space.U.mean(axis=0), dV)
+        return np.asarray(more + own + self.design.by_context(self.slots) / d1)

@@ -23,6 +23,7 @@ from lrbtl.typing import Floats, Ints, Longs
 LEAST_TAU = 0.02  # of the spread of the scores: the least tau that is looked at
 APART = 1.5  # ratio of values of tau whose evidence gives its curvature
 TAU_STEPS, WORTHWHILE = 8, 0.05  # most steps in tau, and nats that one must gain
+FADED = 3.0  # nats below the most evidence, to which larger taus are looked at: few votes say little against them
 SURE_TAU = 0.05  # relative error of tau below which one value stands for all
 AT_ZERO = 0.5  # prior probability of no deviations at all
 NODES = (1 / 6, 1 / 2, 5 / 6)  # quantiles of tau that stand for its distribution
@@ -289,6 +290,9 @@ class Search:
         for away in (-2.0, -1.0, 1.0, 2.0):
             tau = float(np.clip(mode.tau * np.exp(away * min(error, 1.0)), LEAST_TAU * self.spread, self.spread))
             at.setdefault(tau, self.log_evidence(mode, tau))
+        while (top := max(at)) < self.spread and at[top] > max(at.values()) - FADED:
+            tau = min(2.0 * top, self.spread)
+            at[tau] = self.log_evidence(mode, tau)
         at[0.0] = self.log_evidence(mode, 0.0)
         taus = np.array(sorted(at))
         several = np.count_nonzero(np.diff(self.design.start)) > 1  # one context alone cannot tell E from L

@@ -9,7 +9,6 @@ rank that `select_rank` picks. Results go to results/accuracy.json.
 """
 
 import argparse
-import json
 import os
 import warnings
 from pathlib import Path
@@ -23,8 +22,7 @@ import pandas as pd
 import lrbtl
 from lrbtl.errors import LrbtlError, LrbtlWarning
 from lrbtl.fitting.fit import refit
-
-RESULTS = Path(__file__).parent / "results"
+from replications import keep_results
 
 
 def simulated(truths: int) -> dict[str, Any]:
@@ -98,8 +96,7 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LrbtlWarning)
         results = {"paper's design": simulated(options.truths), "held out": real(options.data)}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "accuracy.json").write_text(json.dumps(results, indent=1))
+    keep_results("accuracy", results)
 
 
 if __name__ == "__main__":

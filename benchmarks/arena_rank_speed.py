@@ -8,19 +8,17 @@ five runs, with one thread where nothing else is said; arena-rank's compiled cod
 environment variable is set. Results go to results/arena_rank_speed.json.
 """
 
-import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import lrbtl
+from replications import keep_results
 
-RESULTS = Path(__file__).parent / "results"
 SHAPE, RANK, N = (200, 10), 3, 1_000_000
 
 
@@ -83,8 +81,7 @@ def main() -> None:
     ratios = {name: seconds["arena-rank"] / value for name, value in seconds.items()}
     for name, value in seconds.items():
         print(f"{name:<28} {value:7.1f} s   arena-rank takes {ratios[name]:.1f} x")
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "arena_rank_speed.json").write_text(json.dumps({"seconds": seconds, "ratios": ratios}, indent=1))
+    keep_results("arena_rank_speed", {"seconds": seconds, "ratios": ratios})
 
 
 if __name__ == "__main__":

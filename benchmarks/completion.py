@@ -10,7 +10,6 @@ results/completion.json and results/completion.md.
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -27,7 +26,7 @@ from lrbtl.errors import LrbtlWarning
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.lowrank.tucker import truncate
 from lrbtl.methods.base import Options
-from replications import RESULTS, Replication, keep_results, replicate_all
+from replications import Replication, keep_results, known_results, replicate_all
 
 Z = 1.959964
 FOLDS = 6  # as in the paper's simulations
@@ -228,8 +227,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--designs", nargs="+", default=list(DESIGNS), choices=DESIGNS, metavar="DESIGN")
     options = parser.parse_args()
-    path = RESULTS / "completion.json"
-    rows = [row for row in (json.loads(path.read_text()) if path.exists() else []) if row["design"] in DESIGNS]
+    rows = [row for row in known_results("completion") if row["design"] in DESIGNS]
     for design in options.designs:
         found = replicate_all(design, replicate, options.reps, options.jobs, needed=problem(design).noise.methods)
         rows = [row for row in rows if row["design"] != design] + summarise(design, found)

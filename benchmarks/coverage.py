@@ -12,7 +12,6 @@ efficient method at the true rank; it checks all scores. Results go to results/c
 """
 
 import argparse
-import json
 import os
 from typing import Any
 
@@ -23,7 +22,7 @@ import numpy as np
 import lrbtl
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.methods.base import Options
-from replications import RESULTS, keep_results, replicate_all
+from replications import keep_results, known_results, replicate_all
 
 SHAPE, RANK, SCALE, FOLDS = (200, 200), 5, 5.0, 6
 TRUTH_SEED = 0
@@ -267,9 +266,7 @@ def main() -> None:
     parser.add_argument("--designs", nargs="+", default=["uniform 60000", "uniform 80000", "Dirichlet 60000"])
     parser.add_argument("--default", type=int, default=0, help="only the default, on so many logs")
     options = parser.parse_args()
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / "coverage.json"
-    rows = json.loads(path.read_text()) if path.exists() else []
+    rows = list(known_results("coverage"))
     for design in options.designs:
         if options.default:
             fresh = default_rows(design, options.default)

@@ -11,7 +11,6 @@ was. Results go to results/coverage_tensor.json and .md.
 """
 
 import argparse
-import json
 import os
 import warnings
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from lrbtl.errors import LrbtlWarning
 from lrbtl.fitting.signal import SIGNAL_FLOOR, signal_ratio
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.methods.base import Options
-from replications import RESULTS, Replication, keep_results, replicate_all
+from replications import Replication, keep_results, known_results, replicate_all
 
 METHODS = ("efficient", "mle", "whitened")
 SCALE, Z = 3.0, 1.959964
@@ -194,8 +193,7 @@ def main() -> None:
     parser.add_argument("--designs", nargs="+", default=list(DESIGNS), choices=list(DESIGNS))
     parser.add_argument("--default", type=int, default=0, help="only the default, on so many truths")
     options = parser.parse_args()
-    path = RESULTS / "coverage_tensor.json"
-    rows = json.loads(path.read_text()) if path.exists() else []
+    rows = list(known_results("coverage_tensor"))
     for design in options.designs:
         if options.default:
             for row in rows:

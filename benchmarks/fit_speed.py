@@ -8,11 +8,9 @@ writes first) and through the dense score matrix with sparse products (what one 
 starts. Results go to results/fit_speed.json.
 """
 
-import json
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -27,8 +25,8 @@ from lrbtl.fitting.fit import spectral_start
 from lrbtl.fitting.newton import minimise
 from reference_numpy import Rows, fit_lbfgs
 from reference_numpy import spectral_start as numpy_start
+from replications import keep_results
 
-RESULTS = Path(__file__).parent / "results"
 TOL = 1e-8
 
 
@@ -138,8 +136,7 @@ def main() -> None:
         ],
         "scaling": scaling(),
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "fit_speed.json").write_text(json.dumps(results, indent=1))
+    keep_results("fit_speed", results)
 
 
 if __name__ == "__main__":

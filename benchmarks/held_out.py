@@ -12,7 +12,6 @@ logs that are not run keep theirs.
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -26,7 +25,7 @@ import pandas as pd
 
 import lrbtl
 from lrbtl.errors import LrbtlError, LrbtlWarning
-from replications import RESULTS, keep_results
+from replications import keep_results, known_results
 
 FLAGS = ["creative_writing", "instruction_following", "math", "hard_prompt"]
 LOGS: dict[str, tuple[str, list[str]]] = {
@@ -121,8 +120,7 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    kept = RESULTS / "held_out.json"
-    rows = json.loads(kept.read_text()) if kept.exists() else {}
+    rows = known_results("held_out")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LrbtlWarning)
         for name, (file, contexts) in LOGS.items():

@@ -15,7 +15,6 @@ and the others keep their results. Results go to results/history.json and .md.
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -31,7 +30,7 @@ import lrbtl
 from lrbtl.boards.history import step_quantiles
 from lrbtl.errors import LrbtlWarning
 from lrbtl.fitting.walk import TimedVotes, fit_once, fit_walks
-from replications import RESULTS, keep_results
+from replications import keep_results, known_results
 
 YEARS_FORECAST = range(2016, 2027)
 DESIGNS = {"tuning": (12, 24, 200), "confirming": (20, 12, 400)}  # models, periods, votes per period
@@ -214,8 +213,7 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--reps", type=int, default=100)
     options = parser.parse_args()
-    file = RESULTS / "history.json"
-    parts = json.loads(file.read_text()) if file.exists() else {}
+    parts = known_results("history")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LrbtlWarning)
         parts["voters"] = voters(options.reps)

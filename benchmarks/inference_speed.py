@@ -8,7 +8,6 @@ with K = 10 against one cold fit; against a vectorised NumPy version with a dens
 design, scaled in battles only. Results go to results/inference_speed.json.
 """
 
-import json
 import os
 import sys
 import time
@@ -30,8 +29,8 @@ from lrbtl.fitting.fit import refit
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.methods.base import Options
 from reference_numpy import Rows, one_step_numpy
+from replications import keep_results
 
-RESULTS = Path(__file__).parent / "results"
 SHAPE, RANK, N, FOLDS = (200, 200), 5, 60_000, 10
 FEW, MORE = 2, 402  # numbers of targets whose difference gives the rival's time per target
 
@@ -95,8 +94,7 @@ def main() -> None:
         f"{scaled / folded:.0f} x ours without the fit"
     )
     print(f"plain re-derivation: {plain:.0f} s for two targets, scaled in battles only, {plain / two:.0f} x ours")
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "inference_speed.json").write_text(json.dumps(results, indent=1))
+    keep_results("inference_speed", results)
 
 
 if __name__ == "__main__":

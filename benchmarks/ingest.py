@@ -6,7 +6,6 @@ python benchmarks/ingest.py --rows 5000000
 import argparse
 import ctypes
 import gc
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -20,8 +19,8 @@ import polars as pl
 import pyarrow as pa
 
 import lrbtl
+from replications import keep_results
 
-RESULTS = Path(__file__).parent / "results" / "ingest.json"
 N_MODELS, N_CATEGORIES = 200, 10
 WINNERS = np.array(["model_a", "model_b", "tie", "tie (bothbad)"], dtype=object)
 LABELS = ["model_a", "model_b", "category"]
@@ -160,8 +159,7 @@ def main() -> None:
     result["inputs"] = measure(build_inputs(draw_codes(options.rows, np.random.default_rng(0))), options.repeats)
     if options.chunked_rows:
         result["chunks"] = add_chunks(options.chunked_rows)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n")
+    keep_results("ingest", result)
 
 
 def add_chunks(n: int, chunk: int = 4_000_000) -> dict[str, float]:

@@ -12,7 +12,6 @@ are not run keep theirs.
 """
 
 import argparse
-import json
 import os
 import warnings
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from scipy.special import expit
 
 import lrbtl
 from lrbtl.errors import LrbtlWarning
-from replications import RESULTS, keep_results
+from replications import keep_results, known_results
 
 ELO = 400 / np.log(10)
 SEED = 14
@@ -161,8 +160,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--only", action="append", choices=tuple(DESIGNS))
     options = parser.parse_args()
-    file = RESULTS / "judges.json"
-    known = json.loads(file.read_text()) if file.exists() else {}
+    known = known_results("judges")
     rows, logs = known.get("simulated", {}), known.get("logs", {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LrbtlWarning)

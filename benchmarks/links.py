@@ -7,7 +7,6 @@ models of ties predict every vote from the others. Results go to results/links.j
 """
 
 import argparse
-import json
 import time
 from pathlib import Path
 
@@ -15,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 import lrbtl
-
-RESULTS = Path(__file__).parent / "results"
+from replications import keep_results
 
 
 def read(path, least):
@@ -73,9 +71,7 @@ def main():
             lines.append(f"| {model} | {1e3 * value:.2f} | {1e3 * gap:.2f} ± {1e3 * se:.2f} |")
         lines.append("")
         print("\n".join(lines[-8:]), f"\n{time.perf_counter() - start:.1f} s", flush=True)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "links.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (RESULTS / "links.md").write_text("\n".join(lines).rstrip() + "\n")
+    keep_results("links", rows, "\n".join(lines).rstrip() + "\n")
 
 
 if __name__ == "__main__":

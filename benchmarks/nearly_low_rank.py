@@ -13,7 +13,6 @@ keep theirs.
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -27,7 +26,7 @@ import numpy as np
 
 import lrbtl
 from lrbtl.errors import LrbtlError, LrbtlWarning
-from replications import RESULTS, keep_results
+from replications import keep_results, known_results
 
 Z = 1.959964
 SEED = 20261201
@@ -240,8 +239,7 @@ def main() -> None:
     parser.add_argument("--efficient", type=int, default=12, help="truths on which the efficient method is run as well")
     parser.add_argument("--fresh", action="store_true", help="only designs that were not tuned on")
     options = parser.parse_args()
-    kept = RESULTS / "nearly_low_rank.json"
-    known = {row["design"]: row for row in (json.loads(kept.read_text()) if kept.exists() else [])}
+    known = {row["design"]: row for row in known_results("nearly_low_rank")}
     with ProcessPoolExecutor(options.jobs) as pool:
         for number, design in enumerate(DESIGNS):
             if options.only in design.name and not (options.fresh and design.tuned):

@@ -10,7 +10,6 @@ Errors are those of means over truths. Results go to results/other_arenas.json a
 """
 
 import argparse
-import json
 import os
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +23,7 @@ import numpy as np
 
 import lrbtl
 from lrbtl.errors import LrbtlWarning
-from replications import RESULTS, keep_results
+from replications import keep_results, known_results
 
 SEED = 77
 SPREAD = 0.8  # standard deviation of the low-rank scores
@@ -123,8 +122,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    kept = RESULTS / "other_arenas.json"
-    known = {row["arena"]: row for row in (json.loads(kept.read_text()) if kept.exists() else [])}
+    known = {row["arena"]: row for row in known_results("other_arenas")}
     with ProcessPoolExecutor(options.jobs) as pool:
         for number, arena in enumerate(ARENAS):
             if options.only not in arena.name:

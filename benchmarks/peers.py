@@ -25,7 +25,6 @@ go to results/peers.json and .md; packages that are not run keep theirs.
 
 import argparse
 import importlib.util
-import json
 import os
 import time
 import warnings
@@ -40,7 +39,7 @@ import numpy as np
 import pandas as pd
 
 import lrbtl
-from replications import RESULTS, keep_results
+from replications import keep_results, known_results
 
 MODELS, CATEGORIES, VOTES, NEW_VOTES = 40, 8, 30_000, 8
 ELO = 400 / np.log(10)
@@ -239,8 +238,7 @@ def main() -> None:
                 boards = PACKAGES[name][2](votes)
             rows[name].append({"seconds": time.process_time() - start} | measured(boards, truth))
         print(f"{seed + 1} of {reps}", {name: round(rows[name][-1]["seconds"], 1) for name in here}, flush=True)
-    path = RESULTS / "peers.json"
-    result = json.loads(path.read_text()) if path.exists() else {}
+    result = known_results("peers")
     result |= {name: {"version": version(PACKAGES[name][1]), **summary(each)} for name, each in rows.items()}
     table = as_table({name: result[name] for name in PACKAGES if name in result})
     keep_results("peers", result, table)

@@ -21,7 +21,6 @@ designs. Results go to results/plan.json and .md; parts that are not run keep th
 """
 
 import argparse
-import json
 import os
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -36,7 +35,7 @@ import lrbtl
 from lrbtl.data.frames import read_battles
 from lrbtl.errors import LrbtlWarning
 from lrbtl.inference.verdicts import ELO
-from replications import RESULTS, keep_results
+from replications import keep_results, known_results
 
 SEED, START, MORE, N_MODELS = 14, 27_000, 6_000, 52
 Z = 1.959964
@@ -345,8 +344,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", action="append", default=[])
     options = parser.parse_args()
-    file = RESULTS / "plan.json"
-    parts = json.loads(file.read_text()) if file.exists() else {}
+    parts = known_results("plan")
     if options.part == "plan":
         parts["plan"] = {**parts.get("plan", {}), **run_plan(options.path, options.reps, options.jobs, options.only)}
     else:

@@ -8,7 +8,6 @@ per category to all battles. Results go to results/real_data.json and results/re
 """
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -27,7 +26,7 @@ from lrbtl.errors import LrbtlError, LrbtlWarning
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.inference.targets import Target
 from lrbtl.methods.base import Options
-from replications import RESULTS, keep_results
+from replications import keep_results, known_results
 
 SHARES = (0.2, 0.1, 0.05, 0.02)
 MODEL, RIVAL, CATEGORY, RANK = "gemini-2.5-pro", "claude-opus-4-20250514", "math", 3
@@ -130,9 +129,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, help="others keep their results")
     options = parser.parse_args()
-    kept = RESULTS / "real_data.json"
-    known = json.loads(kept.read_text()) if kept.exists() else []
-    rows: list[dict[str, Any]] = [row for row in known if row["method"] not in options.methods]
+    rows: list[dict[str, Any]] = [row for row in known_results("real_data") if row["method"] not in options.methods]
     for share in SHARES:
         start, replications = time.time(), []
         with ProcessPoolExecutor(options.jobs) as pool:

@@ -9,7 +9,6 @@ tournament, and the board with and without it.
 
 import csv
 import gzip
-import json
 import sys
 import warnings
 from pathlib import Path
@@ -18,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import lrbtl
+from replications import keep_results
 
-RESULTS = Path(__file__).parent / "results"
 DRAWS = 200
 
 
@@ -95,7 +94,6 @@ def main() -> None:
     """Write the results."""
     folder = Path(sys.argv[1])
     found = {"mtbench": mtbench(folder), "football": football(folder)}
-    (RESULTS / "real_votes.json").write_text(json.dumps(found, indent=1) + "\n")
     lines = [
         "# Clusters and position on real logs",
         "",
@@ -118,7 +116,7 @@ def main() -> None:
         "",
         *(f"- {model} ({place})" for model, place in found["football"]["top ten, with place without position"]),
     ]
-    (RESULTS / "real_votes.md").write_text("\n".join(lines) + "\n")
+    keep_results("real_votes", found, "\n".join(lines) + "\n")
     print("\n".join(lines))
 
 

@@ -21,11 +21,18 @@ def code_version() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
-def keep_results(name: str, rows: Any, table: str) -> None:
-    """Write results as JSON, and beside it as a table in Markdown."""
+def known_results(name: str) -> Any:
+    """Return the results that a script kept, nothing where there are none: parts that are not run keep theirs."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def keep_results(name: str, rows: Any, table: str | None = None) -> None:
+    """Write results as JSON, and beside it as a table in Markdown where there is one."""
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (RESULTS / f"{name}.md").write_text(table)
+    (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if table is not None:
+        (RESULTS / f"{name}.md").write_text(table, encoding="utf-8")
 
 
 def replicate_all(

@@ -14,15 +14,14 @@ import subprocess
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 import lrbtl
+from replications import keep_results
 
-RESULTS = Path(__file__).parent / "results"
 CASES = [
     ("contexts", 200, 1_000, 1_000_000),
     ("contexts", 200, 10_000, 1_000_000),
@@ -104,8 +103,7 @@ def write(rows: list[dict[str, Any]]) -> None:
             continue
         times = f"{row['overall']:.1f} | {row['one context']:.1f} | {row['megabytes'] / 1e3:.1f} | {row['method']}"
         lines.append(f"| {row['case']} | {sizes} | {times} |")
-    (RESULTS / "scale.json").write_text(json.dumps(rows, indent=1))
-    (RESULTS / "scale.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    keep_results("scale", rows, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

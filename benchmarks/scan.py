@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-RESULTS = Path(__file__).parent / "results" / "scan.json"
+from replications import keep_results
+
 N_MODELS, N_CATEGORIES, ROWS_PER_FILE, ROWS_PER_GROUP = 200, 10, 10_000_000, 1_000_000
 COLUMNS = ["category", "model_a", "model_b", "winner"]
 
@@ -153,7 +154,7 @@ def main() -> None:
         "cpu_ratio_to_whole_table": best["Battles.scan"]["cpu_seconds"] / best["pyarrow, whole table"]["cpu_seconds"],
         "runs": runs,
     }
-    RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    keep_results("scan", result)
     print(json.dumps({name: value for name, value in result.items() if name != "runs"}, indent=1))
 
 

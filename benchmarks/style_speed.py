@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results"
+from replications import keep_results
+
 D1, D, K = 200, 10, 8
 ARENA = """
 import sys, time
@@ -132,8 +133,7 @@ def main() -> None:
             fits = [[float(x) for x in line.split()] for line in peers.stdout.strip().splitlines()]
             found["arena-rank, rows, seconds and processor seconds of each fit"] = fits
             print(fits)
-    (RESULTS / "style_speed.json").write_text(json.dumps(found, indent=1) + "\n")
-    (RESULTS / "style_speed.md").write_text(table(found, args.rows))
+    keep_results("style_speed", found, table(found, args.rows))
 
 
 if __name__ == "__main__":

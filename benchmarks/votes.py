@@ -12,18 +12,16 @@ Designs: `voters` (the one that was looked at while errors were made), `fresh` (
 """
 
 import argparse
-import json
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
 import lrbtl
+from replications import keep_results, known_results
 
-RESULTS = Path(__file__).parent / "results"
 D1, D, LENGTH, POSITION = 30, 6, 0.8, 0.25
 SHARE = 0.378  # of the variance of a vote's quantile: a taste of 1.0 per model against the logistic's 3.29
 Designs = {
@@ -132,7 +130,6 @@ def run(name: str, replications: int, methods: list[str]) -> dict[str, Any]:
 
 def write(results: dict[str, Any]) -> None:
     """Write JSON and a table."""
-    (RESULTS / "votes.json").write_text(json.dumps(results, indent=1) + "\n")
     keys = ["effects", "scores", "gaps", "board", "ranks one by one", "ranks jointly", "error over se", "width"]
     lines = ["# Coverage of votes as arenas collect them", "", (__doc__ or "").split("\n\n")[1].replace("\n", " "), ""]
     for name, result in results.items():
@@ -142,7 +139,7 @@ def write(results: dict[str, Any]) -> None:
             cells = [f"{row[key][0]:.3f} ± {row[key][1]:.3f}" for key in keys]
             lines.append(f"| {label} | {row['replications']} | " + " | ".join(cells) + " |")
         lines.append("")
-    (RESULTS / "votes.md").write_text("\n".join(lines))
+    keep_results("votes", results, "\n".join(lines))
 
 
 def main() -> None:
@@ -152,8 +149,7 @@ def main() -> None:
     parser.add_argument("--design", choices=list(Designs), nargs="+", default=list(Designs))
     parser.add_argument("--methods", nargs="+", default=["hierarchical", "naive"])
     args = parser.parse_args()
-    path = RESULTS / "votes.json"
-    results = json.loads(path.read_text()) if path.exists() else {}
+    results = known_results("votes")
     for name in args.design:
         found = run(name, args.replications, args.methods)
         results[name] = results.get(name, {}) | {

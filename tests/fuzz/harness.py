@@ -9,6 +9,7 @@ and a seed, and can be run again by these two.
 
 import argparse
 import contextlib
+import faulthandler
 import io
 import random
 import sys
@@ -33,6 +34,7 @@ AREAS: dict[str, Callable[[random.Random, Path], object]] = {
     "options": options.run_case,
     "files": files.run_case,
 }
+TOLD = 1000  # cases after which it is told how far a campaign is
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,13 @@ def find_leaks(area: str, seeds: Iterator[int] | range, minutes: float = 1e9) ->
         for seed in seeds:
             if time.monotonic() > end:
                 break
+            if n and n % TOLD == 0:  # where a case ends the process, these lines tell which ones to look at
+                print(f"{area}: {n:,} cases, up to seed {seed - 1}", file=sys.stderr, flush=True)
             leak = find_leak(area, seed, Path(folder))
             n += 1
             if leak is not None:
                 found.append(leak)
+                print(leak, file=sys.stderr, flush=True)
     return n, found
 
 
@@ -93,6 +98,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     chosen: Any = parser.parse_args(argv)
     areas = chosen.area or list(AREAS)
+    faulthandler.enable()
     n_leaks = 0
     for area in areas:
         seeds = range(chosen.seed, chosen.seed + chosen.cases // len(areas))

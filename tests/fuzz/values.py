@@ -55,6 +55,11 @@ def plain_labels(rng: random.Random, n: int, n_labels: int = 4) -> list[str]:
     return [f"m{rng.randrange(n_labels)}" for _ in range(n)]
 
 
+def without_missing_times(column: list[Any]) -> list[Any]:
+    """Return a column for Arrow, which ends the process on NumPy's missing times beside integers (pyarrow 26)."""
+    return [None if isinstance(value, np.datetime64) and np.isnat(value) else value for value in column]
+
+
 def dressed(rng: random.Random, column: list[Any]) -> Any:
     """Return a column as some container; one that refuses these values is replaced by a list."""
     kind = rng.choice(["list", "tuple", "array", "object", "pandas", "polars", "arrow", "category", "masked"])
@@ -72,9 +77,9 @@ def dressed(rng: random.Random, column: list[Any]) -> Any:
         if kind == "category":
             return pd.Series(column).astype("category")
         if kind == "polars":
-            return pl.Series(column, strict=False)
+            return pl.Series(without_missing_times(column), strict=False)
         if kind == "arrow":
-            return pa.chunked_array([column])
+            return pa.chunked_array([without_missing_times(column)])
         if kind == "masked":
             return np.ma.masked_array(np.arange(len(column)), mask=[rng.random() < 0.2 for _ in column])
     except Exception:  # the container's own refusal, before lrbtl sees anything
@@ -85,15 +90,16 @@ def dressed(rng: random.Random, column: list[Any]) -> Any:
 def as_frame(rng: random.Random, columns: dict[str, list[Any]]) -> Any:
     """Return columns as some frame; one that refuses these values is replaced by a dict."""
     kind = rng.choice(["dict", "pandas", "polars", "lazy", "arrow"])
+    safe = {name: without_missing_times(column) for name, column in columns.items()}
     try:
         if kind == "pandas":
             return pd.DataFrame(columns)
         if kind == "polars":
-            return pl.DataFrame(columns, strict=False)
+            return pl.DataFrame(safe, strict=False)
         if kind == "lazy":
-            return pl.DataFrame(columns, strict=False).lazy()
+            return pl.DataFrame(safe, strict=False).lazy()
         if kind == "arrow":
-            return pa.table(columns)
+            return pa.table(safe)
     except Exception:  # the frame library's own refusal
         return columns
     return columns

@@ -143,17 +143,20 @@ def battle_counts(battles: Battles, weights: Floats) -> tuple[Longs, Floats]:
     >>> battle_counts(battles, np.ones(1))
     (array([40, 40]), array([0.75, 0.25]))
     """
-    cells, d1, used = battles.cells, len(battles.models), np.flatnonzero(weights)
-    here: slice | Longs = slice(None)
-    if used.size == 1:  # cells of one context lie together
-        here = slice(*cells.start[[used[0], used[0] + 1]].tolist())
-    elif used.size < weights.size:
-        here = np.flatnonzero(weights[cells.context])
+    cells, d1, here = battles.cells, len(battles.models), _cells_of(battles, weights)
     a, b, count, y = cells.a[here], cells.b[here], cells.count[here], cells.y[here]
     votes = np.bincount(a, count, d1) + np.bincount(b, count, d1)
     first, second = points(y)
     won = np.bincount(a, count * first, d1) + np.bincount(b, count * second, d1)
     return votes.astype(np.int64), np.divide(won, votes, out=np.full(d1, np.nan), where=votes > 0)
+
+
+def _cells_of(battles: Battles, weights: Floats) -> slice | Longs:
+    """Return the cells of the contexts that have a weight."""
+    cells, used = battles.cells, np.flatnonzero(weights)
+    if used.size == 1:  # cells of one context lie together
+        return slice(*cells.start[[used[0], used[0] + 1]].tolist())
+    return slice(None) if used.size == weights.size else np.flatnonzero(weights[cells.context])
 
 
 def _positions(kept: Longs, size: int) -> Longs:
@@ -174,9 +177,9 @@ def _warn_groups(battles: Battles, groups: list[Longs]) -> None:
 
 def vote_notes(part: Component, weights: Floats) -> list[str]:
     """Return what became of ties and of votes that both were bad, and what scores of other links mean."""
-    cells, link = part.battles.cells, part.analysis.provenance.link
-    count = np.where(weights[cells.context] > 0, cells.count, 0)
-    ties, bad = (int(count[cells.y == value].sum()) for value in (0.5, BOTH_BAD))
+    cells, link, here = part.battles.cells, part.analysis.provenance.link, _cells_of(part.battles, weights)
+    count, y = cells.count[here], cells.y[here]
+    ties, bad = (int(count[y == value].sum()) for value in (0.5, BOTH_BAD))
     own = bad > 0 or link in TIE_LINKS
     notes = []
     if part.battles.vote_weights is not None:

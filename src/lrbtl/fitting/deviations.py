@@ -399,10 +399,13 @@ class Mode:
         return self.at.log_evidence
 
 
-def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float, near: Expansion | None = None) -> Mode:
+def find_mode(
+    scores: Scores, tau: float, dispersion: float, gauge: float, near: Expansion | None = None, rough: float = 0.0
+) -> Mode:
     """Return the mode reached from some scores by Newton steps, halved until the posterior grows.
 
-    `near` is an expansion at scores near those, if at another tau, whose prior is kept at first.
+    `near` is an expansion at scores near those, if at another tau, whose prior is kept at first. A step that promises
+    less than `rough` nats is the last one.
     """
     if tau == 0.0:
         scores = replace(scores, E=np.zeros_like(scores.E))
@@ -426,7 +429,7 @@ def find_mode(scores: Scores, tau: float, dispersion: float, gauge: float, near:
         if fall >= -DECREMENT:
             scores = trial
         circling = many > 1.0 and n_iter > CIRCLES and expected > CIRCLING * last
-        if circling or abs(fall) < many * DECREMENT or (close and expected < many * ENOUGH):
+        if circling or abs(fall) < many * DECREMENT or expected < max(rough, many * ENOUGH if close else 0.0):
             return _lighter(Mode(scores, at, n_iter, scale == 1.0))
         if close and scale == 1.0:
             scores, done = _small_steps(at, factor, scores, expected)

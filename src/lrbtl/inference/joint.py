@@ -24,7 +24,7 @@ from lrbtl.typing import Floats, Longs, Seed
 
 CHUNK = 1 << 7  # normal vectors at a time
 USES = 8  # picks per normal vector
-SEARCH_DRAWS, BATCH_DRAWS = 1 << 9, 1 << 12
+SEARCH_DRAWS, BATCH_DRAWS = 1 << 9, 1 << 11
 MOST_DRAWS = 1 << 18
 MOST_VALUES = 1 << 28  # draws times statistics
 TOLERANCE = 0.005  # standard error of a critical value, if MOST_VALUES allows; a thousandth of the gaps it decides on
@@ -113,7 +113,7 @@ def max_gap_quantile(cov: Floats, level: float = 0.95, rng: Seed = 0) -> float:
     statistics = _Statistics(
         factor=factor,
         n_statistics=a.size,
-        scan=partial(_scan_gaps, cov, precision, a, b),
+        scan=partial(_scan_gaps, cov, precision, _least_squares(cov, precision), a, b),
     )
     return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
 
@@ -127,17 +127,30 @@ def _scan_entries(correlation: Floats, draws: Floats, pick: Longs, beyond: Float
     return largest, count
 
 
-def _scan_gaps(
-    cov: Floats, precision: Floats, a: Longs, b: Longs, draws: Floats, pick: Longs, beyond: Floats, bar: float
-) -> tuple[Floats, Floats]:
-    """Return what the kernel finds; it skips models that cannot be part of a gap above the bar.
+def _least_squares(cov: Floats, precision: Floats) -> Floats:
+    """Return by how much, times bar^2, some member of a pair with a gap above the bar must be away from zero, squared.
 
     With v_a = Var(G_a), (g_a - g_b)^2 <= (v_a + v_b) (g_a^2 / v_a + g_b^2 / v_b): a pair above the bar has a member
     with g_a^2 / v_a > bar^2 / (2 max_b (v_a + v_b) precision_ab).
     """
     own = np.diag(cov)
     reach = ((own[:, None] + own) * precision).max(axis=1)
-    floor = 0.5 * (1 - 1e-9) * bar**2 * own / np.maximum(reach, 1e-300)
+    return np.asarray(0.5 * (1 - 1e-9) * own / np.maximum(reach, 1e-300))
+
+
+def _scan_gaps(
+    cov: Floats,
+    precision: Floats,
+    least: Floats,
+    a: Longs,
+    b: Longs,
+    draws: Floats,
+    pick: Longs,
+    beyond: Floats,
+    bar: float,
+) -> tuple[Floats, Floats]:
+    """Return what the kernel finds; it skips models that cannot be part of a gap above the bar."""
+    floor = bar**2 * least
     largest, count = np.empty(pick.shape), np.empty(pick.shape)
     pairs = a[pick], b[pick]
     scan_gaps(draws, *pairs, beyond, cov, precision, floor, bar * bar, np.empty(len(cov)), largest, count)

@@ -24,6 +24,7 @@ LEAST_TAU = 0.02  # of the spread of the scores: the least tau that is looked at
 APART = 1.5  # ratio of values of tau whose evidence gives its curvature
 TAU_STEPS, WORTHWHILE = 8, 0.05  # most steps in tau, and nats that one must gain
 FADED = 3.0  # nats below the most evidence, to which larger taus are looked at: few votes say little against them
+ALIKE = 0.1  # relative change of the variance of an entry, noise included, below which one tau stands for several
 SURE_TAU = 0.05  # relative error of tau below which one value stands for all
 AT_ZERO = 0.5  # prior probability of no deviations at all
 NODES = (1 / 6, 1 / 2, 5 / 6)  # quantiles of tau that stand for its distribution
@@ -37,7 +38,7 @@ FORGOTTEN = 0.12  # weight below which a rank is left out
 LARGEST_RANK = 8
 LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand out
 LIKELY = 0.5  # probability from which an entry is called an exception
-PILOTS = 2  # fits of rank 1 with large deviations: what truncated starts are made of
+PILOTS, ROUGH = 2, 0.05  # fits of rank 1 with large deviations, of which starts are made; nats per slot of a last step
 SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
 LARGE_LOG, MANY_CONTEXTS = 1 << 18, 500  # cells and contexts beyond both of which some contexts are searched for all
 PART_CELLS, FEWEST_CONTEXTS = 1 << 15, 100  # what that part of a log has, about, and at least
@@ -88,7 +89,7 @@ class Search:
         self.pilot = self._scores_near(near)
         self.dispersion, self.gauge = 1.0, self._gauge(self.pilot)
         for _ in range(PILOTS if len(self.shape) > 1 else 1):
-            self.pilot = self.climb(self.pilot, self._guess(self.pilot)).scores
+            self.pilot = self.climb(self.pilot, self._guess(self.pilot), ROUGH * self.design.n_slots).scores
         count = self.cells.count if self.cells.weight is None else self.cells.count * self.cells.weight
         eta = self.pilot.eta_of(self.cells)
         self.dispersion = self.pilot.design.link.dispersion(eta, self.cells.y, count) or 1.0
@@ -166,9 +167,9 @@ class Search:
         tau = max(float(np.sqrt(np.mean(scores.E**2))), LEAST_TAU * self.spread)
         return Expansion(scores, tau, self._dispersion(scores), self.gauge)
 
-    def climb(self, scores: Scores, tau: float) -> Mode:
+    def climb(self, scores: Scores, tau: float, rough: float = 0.0) -> Mode:
         """Return the mode at a tau."""
-        return find_mode(scores, tau, self._dispersion(scores), self.gauge)
+        return find_mode(scores, tau, self._dispersion(scores), self.gauge, rough=rough)
 
     def _dispersion(self, scores: Scores) -> float:
         """Return the dispersion at fitted scores: their information is too small by the share of it that they took."""
@@ -296,7 +297,12 @@ class Search:
         at[0.0] = self.log_evidence(mode, 0.0)
         taus = np.array(sorted(at))
         several = np.count_nonzero(np.diff(self.design.start)) > 1  # one context alone cannot tell E from L
-        return tau_quantiles(taus, np.array([at[tau] for tau in taus]), AT_ZERO if several else 0.0)
+        found = tau_quantiles(taus, np.array([at[tau] for tau in taus]), AT_ZERO if several else 0.0)
+        noise = self.design.noise**2 * self.dispersion
+        if found[-1] ** 2 - found[0] ** 2 > ALIKE * (noise + found[0] ** 2):
+            return found
+        # covariances are linear in tau^2 over so short a way
+        return np.asarray(np.sqrt(np.mean(found**2, keepdims=True)))
 
     def average(self, modes: list[tuple[float, Mode]]) -> list[Node]:
         """Return the nodes of modes of growing rank: several taus at the one of most weight, one at the others.

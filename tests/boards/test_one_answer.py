@@ -86,7 +86,7 @@ def check_pair(analysis, boards, a, b, options):
 
 @pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
 @pytest.mark.parametrize("method", sorted(METHODS))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(battles=logs())
 def test_every_call_gives_the_same_answer(method, battles):
     options = {"method": method, "rank": 1, "n_folds": 3}

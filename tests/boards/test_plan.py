@@ -192,8 +192,12 @@ def test_observed_entries_and_huge_arenas_are_refused(battles):
     with pytest.raises(InputTypeError):
         lrbtl.plan(seen, 10, goal=lrbtl.entry(0, 0))
     large = lrbtl.simulate_battles(lrbtl.simulate_scores((4001,), 1, scale=1, rng=0), 20_000, rng=1)
-    with pytest.raises(TooLargeError, match="at most 4,000"):
-        lrbtl.votes_needed(large, lrbtl.gap(0, 1), half_width=5, method="naive")
+    for ask in (
+        lambda: lrbtl.votes_needed(large, lrbtl.gap(0, 1), half_width=5),
+        lambda: lrbtl.plan(large, 10),
+    ):
+        with pytest.raises(TooLargeError, match="at most 4,000"):
+            ask()
 
 
 # ------------------------------------------------------------------------------

@@ -316,13 +316,13 @@ def test_print_tells_what_matters() -> None:
     assert "warning" not in str(from_codes(draw(500, 1)))
 
 
-def test_a_million_labels() -> None:
-    n = 500_000
+def test_very_many_labels() -> None:
+    n = 100_000
     left = [f"model {k}" for k in range(n)]
     right = np.array([f"model {k}" for k in range(n, 2 * n)])
     battles = Battles.from_arrays(left, right, np.zeros(n))
     assert battles.shape == (2 * n,) and battles.n_cells == n
-    assert battles.models[:2] == ("model 0", "model 1") and battles.model_index("model 999999") == 2 * n - 1
+    assert battles.models[:2] == ("model 0", "model 1") and battles.model_index("model 99999") == 2 * n - 1
 
 
 @pytest.mark.parametrize("where", ["model_a", "model_b", "winner", "task"])

@@ -21,6 +21,7 @@ from scipy.special import expit
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import as_battles
+from lrbtl.data.observations import Data
 from lrbtl.errors import MarginError, NoDecisionError, PowerError, TooLargeError, UninformedError
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import Estimate
@@ -62,13 +63,8 @@ class Outlook:
     @classmethod
     def of(cls, analysis: Analysis, targets: Sequence[Resolved], contrasts: Floats | None = None) -> Outlook:
         """Return the outlook on targets, or on contrasts of them."""
-        battles = analysis.battles
-        d1, D = battles.shape[0], battles.n_contexts
-        if d1 * D > LARGEST:
-            raise TooLargeError(
-                f"{d1:,} models in {D:,} contexts are too many to plan votes for; take fewer with battles.select(...) "
-                f"or battles.top_models(...): at most {LARGEST:,} pairs of a model and a context."
-            )
+        check_size(analysis.battles)
+        d1, D = analysis.battles.shape[0], analysis.battles.n_contexts
         scores = [resolved_score(a, unit) for unit in np.eye(D) for a in range(d1)]
         base = analysis.estimate_resolved([*scores, *targets])
         if not np.isfinite(base.se).all():
@@ -217,6 +213,16 @@ class Outlook:
         return str(self.base.labels[-self.contrasts.shape[1]])
 
 
+def check_size(battles: Data) -> None:
+    """Raise where there are too many scores to plan votes for."""
+    d1, D = battles.shape[0], battles.n_contexts
+    if d1 * D > LARGEST:
+        raise TooLargeError(
+            f"{d1:,} models in {D:,} contexts are too many to plan votes for; take fewer with battles.select(...) or "
+            f"battles.top_models(...): at most {LARGEST:,} pairs of a model and a context."
+        )
+
+
 def solve_budget(value: Callable[[float], float], wanted: float, start: float = 1000.0) -> float:
     """Return where a falling function reaches a value, 0 where it does at once and infinity where it never does.
 
@@ -357,6 +363,7 @@ def votes_needed(
     assumed = None if gap is None else read_size(gap, "gap")
     if half_width is not None:
         size = read_size(half_width, "half_width")
+    check_size(battles)
     analysis = analyse(battles, **options)
     resolved = resolve_targets(battles, [target])
     found = Outlook.of(analysis, resolved)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from scipy.special import ndtr
 
-from lrbtl.boards.outlook import Outlook
+from lrbtl.boards.outlook import Outlook, check_size
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import as_battles
 from lrbtl.data.labels import shown_context
@@ -213,6 +213,7 @@ def plan(
     budget = _read_budget(n)
     price, allowed = _read_costs(battles, cost), _read_allowed(battles, forbid)
     share = context_weights(battles, weights, context)
+    check_size(battles)
     analysis = analyse(battles, **options)
     outlook, importance, names, words = _read_goal(goal, analysis, share)
     votes = rounded(outlook.best(budget, importance, price, allowed), price, budget)

@@ -61,6 +61,14 @@ class Comparison(Printed):
         What to know of how the battles were read.
     margin : float or None
         Of what is called equivalent: Elo points, or below 0.5 win probability.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[60, 20])
+    >>> found = lrbtl.compare(battles, "x", "y")
+    >>> found.contexts, found.verdict, found.battles.tolist()
+    (('overall',), ('ahead',), [80])
     """
 
     a: Any
@@ -255,6 +263,14 @@ class WinMatrix:
         Whether the intervals hold for all pairs at once.
     notes : tuple of str
         What to know of how the battles were read.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[30, 10])
+    >>> matrix = lrbtl.win_matrix(battles)
+    >>> matrix.models, matrix.to_dict()["a"]
+    (('x', 'y'), ['x', 'y'])
     """
 
     models: tuple[Any, ...]

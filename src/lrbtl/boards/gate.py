@@ -60,6 +60,14 @@ class Gate:
         Votes that the decision rests on.
     needed : VotesNeeded or None
         More votes that would decide with 80% power if the gap is as estimated, where these cannot.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays(["new", "new"], ["old", "old"], [1, 0], counts=[700, 600])
+    >>> found = lrbtl.gate(battles, "new", "old", method="naive")
+    >>> found.decision, found.verdict, found.exit_code
+    ('ship', 'ahead', 0)
     """
 
     decision: str

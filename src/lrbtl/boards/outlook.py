@@ -263,6 +263,13 @@ class VotesNeeded:
     half_width, wanted : float
         Half the width of the interval now and the one needed: Elo points, of a win probability its own units.
     level : float
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[55, 45])
+    >>> int(lrbtl.votes_needed(battles, lrbtl.gap("x", "y"), half_width=20, method="naive"))
+    1073
     """
 
     label: str

@@ -431,13 +431,27 @@ class Battles(Described, Stored):
         return self.select(models=[self.models[k] for k in np.argsort(-self.model_counts, kind="stable")[:n]])
 
     def pooled(self) -> Battles:
-        """Return the same battles without contexts (order 1)."""
+        """Return the same battles without contexts (order 1).
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 1], ["code", "math"]).pooled().cells.count.tolist()
+        [2]
+        """
         d1, everywhere = len(self.models), np.zeros(self.n_contexts, dtype=np.int64)
         cells = _cells.recode_cells(self.cells, np.arange(d1), everywhere, n_models=d1, n_contexts=1)
         return replace(self, cells=cells, levels=(), mode_names=())
 
     def with_counts(self, counts: ArrayLike) -> Battles:
-        """Battles with the same labels and other multiplicities of the cells; cells with 0 are left out."""
+        """Battles with the same labels and other multiplicities of the cells; cells with 0 are left out.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> lrbtl.Battles.from_arrays([0, 0], [1, 2], [1, 1]).with_counts([5, 0]).n_battles
+        5
+        """
         count = read_counts(np.asarray(counts), "counts")
         if count.shape != self.cells.count.shape:
             raise LengthMismatchError(f"counts have shape {count.shape}, but there are {self.n_cells} cells.")

@@ -61,6 +61,14 @@ class Fit:
         Whether a larger rank, which the data do not determine, predicted better.
     effect_values : array or None
         Values of linear effects, in units of the covariates' scales.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3), 1, scale=2, rng=0), 3000, rng=1)
+    >>> fit = lrbtl.fit(battles, 1)
+    >>> fit.rank, fit.scores.shape, fit.converged
+    ((1, 1), (6, 3), True)
     """
 
     battles: Data

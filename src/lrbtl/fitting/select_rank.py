@@ -45,6 +45,14 @@ class RankSelection:
     unit : "battles" or "observations"
     notes : tuple of str
         What to know of how the battles were read.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3), 1, scale=2, rng=0), 3000, rng=1)
+    >>> found = lrbtl.select_rank(battles, [1, 2])
+    >>> found.ranks, found.rank
+    ([(1, 1), (2, 2)], (1, 1))
     """
 
     ranks: list[tuple[int, ...]]

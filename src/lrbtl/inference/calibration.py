@@ -260,6 +260,14 @@ class LinkComparison:
         Mean log-likelihood of a vote (win, tie or loss where there are ties) in nats.
     deficit, deficit_se : arrays
         How far each falls short of the best, and the standard error of that paired difference.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3), 1, scale=2, rng=0), 3000, rng=1)
+    >>> found = lrbtl.compare_links(battles, ["logistic", "probit"])
+    >>> found.best in found.links, found.better_than(found.best) is None
+    (True, True)
     """
 
     links: tuple[str, ...]

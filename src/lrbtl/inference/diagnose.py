@@ -91,6 +91,14 @@ class Diagnosis:
         What to know of how the battles were read.
     design_effects : tuple of (str, float)
         By how much each cluster column alone multiplies the variance of overall scores, the median over models.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3), 1, scale=2, rng=0), 3000, rng=1)
+    >>> found = lrbtl.diagnose(battles)
+    >>> found.verdict, len(found.groups)
+    ('ready to publish', 1)
     """
 
     n_battles: int
@@ -180,6 +188,14 @@ class FitDiagnosis(Diagnosis):
         "With care" is said of a rank that rank="auto" chose although its weakest component is near the noise.
     advice : str or None
         What to do about a weak signal; None where the rank restricts nothing.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3), 1, scale=2, rng=0), 3000, rng=1)
+    >>> found = lrbtl.diagnose(battles, lrbtl.fit(battles, 1))
+    >>> found.rank, bool(found.signal > 1.5)
+    ((1, 1), True)
     """
 
     rank: tuple[int, ...]

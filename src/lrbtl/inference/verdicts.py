@@ -173,6 +173,12 @@ class Verdicts(Printed):
     margin : float or None
         As it was given: Elo points, or below 0.5 win probability.
     level, power : float
+
+    Examples
+    --------
+    >>> from lrbtl import Estimate
+    >>> Estimate(["x - y"], [0.5], [[0.01]], links="identity").verdicts().to_dict()["verdict"]
+    ['ahead']
     """
 
     labels: tuple[str, ...]

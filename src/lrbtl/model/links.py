@@ -60,6 +60,13 @@ class Link(ABC):
         Whether responses can leave a score infinite.
     linear : bool
         Whether the loss is linear in the response, so that a fit sees only the means of responses.
+
+    Examples
+    --------
+    >>> import lrbtl, numpy as np
+    >>> links = lrbtl.Logistic(), lrbtl.Probit(), lrbtl.Cauchit(), lrbtl.Davidson(), lrbtl.RaoKupper(), lrbtl.Identity()
+    >>> {str(link): float(link.mean(np.array([0.5]))[0].round(2)) for link in links}
+    {'logistic': 0.62, 'probit': 0.69, 'cauchit': 0.65, 'davidson': 0.58, 'rao-kupper': 0.59, 'identity': 0.5}
     """
 
     name: str

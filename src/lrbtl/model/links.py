@@ -66,7 +66,7 @@ class Link(ABC):
     >>> import lrbtl, numpy as np
     >>> links = lrbtl.Logistic(), lrbtl.Probit(), lrbtl.Cauchit(), lrbtl.Davidson(), lrbtl.RaoKupper(), lrbtl.Identity()
     >>> {str(link): float(link.mean(np.array([0.5]))[0].round(2)) for link in links}
-    {'logistic': 0.62, 'probit': 0.69, 'cauchit': 0.65, 'davidson': 0.58, 'rao-kupper': 0.59, 'identity': 0.5}
+    {'logistic': 0.62, 'probit': 0.69, 'cauchit': 0.65, 'davidson': 0.58, 'rao-kupper': 0.6, 'identity': 0.5}
     """
 
     name: str

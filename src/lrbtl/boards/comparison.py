@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from scipy.special import expit, logit
@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 from lrbtl.boards.components import Component, analyse_components
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import points
-from lrbtl.data.frames import as_battles
+from lrbtl.data.frames import Frame, as_battles
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import NoDecisionError, SeparationError, UninformedError
 from lrbtl.inference.analysis import Analysis
@@ -27,9 +27,6 @@ from lrbtl.model.links import LOGISTIC
 from lrbtl.tables import Printed, format_intervals, format_numbers, format_percents, plain_numbers, text_table, to_frame
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed
-
-if TYPE_CHECKING:
-    from lrbtl.data.frames import Frame
 
 ROWS_SHOWN = 15
 MOST_PAIRS = 1000  # up to here joint intervals of overall win probabilities use their correlations

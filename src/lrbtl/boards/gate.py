@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from lrbtl.boards.comparison import component_of
 from lrbtl.boards.outlook import Outlook, VotesNeeded, votes_words
 from lrbtl.data.battles import Battles
-from lrbtl.data.frames import as_battles
+from lrbtl.data.frames import Frame, as_battles
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import NoDecisionError
 from lrbtl.inference.targets import Weights, read_pair
@@ -28,9 +28,6 @@ from lrbtl.inference.verdicts import (
 from lrbtl.methods.base import RunOptions
 from lrbtl.methods.targets import resolved_gap
 from lrbtl.threads import one_blas_thread
-
-if TYPE_CHECKING:
-    from lrbtl.data.frames import Frame
 
 SHIP, WORSE = "ship", "worse"
 EXIT_CODES = {SHIP: 0, WORSE: 1, CANNOT_TELL: 2}

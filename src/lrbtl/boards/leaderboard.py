@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
 from scipy.special import ndtr
@@ -17,7 +17,7 @@ from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, compat_boards
 from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board, vote_notes
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
-from lrbtl.data.frames import as_battles
+from lrbtl.data.frames import Frame, as_battles
 from lrbtl.data.labels import shown_context, some_of
 from lrbtl.errors import BoundError, MethodError, NoDecisionError, ScaleError, check_choice, check_whole
 from lrbtl.inference.estimate import ELO, Estimate
@@ -28,9 +28,6 @@ from lrbtl.methods.base import Options, RunOptions, named_options
 from lrbtl.methods.targets import resolved_win_rate
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Longs, Seed
-
-if TYPE_CHECKING:
-    from lrbtl.data.frames import Frame
 
 Board = TypeVar("Board")
 

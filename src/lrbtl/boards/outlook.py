@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from scipy import linalg
@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.frames import as_battles
+from lrbtl.data.frames import Frame, as_battles
 from lrbtl.data.observations import Data
 from lrbtl.errors import MarginError, NoDecisionError, PowerError, TooLargeError, UninformedError
 from lrbtl.inference.analysis import Analysis, analyse
@@ -32,9 +32,6 @@ from lrbtl.methods.base import RunOptions
 from lrbtl.methods.targets import Resolved, resolved_score
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats
-
-if TYPE_CHECKING:
-    from lrbtl.data.frames import Frame
 
 LARGEST = 4000  # models times contexts whose covariance is worked with
 MOST_VOTES = 1e12  # beyond which a number of votes is none

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from scipy.special import ndtr
 
 from lrbtl.boards.outlook import Outlook, check_size
 from lrbtl.data.battles import Battles
-from lrbtl.data.frames import as_battles
+from lrbtl.data.frames import Frame, as_battles
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import PlanError
 from lrbtl.inference.analysis import Analysis, analyse
@@ -25,9 +25,6 @@ from lrbtl.methods.targets import resolved_score
 from lrbtl.tables import Printed, text_table
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Longs
-
-if TYPE_CHECKING:
-    from lrbtl.data.frames import Frame
 
 Goal = str | tuple[str, Any] | Target | Sequence[Target]
 

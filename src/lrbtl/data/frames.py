@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
 
     Frame = IntoFrame | Mapping[str, Any]
+else:
+    Frame = Any  # narwhals is imported where there are frames
 
 FIRST = [
     "model_a",

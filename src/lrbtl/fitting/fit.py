@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD
-from lrbtl.data.frames import as_data
+from lrbtl.data.frames import Frame, as_data
 from lrbtl.data.labels import check_same_labels
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import (
@@ -29,9 +29,6 @@ from lrbtl.lowrank.tucker import Tucker, check_rank, eigenvectors, truncate
 from lrbtl.model.links import LOGISTIC, Identity, Link, as_link
 from lrbtl.threads import check_threads, one_blas_thread
 from lrbtl.typing import Floats, Seed
-
-if TYPE_CHECKING:
-    from lrbtl.data.frames import Frame
 
 SMALLEST_SHARE = 0.01  # least share of a model or context in the information, over the mean, that the start believes
 FOLD_TOL = 4e-3  # Newton decrement, in nats per hundred parameters, of the fits on training folds
@@ -145,7 +142,7 @@ class Fit:
 
 
 def fit(
-    battles: "Data | Frame",
+    battles: Data | Frame,
     rank: int | Sequence[int] | Literal["auto"] = "auto",
     *,
     ridge: float | Sequence[float] | Literal["auto"] = "auto",

@@ -3,12 +3,11 @@
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lrbtl.data.folds import check_fold_number, check_folds, fold_counts
-from lrbtl.data.frames import as_data
+from lrbtl.data.frames import Frame, as_data
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import RankCollapseWarning, RankError
 from lrbtl.fitting.fit import Fit, check_informed, fit_with_chosen_ridge, refit
@@ -17,9 +16,6 @@ from lrbtl.model.links import Link
 from lrbtl.progress import as_progress
 from lrbtl.threads import check_threads, one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Progress, Seed
-
-if TYPE_CHECKING:
-    from lrbtl.data.frames import Frame
 
 MAX_DEFAULT_RANK = 8
 CLEARLY = 3.0  # standard errors by which a rank must fall short of the best so far to end the search at once
@@ -107,7 +103,7 @@ class RankSelection:
 
 
 def select_rank(
-    battles: "Data | Frame",
+    battles: Data | Frame,
     ranks: Iterable[int | Sequence[int]] | None = None,
     *,
     n_folds: int = 5,

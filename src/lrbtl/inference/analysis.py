@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD
-from lrbtl.data.frames import as_data
+from lrbtl.data.frames import Frame, as_data
 from lrbtl.data.labels import index_labels, map_contexts, map_labels
 from lrbtl.data.observations import Data
 from lrbtl.errors import CovariateError, MethodError, SeparationWarning, check_choice, warn_user
@@ -30,9 +30,6 @@ from lrbtl.methods.naive import Naive
 from lrbtl.methods.targets import Resolved, WorkingScale
 from lrbtl.methods.whitened import Whitened
 from lrbtl.typing import Bools, Floats
-
-if TYPE_CHECKING:
-    from lrbtl.data.frames import Frame
 
 
 @dataclass(frozen=True, eq=False, repr=False)

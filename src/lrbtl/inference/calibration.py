@@ -9,7 +9,6 @@ the mean squared gap and k chosen by the likelihood of the votes: where battles 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -18,7 +17,7 @@ from scipy.stats import chi2
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD
-from lrbtl.data.frames import as_battles
+from lrbtl.data.frames import Frame, as_battles
 from lrbtl.errors import LinkError
 from lrbtl.fitting.design import linear_effects
 from lrbtl.inference.analysis import Analysis, analyse
@@ -27,9 +26,6 @@ from lrbtl.inference.targets import all_gaps, pair_rows
 from lrbtl.model.links import LINKS, TIE_LINKS, Link, TieLink, mean_over_spread
 from lrbtl.tables import text_table
 from lrbtl.typing import Bools, Floats, Longs, Rank
-
-if TYPE_CHECKING:
-    from lrbtl.data.frames import Frame
 
 GAPS = (0, 25, 50, 100, 150, 200, 300, 400, 600)  # Elo points at which bins begin
 FEWEST = 100  # votes of a bin; smaller ones join the bin below
@@ -299,7 +295,7 @@ class LinkComparison:
 
 
 def compare_links(
-    battles: "Battles | Frame",
+    battles: Battles | Frame,
     links: Sequence[str | Link] | None = None,
     *,
     rank: Rank = "auto",

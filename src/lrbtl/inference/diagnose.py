@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
+from typing import Literal, TypedDict, Unpack, overload
 
 import numpy as np
 from scipy.special import ndtr
@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import weak_components
 from lrbtl.data.describe import linked_models
-from lrbtl.data.frames import as_data
+from lrbtl.data.frames import Frame, as_data
 from lrbtl.data.labels import check_same_labels
 from lrbtl.data.observations import Data, Observations
 from lrbtl.errors import InputTypeError, LrbtlWarning
@@ -34,9 +34,6 @@ from lrbtl.methods.targets import Stack, resolved_score
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import Sampling
 from lrbtl.typing import Floats, Longs, Rank, Seed
-
-if TYPE_CHECKING:
-    from lrbtl.data.frames import Frame
 
 Level = Literal["ok", "warn"]
 Exceptional = tuple[object, object, float]  # model, context, Elo points
@@ -225,7 +222,7 @@ class FitDiagnosis(Diagnosis):
 
 @overload
 def diagnose(
-    battles: "Data | Frame",
+    battles: Data | Frame,
     fit: Fit,
     targets: Target | Sequence[Target] | None = None,
     *,
@@ -233,7 +230,7 @@ def diagnose(
 ) -> FitDiagnosis: ...
 @overload
 def diagnose(
-    battles: "Data | Frame",
+    battles: Data | Frame,
     fit: Analysis | None = None,
     targets: Target | Sequence[Target] | None = None,
     *,
@@ -241,7 +238,7 @@ def diagnose(
     **options: Unpack[AnalysisOptions],
 ) -> Diagnosis: ...
 def diagnose(
-    battles: "Data | Frame",
+    battles: Data | Frame,
     fit: Fit | Analysis | None = None,
     targets: Target | Sequence[Target] | None = None,
     *,

@@ -12,21 +12,18 @@ from collections.abc import Iterable
 from datetime import date as Day
 from importlib.metadata import version
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.battles import Battles
 from lrbtl.data.describe import battle_warnings
-from lrbtl.data.frames import as_battles
+from lrbtl.data.frames import Frame, as_battles
 from lrbtl.errors import ReportError
 from lrbtl.inference.diagnose import diagnose
 from lrbtl.show.page_data import report_data
 from lrbtl.show.style import shown_date
 from lrbtl.tables import write_whole
-
-if TYPE_CHECKING:
-    from lrbtl.data.frames import Frame
 
 SCRIPTS = [f"page_{part}.js" for part in ("base", "table", "chart", "board", "matrix", "duel", "main")]  # in one scope
 

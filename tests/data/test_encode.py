@@ -146,6 +146,19 @@ def test_what_is_no_column_is_refused(column: object) -> None:
         encode(column, "model_a")
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.chunked_array([pa.array([2**62]).cast(pa.timestamp("us"))]),
+        pl.Series([2**62]).cast(pl.Datetime("us")),
+        pl.Series([2**30]).cast(pl.Date),
+    ],
+)
+def test_dates_beyond_those_of_python_are_named(column):
+    with pytest.raises(InputTypeError, match="model_a holds values that Python cannot"):
+        encode(column, "model_a")
+
+
 def test_counts_wider_than_numpy_holds():
     np.testing.assert_array_equal(read_counts(pl.Series([2, 3], dtype=pl.Int128), "n"), [2, 3])
     with pytest.raises(CountError, match="2\\*\\*53"):

@@ -122,7 +122,7 @@ class Plan(Printed):
 
     def _worth(self, budget: float) -> str:
         unit = "votes" if self.cost == self.votes.sum() else "in cost"
-        return f"{budget:,.0f} {unit}" if math.isfinite(budget) else "any number of votes"
+        return f"about {float(f'{budget:.2g}'):,.0f} {unit}" if math.isfinite(budget) else "any number of votes"
 
     def by_context(self) -> dict[Any, int]:
         """Return the votes of each category."""

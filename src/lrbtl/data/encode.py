@@ -1,7 +1,7 @@
 """Columns of any kind to integer codes and labels, without a detour through strings."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -303,7 +303,7 @@ def _encode_polars(series: Any, name: str) -> Coded:
     if series.dtype == nw.String:
         native = native.cast(series.implementation.to_native_namespace().Categorical)
     elif series.dtype not in (nw.Categorical, nw.Enum):
-        return _encode_objects(native.to_list(), name)
+        return _encode_objects(_python_values(native.to_list, name), name)
     codes = native.to_physical().to_numpy()
     # Codes are shared with other columns of the process: look at one row of each code that occurs here.
     row_of_code = np.full(int(codes.max(initial=0)) + 1, -1, dtype=np.int64)
@@ -317,6 +317,16 @@ def _encode_polars(series: Any, name: str) -> Coded:
     return Coded(codes, labels_by_code)
 
 
+def _python_values(make: Callable[[], list[Any]], name: str) -> list[Any]:
+    """Return the values of a column as Python objects; raise where Python has none for them, such as far dates."""
+    try:
+        return make()
+    except BaseException as error:
+        if isinstance(error, OverflowError | ValueError) or type(error).__name__ == "PanicException":  # of polars
+            raise InputTypeError(f"{name} holds values that Python cannot: {error}. Write them as texts.") from error
+        raise
+
+
 def encode_arrow(column: Any, name: str) -> Coded:
     """Codes and labels of an Arrow array of anything but numbers."""
     if column.null_count:
@@ -326,13 +336,13 @@ def encode_arrow(column: Any, name: str) -> Coded:
         try:
             column = column.dictionary_encode()
         except NotImplementedError:  # lists and the like
-            return _encode_objects(column.to_pylist(), name)
+            return _encode_objects(_python_values(column.to_pylist, name), name)
     chunks = column.unify_dictionaries().chunks if hasattr(column, "chunks") else [column]
     if not chunks:
         return Coded(np.empty(0, dtype=np.int32), [])
     parts = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks]
     codes = parts[0] if len(parts) == 1 else np.concatenate(parts)
-    labels = chunks[0].dictionary.to_pylist()
+    labels = _python_values(chunks[0].dictionary.to_pylist, name)
     if None in labels:
         missing = np.isin(codes, [code for code, label in enumerate(labels) if label is None])
         if missing.any():

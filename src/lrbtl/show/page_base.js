@@ -30,7 +30,7 @@ function formatInterval(row) {
   return `${formatScore(row.lower)} to ${formatScore(row.upper)}`;
 }
 
-const capital = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
+const capital = (name) => name === "se" ? "Standard error" : name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 const formatSpread = (low, high) => (low === null ? NOTHING : low === high ? `${low}` : `${low}–${high}`);
 
 // How to write the values of one column: numbers alike, with as many decimals as they need (at most three), and

@@ -68,13 +68,13 @@ function drawMore(table) {
   const { columns, title, about } = table;
   const names = Object.keys(columns);
   const rows = columns[names[0]].map((_, i) => Object.fromEntries(names.map((name) => [name, columns[name][i]])));
+  const value = ["estimate", "value", "change", "gap", "score"].find((name) => name in columns);
   const shown = names.map((name) => {
     const isNumber = columns[name].some((value) => typeof value === "number");
-    const format = formatColumn(columns[name]);
+    const format = formatColumn(columns[name === "se" && value ? value : name]);
     return textColumn(name === "model" ? "model" : `column ${name}`, capital(name),
       isNumber ? "number" : "text", isNumber ? -1 : 1, (row) => row[name], (row) => format(row[name]));
   });
-  const value = ["estimate", "value", "change", "gap", "score"].find((name) => name in columns);
   if (value && "lower" in columns && "upper" in columns) {
     const axis = makeAxis(tableAxis(columns), "");
     const read = (row) => ({ value: row[value], lower: row.lower, upper: row.upper });

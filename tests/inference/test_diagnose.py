@@ -131,3 +131,15 @@ def test_plain_boards_and_options():
     fitted = lrbtl.diagnose(battles, method="mle", rank=1, link="probit")
     assert isinstance(fitted, lrbtl.FitDiagnosis) and np.isnan(fitted.coverage)
     assert lrbtl.diagnose(battles, method="naive").verdict == "ready to publish"
+
+
+@pytest.mark.parametrize(("n_judges", "told"), [(4, ()), (40, (("judge", 40, 29),))])
+def test_columns_of_too_many_levels_are_told(n_judges, told):
+    """640 columns hold 20 models at 2 + 29 levels, and the ladder."""
+    rng, n = np.random.default_rng(0), 4000
+    a, judge = rng.integers(20, size=n), rng.integers(n_judges, size=n)
+    b, won = (a + rng.integers(1, 20, size=n)) % 20, rng.integers(2, size=n)
+    frame = {"model_a": a, "model_b": b, "winner": won, "category": rng.integers(2, size=n), "judge": judge}
+    found = lrbtl.diagnose(lrbtl.Battles.from_frame(frame, contexts=["category", "judge"]), rank=1)
+    assert found.unshared == told
+    assert ("judge has 40 levels" in str(found)) == bool(told)

@@ -77,6 +77,9 @@ class Diagnosis:
         Ranks that are averaged over.
     exceptions : tuple of (model, context, Elo points)
         Scores that votes single out from the model's others, largest first.
+    unshared : tuple of (str, int, int)
+        Context columns with too many levels to learn what each does to a model wherever it occurs: the column, its
+        levels, and how many would not be too many.
     calibration : Calibration or None
         Observed beside predicted win rates by the size of the gap.
     links : LinkComparison or None
@@ -110,6 +113,7 @@ class Diagnosis:
     share: float = float("nan")
     ranks: tuple[tuple[int, ...], ...] = ()
     exceptions: tuple[Exceptional, ...] = ()
+    unshared: tuple[tuple[str, int, int], ...] = ()
     calibration: Calibration | None = None
     links: LinkComparison | None = None
     verdict: str = ""
@@ -353,7 +357,7 @@ def _with_analysis(found: Diagnosis, analysis: Analysis) -> Diagnosis:
     if not battles.levels:
         return found
     ranks = tuple(sorted({node.rank for node in run.nodes}))
-    return replace(found, share=run.share, ranks=ranks, exceptions=tuple(named))
+    return replace(found, share=run.share, ranks=ranks, exceptions=tuple(named), unshared=run.unshared)
 
 
 def _diagnose_fit(

@@ -101,6 +101,11 @@ def about_sharing(d: Diagnosis) -> list[Check]:
         named = [f"{model} in {context_name(context)} ({points:+.0f})" for model, context, points in d.exceptions[:3]]
         more = f", and {len(d.exceptions) - 3} more" if len(d.exceptions) > 3 else ""
         checks.append((True, f"Exceptions to what a model's other scores say: {', '.join(named)}{more}."))
+    for name, levels, most in d.unshared:
+        text = f"{name} has {levels:,} levels, too many to learn what each of them does to a model wherever it occurs"
+        checks.append(
+            (False, f"Many levels: {text}; join them to {most:,} or fewer, or boards of one may be too sure.")
+        )
     return checks
 
 

@@ -164,6 +164,13 @@ class HierarchicalRun(Run):
         """Share of the deviations in what differs between models in a category."""
         return deviation_share(self.nodes)
 
+    @property
+    def unshared(self) -> tuple[tuple[str, int, int], ...]:
+        """Context modes with too many levels to ask what each does to a model everywhere: name, levels, most levels."""
+        node, names = self.nodes[0], self.data.mode_names
+        found = node.posterior.shared.columns.left_out(node.mode.scores.design)
+        return tuple((names[k], self.data.shape[1 + k], most) for k, most in found)
+
     def least_deviations(self) -> tuple[Floats, Floats]:
         """Return all scores (d1, D) and their errors at the smallest tau that is averaged over."""
         node = min(self.nodes, key=lambda node: node.tau)

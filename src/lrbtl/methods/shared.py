@@ -62,18 +62,33 @@ class Columns:
         if len(sizes) < 2:
             return found
         levels = np.unravel_index(np.arange(design.n_contexts), sizes)
-        several = [
-            k for k in np.argsort(sizes, kind="stable") if np.unique(levels[k][np.diff(design.start) > 0]).size > 1
-        ]
-        for k in several if len(several) > 1 else ():
-            found = found._with(int(k), np.eye(sizes[k])[levels[k]])
+        for k in cls._shared_modes(design):
+            found = found._with(k, np.eye(sizes[k])[levels[k]])
         return found
+
+    @staticmethod
+    def _shared_modes(design: BlockDesign) -> list[int]:
+        """Return modes of which votes have several levels, those of most levels last; none where there is only one."""
+        sizes = design.shape[1:]
+        levels = np.unravel_index(np.flatnonzero(np.diff(design.start)), sizes)
+        found = [int(k) for k in np.argsort(sizes, kind="stable") if np.unique(levels[k]).size > 1]
+        return found if len(found) > 1 else []
+
+    def left_out(self, design: BlockDesign) -> list[tuple[int, int]]:
+        """Return modes that have no columns as their levels are too many, and how many levels would have some."""
+        D, d1, m = self.values.shape
+        sizes, out = design.shape[1:], []
+        for k in self._shared_modes(design) if len(sizes) > 1 else []:
+            fits = [n for n in range(2, sizes[k]) if few_columns(m + d1 * n, d1, D * n // sizes[k])]
+            if k not in self.modes and fits:
+                out.append((k, fits[-1]))
+        return out
 
     def _with(self, mode: int, member: Floats) -> "Columns":
         """Return these columns and one for every model at every level of a mode, given as (D, n), unless too many."""
         D, d1, m = self.values.shape
         m += d1 * member.shape[1]
-        if m > MOST_COLUMNS or m * d1 * D > MOST_NUMBERS:
+        if not few_columns(m, d1, D):
             return self
         own = member[:, None, :, None] * np.eye(d1)[None, :, None, :]
         values = np.concatenate([self.values, own.reshape(D, d1, -1)], axis=2)
@@ -83,6 +98,11 @@ class Columns:
     def modes(self) -> list[int]:
         """Context modes that have columns."""
         return [int(k) for k in np.unique(self.mode) if k != LADDER]
+
+
+def few_columns(m: int, d1: int, D: int) -> bool:
+    """Whether m columns of d1 models in D contexts are few enough."""
+    return m <= MOST_COLUMNS and m * d1 * D <= MOST_NUMBERS
 
 
 @dataclass(frozen=True)

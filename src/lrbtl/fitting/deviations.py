@@ -31,6 +31,7 @@ MAX_ITER = 10
 SETTLING = 5  # steps after which the prior stays
 STALE = 1.25  # times what the scores say now, beyond which an earlier precision is not kept
 SMALLEST_STEP = 1e-3
+VANISHED = 1e-4  # of the noise of an entry: components that add less to it
 LARGEST_START = 5.0  # logits
 LEAST_START = 1e-3  # of the noise of an entry: the size of a start where battles favour nobody
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
@@ -68,6 +69,14 @@ class Scores:
             context, model = self.design.slot_places
             out += self.shared[model, context]
         return out
+
+    @property
+    def vanished(self) -> bool:
+        """Whether a component beside the first is too small to matter: its prior then shrinks it with every step."""
+        sizes = self.space.point.singular_values[0]
+        return len(sizes) > 1 and bool(
+            sizes.min() < VANISHED * self.design.noise * np.sqrt(len(self.space.V) * len(self.space.U))
+        )
 
     @cached_property
     def terms(self) -> CellTerms:
@@ -400,12 +409,19 @@ class Mode:
 
 
 def find_mode(
-    scores: Scores, tau: float, dispersion: float, gauge: float, near: Expansion | None = None, rough: float = 0.0
+    scores: Scores,
+    tau: float,
+    dispersion: float,
+    gauge: float,
+    near: Expansion | None = None,
+    *,
+    rough: float = 0.0,
+    whole: bool = True,
 ) -> Mode:
     """Return the mode reached from some scores by Newton steps, halved until the posterior grows.
 
     `near` is an expansion at scores near those, if at another tau, whose prior is kept at first. A step that promises
-    less than `rough` nats is the last one.
+    less than `rough` nats is the last one, and one that makes a component vanish, unless the mode is wanted as a whole.
     """
     if tau == 0.0:
         scores = replace(scores, E=np.zeros_like(scores.E))
@@ -429,6 +445,8 @@ def find_mode(
         if fall >= -DECREMENT:
             scores = trial
         circling = many > 1.0 and n_iter > CIRCLES and expected > CIRCLING * last
+        if not whole and scores.vanished:
+            return _lighter(Mode(scores, at, n_iter, False))
         if circling or abs(fall) < many * DECREMENT or expected < max(rough, many * ENOUGH if close else 0.0):
             return _lighter(Mode(scores, at, n_iter, scale == 1.0))
         if close and scale == 1.0:

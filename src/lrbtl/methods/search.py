@@ -89,7 +89,7 @@ class Search:
         self.pilot = self._scores_near(near)
         self.dispersion, self.gauge = 1.0, self._gauge(self.pilot)
         for _ in range(PILOTS if len(self.shape) > 1 else 1):
-            self.pilot = self.climb(self.pilot, self._guess(self.pilot), ROUGH * self.design.n_slots).scores
+            self.pilot = self.climb(self.pilot, self._guess(self.pilot), rough=ROUGH * self.design.n_slots).scores
         count = self.cells.count if self.cells.weight is None else self.cells.count * self.cells.weight
         eta = self.pilot.eta_of(self.cells)
         self.dispersion = self.pilot.design.link.dispersion(eta, self.cells.y, count) or 1.0
@@ -167,22 +167,24 @@ class Search:
         tau = max(float(np.sqrt(np.mean(scores.E**2))), LEAST_TAU * self.spread)
         return Expansion(scores, tau, self._dispersion(scores), self.gauge)
 
-    def climb(self, scores: Scores, tau: float, rough: float = 0.0) -> Mode:
+    def climb(self, scores: Scores, tau: float, *, rough: float = 0.0, whole: bool = True) -> Mode:
         """Return the mode at a tau."""
-        return find_mode(scores, tau, self._dispersion(scores), self.gauge, rough=rough)
+        return find_mode(scores, tau, self._dispersion(scores), self.gauge, rough=rough, whole=whole)
 
     def _dispersion(self, scores: Scores) -> float:
         """Return the dispersion at fitted scores: their information is too small by the share of it that they took."""
         return float(self.dispersion * (1.0 + scores.space.size / self.design.count.sum()))
 
-    def shifted(self, mode: Mode, tau: float) -> Mode:
+    def shifted(self, mode: Mode, tau: float, *, whole: bool = True) -> Mode:
         """Return the mode at a tau near that of another mode."""
         if tau == mode.tau:
             return mode
-        return find_mode(mode.scores, tau, self._dispersion(mode.scores), self.gauge, mode.at)
+        return find_mode(mode.scores, tau, self._dispersion(mode.scores), self.gauge, mode.at, whole=whole)
 
-    def settle(self, start: Mode | Expansion) -> Mode:
+    def settle(self, start: Mode | Expansion, *, whole: bool = True) -> Mode:
         """Return the mode at the tau that has the most evidence, about, from another mode or from some scores.
+
+        Where a component vanishes on the way, the search ends there, unless a mode is wanted as a `whole`.
 
         Were all entries known equally well, with variance v of noise and deviations together, the evidence would be
         a log(v) + b / v + c, largest at v = b / a: three values of tau tell a and b.
@@ -204,9 +206,11 @@ class Search:
             there = (noise + tau**2) / v[1]
             if a * np.log(there) + b * (1 / there - 1) < WORTHWHILE:
                 break
-            mode = self.climb(at.scores, tau) if mode is None else self.shifted(mode, tau)
+            mode = self.climb(at.scores, tau, whole=whole) if mode is None else self.shifted(mode, tau, whole=whole)
+            if not whole and mode.scores.vanished:
+                return mode
             at = mode.at
-        return mode or self.climb(at.scores, at.tau)
+        return mode or self.climb(at.scores, at.tau, whole=whole)
 
     def given(self, rank: tuple[int, ...]) -> list[tuple[float, Mode]]:
         """Return the mode at a rank, with weight one."""
@@ -226,7 +230,11 @@ class Search:
             here: Mode | Expansion = start
             excess = excess_component(start)
             if excess < OBVIOUS:
-                here = self.settle(start)
+                here = self.settle(start, whole=False)
+                if here.scores.vanished and idle:
+                    options.say(f"rank {r}: its last component vanishes")
+                    found.append((left, self.let_out(idle[-1])))
+                    break
                 excess = excess_component(here.at)
             options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
             idle = [*idle, here] if excess > least - LITTLE else [here]

@@ -4,14 +4,18 @@ Every call either returns a result or raises a class of `lrbtl.errors`. A leak i
 warning that is not ours, an interval without width, or with an end that is no number and no reason. A case is an area
 and a seed, and can be run again by these two.
 
-    python tests/fuzz/harness.py --cases 100000 [--area files] [--seed 0] [--minutes 60]
+    python tests/fuzz/harness.py --cases 100000 [--area files] [--seed 0] [--minutes 60] [--record FILE]
+
+`--record` adds a line of JSON per area to a file; the last campaign is in `tests/fuzz/campaign.jsonl`.
 """
 
 import argparse
 import contextlib
 import faulthandler
 import io
+import json
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -89,6 +93,14 @@ def find_leaks(area: str, seeds: Iterator[int] | range, minutes: float = 1e9) ->
     return n, found
 
 
+def commit() -> str:
+    """Return the commit that cases ran on."""
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent
+    )
+    return found.stdout.strip()
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run a campaign, print each kind of leak once, and return 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -96,6 +108,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--area", choices=tuple(AREAS), action="append")
     parser.add_argument("--seed", type=int, default=0, help="of the first case")
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--record", type=Path, help="file that gets a line of JSON per area")
     chosen: Any = parser.parse_args(argv)
     areas = chosen.area or list(AREAS)
     faulthandler.enable()
@@ -109,6 +122,10 @@ def main(argv: list[str] | None = None) -> int:
             example = next(leak for leak in leaks if (leak.kind, leak.where) == (kind, where))
             print(f"  {count:6,} {kind} at {where}; seed {example.seed}: {example.text}", flush=True)
         n_leaks += len(leaks)
+        if chosen.record is not None:
+            row = {"commit": commit(), "area": area, "seed": chosen.seed, "cases": n, "leaks": list(map(str, leaks))}
+            with chosen.record.open("a") as file:
+                file.write(json.dumps(row) + "\n")
     return int(n_leaks > 0)
 
 

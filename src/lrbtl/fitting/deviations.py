@@ -402,10 +402,11 @@ class Mode:
         """The posterior round the mode."""
         return replace(self.last, scores=self.scores, before=self.last.prior.precision, settled=True)
 
-    @cached_property
-    def log_evidence(self) -> float:
-        """Log marginal likelihood of tau."""
-        return self.at.log_evidence
+    @property
+    def fit(self) -> float:
+        """Negative log-likelihood over the dispersion, and that of the deviations."""
+        deviations = 0.5 * float(self.scores.E @ self.scores.E) / self.tau**2 if self.tau > 0 else 0.0
+        return self.scores.loss / self.last.dispersion + deviations
 
 
 def find_mode(

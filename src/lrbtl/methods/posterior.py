@@ -25,9 +25,11 @@ from lrbtl.typing import Bools, Floats, Longs
 
 BATCH = 1 << 22  # numbers that matrices of some contexts may fill at a time
 LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
-FIRST_SHARE, MOST_SHARE = 0.03, 0.3  # of entries that are exceptions: first guess and limit
-PRIOR_ENTRIES = 50  # entries that the first guess counts for
-SHARE_STEPS, SETTLED = 30, 1e-10  # most steps, and the relative change of the share that ends them
+NONE = 0.25  # prior probability that no entry is an exception
+SHARES = 0.3 * 1.7 ** -np.arange(24.0)  # of entries that may be exceptions, in equal steps of their logarithm
+SHARE_PRIOR = SHARES**2 * (1 - SHARES) ** 64  # largest at 3% of the entries
+SHARE_PRIOR *= (1 - NONE) / SHARE_PRIOR.sum()
+SLAB = 0.5  # of the spread of all scores: the size of exceptions
 LARGEST_SHIFT = 5.0  # logits that an exception may add: g / V says nothing further from where V was taken
 FEW_VOTES = 200  # votes of a model at which its residuals count as much as the model of votes
 
@@ -445,14 +447,14 @@ class Posterior:
 
         With g the votes' scores at the mode and V = diag(H - H C H) their variance there, shift = offset + g / V is
         what a free entry would add. sqrt(V) shift is standard normal, or N(0, 1 + k) with k = V times the variance of
-        the scores for an exception; their share comes by expectation-maximisation over all entries.
+        exceptions, for an exception; their share is averaged over.
         """
         at, design, space = self.at, self.design, self.at.scores.space
         offset = np.broadcast_to(at.scores.offset, at.g.shape)
         variance, own = self._own_entries()
         played = variance > 1e-9 * max(float(variance.max(initial=0.0)), 1e-300)
         V = np.where(played, variance, 1.0)
-        k = V * at.scores.field.mean_square()
+        k = V * SLAB**2 * at.scores.field.mean_square()
         shift = np.where(played, np.clip(offset + at.g / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
         probability = exception_probabilities(-0.5 * np.log1p(k) + 0.5 * V * shift**2 * k / (1 + k), played)
         shift *= k / (1 + k)
@@ -495,21 +497,23 @@ def in_batches(n: int, size: int) -> list[slice]:
 
 
 def exception_probabilities(log_ratio: Floats, played: Bools) -> Floats:
-    """Return the probability that each entry is an exception, given log likelihood ratios, with their share estimated.
+    """Return the probability that each entry is an exception, given log likelihood ratios.
+
+    The share of exceptions is averaged over: its prior says that there are none, or else few.
 
     Examples
     --------
     >>> exception_probabilities(np.array([[-4.0, -4.0, -4.0, 20.0]]), np.ones((1, 4), dtype=bool)).round(1)
     array([[0., 0., 0., 1.]])
     """
-    share, n = FIRST_SHARE, int(played.sum())
-    for _ in range(SHARE_STEPS):
-        probability = np.where(played, expit(np.log(share / (1 - share)) + log_ratio), 0.0)
-        last = share
-        share = min((float(probability.sum()) + FIRST_SHARE * PRIOR_ENTRIES) / (n + PRIOR_ENTRIES), MOST_SHARE)
-        if abs(share - last) < SETTLED * share:
-            break
-    return probability
+    ratio = log_ratio[played]
+    nats = [float(np.logaddexp(np.log1p(-share), np.log(share) + ratio).sum()) for share in SHARES]
+    told = np.append(np.log(SHARE_PRIOR) + nats, np.log(NONE))
+    weights = np.exp(told - np.logaddexp.reduce(told))[:-1]
+    out = np.zeros(log_ratio.shape)
+    for share, weight in zip(SHARES, weights, strict=True):
+        out[played] += weight * expit(np.log(share / (1 - share)) + ratio)
+    return out
 
 
 def centred(matrix: Floats) -> Floats:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,7 @@ OBVIOUS = 8.0  # where a component stands out so far at the first tau, it does a
 LITTLE = 0.3  # standard deviations that a component must take out of the residuals
 FORGOTTEN = 0.12  # weight below which a rank is left out
 LARGEST_RANK = 8
+NOISE_TIMES = 2.0  # what noise would explain: components of context modes that explain less are left out
 LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand out
 LIKELY = 0.5  # probability from which an entry is called an exception
 PILOTS, ROUGH = 2, 0.05  # fits of rank 1 with large deviations, of which starts are made; nats per slot of a last step
@@ -271,6 +273,27 @@ class Search:
             mode = self.settle(self.climb(replace(mode.scores, E=E, offset=offset), mode.tau))
         return mode
 
+    def trimmed(self, mode: Mode) -> Mode:
+        """Return the mode with smaller ranks of the context modes, where a component explains little more than noise.
+
+        The largest singular value of noise, m x n standard normal numbers, is about sqrt(m) + sqrt(n): its square is
+        twice the nats that a component of noise explains.
+        """
+        for k in range(1, len(self.shape) if len(self.shape) > 2 else 1):
+            while mode.scores.space.point.rank[k] > 1:
+                rank = list(mode.scores.space.point.rank)
+                rank[k] -= 1
+                others = prod(rank) // rank[k]
+                if max(rank) ** 2 > prod(rank):
+                    break
+                space = mode.scores.design.space(mode.scores.space.point.leading(rank))
+                found = self.climb(replace(mode.scores, space=space), mode.tau)
+                noise = (np.sqrt(self.shape[k] - rank[k]) + np.sqrt(others)) ** 2
+                if found.fit - mode.fit > NOISE_TIMES * noise / 2:
+                    break
+                mode = found
+        return mode
+
     def shared(self, at: Expansion) -> Shared:
         """Return what entries share round a mode, with sizes by their evidence."""
         return Shared(at, self.columns).sized(self.spread)
@@ -318,7 +341,7 @@ class Search:
         Larger ranks take its tau: a component too many fits part of the deviations and hides their size.
         """
         main = max(range(len(modes)), key=lambda k: modes[k][0])
-        modes = [(weight, self.share(mode)) for weight, mode in modes]
+        modes = [(weight, self.share(self.trimmed(mode))) for weight, mode in modes]
         taus = self.taus(modes[main][1])
         out = []
         for k, (weight, mode) in enumerate(modes):

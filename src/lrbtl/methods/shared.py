@@ -8,7 +8,7 @@ pull the ends of the ladder to its middle. With L and E integrated out, as in `f
     K = Z^T P Z,   y = Z^T (S g + W E - W J A^-1 gradient + P s),   P = W - W J A^-1 J^T W,
 
 with s what of Z F the scores hold already. F has precision K + size^-2, and scores follow it by Q = S (Z - J A^-1 J^T
-W Z). Sizes have a flat prior up to the spread of the scores.
+W Z). Half of the prior of a size is at zero, the rest is flat up to the spread of the scores.
 """
 
 from dataclasses import dataclass, replace
@@ -206,6 +206,7 @@ class Shared:
         grown = 1.0 + square[:, None] * np.maximum(values, 0.0)
         log_evidence = 0.5 * (square[:, None] * along**2 / grown - np.log(grown)).sum(axis=1)
         weight = np.exp(log_evidence - log_evidence.max())
+        weight[0] *= len(weight)  # half of the prior
         return float(np.sqrt(weight @ square / weight.sum()))
 
     @cached_property

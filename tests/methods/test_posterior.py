@@ -192,13 +192,10 @@ def test_exceptions_are_those_of_the_formula(name):
     played = np.greater(P, 1e-9 * P.max())
     P = np.where(played, P, 1.0)
     scores = posterior.at.scores.field.dense().reshape(-1)
-    k = P * np.mean(scores**2)
+    k = P * np.mean(scores**2) / 4
     own = np.diag(C @ twin.H)
     density = [np.exp(-(twin.g**2) / P / (2 * v)) / np.sqrt(v) for v in (np.ones_like(k), 1 + k)]
-    share = 0.03
-    for _ in range(30):
-        probability = np.where(played, share * density[1] / (share * density[1] + (1 - share) * density[0]), 0.0)
-        share = min((probability.sum() + 0.03 * 50) / (played.sum() + 50), 0.3)
+    probability = mixture_probability(*(values[played] for values in density), played)
     move = np.where(played, twin.g / P * k / (1 + k) * (1 - own), 0.0)
     variance = probability * ((1 - own) ** 2 * k / (1 + k) / P + (1 - probability) * move**2)
     place = entries(posterior.design)
@@ -207,6 +204,18 @@ def test_exceptions_are_those_of_the_formula(name):
     moved = (probability * move).reshape(d1, D)
     assert_close(found.move.dense(), moved - moved.mean(axis=0), scores)
     assert_close(found.variance, np.where(played, variance, 0.0)[place], np.diag(twin.C))
+
+
+def mixture_probability(ordinary, exceptional, played):
+    """Averaged over shares s of exceptions, each with the product of its mixtures as evidence, and over none at all."""
+    shares = [0.3 / 1.7**j for j in range(24)]
+    prior = np.array([s**2 * (1 - s) ** 64 for s in shares])
+    mixtures = [s * exceptional + (1 - s) * ordinary for s in shares]
+    evidence = 0.75 * prior / prior.sum() * [np.prod(mixture / ordinary) for mixture in mixtures]
+    out = np.zeros(played.shape)
+    for s, mixture, weight in zip(shares, mixtures, evidence / (evidence.sum() + 0.25), strict=True):
+        out[played] += weight * s * exceptional / mixture
+    return out
 
 
 def block_diagonal(matrix, d1, D):

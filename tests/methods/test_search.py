@@ -49,6 +49,16 @@ def test_a_covariate_without_effect_leaves_the_ranks_alone():
     np.testing.assert_allclose(above[1], above[0], atol=0.3)
 
 
+def test_modes_of_contexts_have_ranks_of_their_own():
+    """Judges that only stretch all scores have rank 1, whatever categories have; a rank that is given stays."""
+    rng = np.random.default_rng(5)
+    low = rng.normal(size=(20, 2)) @ rng.normal(size=(2, 6))
+    truth = np.multiply.outer(low, np.array([1.0, 0.7, 1.2]))
+    battles = lrbtl.simulate_battles(truth - truth.mean(axis=0), 40_000, rng=1)
+    assert lrbtl.analyse(battles).run.provenance.rank == (2, 2, 1)
+    assert lrbtl.analyse(battles, rank=(2, 2, 2)).run.provenance.rank == (2, 2, 2)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_size_of_small_deviations_is_found(seed):
     """Also from a first tau that is far too large, where the evidence bends the wrong way."""

@@ -258,7 +258,7 @@ class Search:
             found.append((left, self.let_out(start)))
         kept = [each for each in found if each[0] >= FORGOTTEN]
         total = sum(weight for weight, _ in kept)
-        return [(weight / total, each) for weight, each in kept]
+        return [(weight / total, self.trimmed(each)) for weight, each in kept]
 
     def let_out(self, start: Mode | Expansion) -> Mode:
         """Return the mode without the pull of entries that are likely exceptions."""
@@ -341,7 +341,7 @@ class Search:
         Larger ranks take its tau: a component too many fits part of the deviations and hides their size.
         """
         main = max(range(len(modes)), key=lambda k: modes[k][0])
-        modes = [(weight, self.share(self.trimmed(mode))) for weight, mode in modes]
+        modes = [(weight, self.share(mode)) for weight, mode in modes]
         taus = self.taus(modes[main][1])
         out = []
         for k, (weight, mode) in enumerate(modes):

@@ -195,7 +195,7 @@ def test_exceptions_are_those_of_the_formula(name):
     k = P * np.mean(scores**2) / 4
     own = np.diag(C @ twin.H)
     density = [np.exp(-(twin.g**2) / P / (2 * v)) / np.sqrt(v) for v in (np.ones_like(k), 1 + k)]
-    probability = mixture_probability(*(values[played] for values in density), played)
+    probability = mixture_probability(density[0][played], density[1][played], played)
     move = np.where(played, twin.g / P * k / (1 + k) * (1 - own), 0.0)
     variance = probability * ((1 - own) ** 2 * k / (1 + k) / P + (1 - probability) * move**2)
     place = entries(posterior.design)

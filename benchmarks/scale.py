@@ -4,7 +4,9 @@
 
 Each case runs in a process of its own: battles of a low-rank truth with contexts that differ, then the overall board
 by the default method, then the board of one context. Times are CPU seconds of that process on one thread without the
-making of the battles, memory is the peak of the whole process. Results go to results/scale.json and results/scale.md.
+making of the battles, memory is the peak of the whole process up to the first board. Slopes are those of log times of
+the overall board on log sizes, by least squares over the cases that differ in that size alone; a log of one battle per
+context is the last of those that differ in contexts. Results go to results/scale.json and results/scale.md.
 """
 
 import argparse
@@ -28,6 +30,8 @@ CASES = [
     ("contexts", 200, 100_000, 1_000_000),
     ("one battle each", 200, 1_000_000, 1_000_000),
     ("cells", 200, 10_000, 100_000),
+    ("cells", 200, 10_000, 300_000),
+    ("cells", 200, 10_000, 3_000_000),
     ("models", 100, 10, 1_000_000),
     ("models", 200, 10, 1_000_000),
     ("models", 1_000, 10, 1_000_000),
@@ -62,15 +66,17 @@ def measure(case: list[Any]) -> dict[str, Any]:
     begin = time.process_time()
     board = lrbtl.leaderboard(battles)
     overall = time.process_time() - begin
+    peak, info = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, board.info
+    del board
     begin = time.process_time()
     lrbtl.leaderboard(battles, context=battles.context_label(int(battles.context_counts.argmax())))
     return {
         "overall": overall,
         "one context": time.process_time() - begin,
-        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "megabytes": peak,
         "cells": battles.n_cells,
-        "method": board.info.method,
-        "rank": board.info.rank,
+        "method": info.method,
+        "rank": info.rank,
     }
 
 
@@ -103,7 +109,22 @@ def write(rows: list[dict[str, Any]]) -> None:
             continue
         times = f"{row['overall']:.1f} | {row['one context']:.1f} | {row['megabytes'] / 1e3:.1f} | {row['method']}"
         lines.append(f"| {row['case']} | {sizes} | {times} |")
+    lines += ["", "Slopes: " + "; ".join(f"{value:.2f} in {name}" for name, value in slopes(rows).items()) + "."]
     keep_results("scale", rows, "\n".join(lines) + "\n")
+
+
+def slopes(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Return log-log slopes of the time of the overall board, where several sizes were run."""
+    whole = [row for row in rows if "failed" not in row]
+    fixed = {"contexts": ("models", "battles"), "cells": ("models", "contexts"), "models": ("contexts", "battles")}
+    base, out = {"models": 200, "contexts": 10_000, "battles": 1_000_000}, {}
+    for name, same in fixed.items():
+        alike = base | ({"contexts": 10} if name == "models" else {})
+        part = [row for row in whole if all(row[other] == alike[other] for other in same)]
+        sizes = {row[name]: row["overall"] for row in part}
+        if len(sizes) > 1:
+            out[name] = float(np.polyfit(np.log(list(sizes)), np.log(list(sizes.values())), 1)[0])
+    return out
 
 
 if __name__ == "__main__":

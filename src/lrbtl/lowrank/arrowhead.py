@@ -53,7 +53,7 @@ class Arrowhead:
     def __matmul__(self, x: Floats) -> Floats:
         """Return the product with a vector (size,) or columns (size, M)."""
         top, bottom = x[: self.q], x[self.q :]
-        below = np.einsum("jik,jk...->ji...", self.blocks, bottom.reshape(*self.blocks.shape[:2], *x.shape[1:]))
+        below = self.blocks @ bottom.reshape(*self.blocks.shape[:2], -1)
         return np.concatenate(
             [self.border @ top + self.cross.T @ bottom, self.cross @ top + below.reshape(bottom.shape)]
         )
@@ -231,8 +231,17 @@ class Blocks:
 def inverse_blocks(inverse: Inverse, rows: Rows = EVERY) -> Blocks:
     """Return the blocks of the inverse itself, for some of the eliminated rows."""
     reach = inverse.reach_of(rows)
-    cross = -reach @ inverse.border
+    cross = -stacked_product(reach, inverse.border)
     return Blocks(inverse.border, cross, inverse.blocks[rows] - cross @ np.swapaxes(reach, 1, 2))
+
+
+def stacked_product(rows: Floats, matrix: Floats) -> Floats:
+    """Return rows (n, r, q) times one matrix (q, k), as one product: r is small, and n products would read it n times.
+
+    >>> stacked_product(np.ones((2, 1, 3)), np.eye(3)).shape
+    (2, 1, 3)
+    """
+    return np.asarray((rows.reshape(-1, len(matrix)) @ matrix).reshape(*rows.shape[:2], -1))
 
 
 def block_rows(matrix: Floats | sparse.csr_array, size: int, rows: Rows = EVERY) -> Floats:
@@ -287,10 +296,8 @@ def subtract_gram(matrix: sparse.csr_array, out: Floats) -> None:
 
 
 def _block_solve(inverse: Floats, rhs: Floats) -> Floats:
-    blocks = rhs.reshape(*inverse.shape[:2], *rhs.shape[1:])
-    return np.asarray(np.einsum("jik,jk...->ji...", inverse, blocks).reshape(rhs.shape))
+    return np.asarray((inverse @ rhs.reshape(*inverse.shape[:2], -1)).reshape(rhs.shape))
 
 
 def _block_transpose_solve(inverse: Floats, rhs: Floats) -> Floats:
-    blocks = rhs.reshape(*inverse.shape[:2], *rhs.shape[1:])
-    return np.asarray(np.einsum("jki,jk...->ji...", inverse, blocks).reshape(rhs.shape))
+    return np.asarray((np.swapaxes(inverse, 1, 2) @ rhs.reshape(*inverse.shape[:2], -1)).reshape(rhs.shape))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lrbtl.lowrank.arrowhead import EVERY, Arrowhead, Blocks, Inverse, Rows, as_dense, block_rows
+from lrbtl.lowrank.arrowhead import EVERY, Arrowhead, Blocks, Inverse, Rows, as_dense, block_rows, stacked_product
 from lrbtl.lowrank.tangent import ContextBlocks, TangentSpace, context_blocks, model_block
 from lrbtl.typing import Floats
 
@@ -12,7 +12,7 @@ def sandwich_blocks(inverse: Inverse, meat: Arrowhead, rows: Rows = EVERY, borde
     border = sandwich_border(inverse, meat) if border is None else border
     reach, own = inverse.reach_of(rows), inverse.blocks[rows]
     rest = block_rows(meat.cross, own.shape[1], rows) - meat.blocks[rows] @ reach
-    through, back = own @ rest @ inverse.border, reach @ border
+    through, back = stacked_product(own @ rest, inverse.border), stacked_product(reach, border)
     mixed = (0.5 * back - through) @ np.swapaxes(reach, 1, 2)
     return Blocks(border, through - back, own @ meat.blocks[rows] @ own + mixed + np.swapaxes(mixed, 1, 2))
 

@@ -59,4 +59,3 @@ def test_the_law_needs_both_scores_and_its_outcomes():
         link.check(np.array([0.0, 0.5, 1.0]), True)
     with pytest.raises(LinkError, match="it is a tie"):
         link.check(np.array([0.0, BOTH_BAD, 1.0]), True)
-    assert link.moved(np.array([5.0])).tie == 2.0

@@ -292,10 +292,6 @@ class Design:
         """Return sum of value * X over cells as a matrix (D, d1)."""
         return self.slot_matrix(self.slot_sums(value))
 
-    def gradient(self, space: TangentSpace, value: Floats) -> Floats:
-        """Return J^T sum of value * X over cells, in tangent coordinates."""
-        return self.pull_sums(space, self.slot_sums(value))
-
     def pull_sums(self, space: TangentSpace, value: Floats) -> Floats:
         """Return J^T of a tensor given by one value per slot, in tangent coordinates."""
         sums = self.slot_matrix(value)

@@ -58,10 +58,6 @@ class Arrowhead:
             [self.border @ top + self.cross.T @ bottom, self.cross @ top + below.reshape(bottom.shape)]
         )
 
-    def __mul__(self, factor: float) -> "Arrowhead":
-        """Return the matrix times a number."""
-        return replace(self, border=self.border * factor, blocks=self.blocks * factor, cross=self.cross * factor)
-
     def plus_border(self, parts: list[tuple[slice, Floats]]) -> "Arrowhead":
         """Return the matrix with matrices added on slices of the border, repeated along the diagonal to fill them."""
         border = self.border.copy()

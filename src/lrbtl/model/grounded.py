@@ -8,7 +8,7 @@ A third competitor of strength 1, the floor, wins where both are bad. So scores 
 0 is better than the floor. The law depends on both scores and not only on their difference.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from lrbtl.model.links import CellTerms, Link
 from lrbtl.typing import Floats
 
 OUTCOMES = np.array([0.0, 0.5, 1.0, BOTH_BAD])  # b won, tie, a won, both bad: the order of all arrays here
-MOST_MOVE = 2.0  # that a step may change the tie parameter by
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,3 @@ class Grounded(Link):
         for value, name in ((BOTH_BAD, "that both were bad"), (0.5, "that it is a tie")):
             if not np.any(y == value):
                 raise LinkError(f"no vote says {name}, so that nothing tells where the floor is; use both_bad='tie'.")
-
-    def moved(self, step: Floats) -> "Grounded":
-        """Return the link with the tie parameter moved, by at most 2."""
-        return replace(self, tie=self.tie + float(np.clip(step[0], -MOST_MOVE, MOST_MOVE)))

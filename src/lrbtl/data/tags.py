@@ -151,6 +151,7 @@ def _flags(column: Coded, name: str) -> Longs:
 # ------------------------------------------------------------------------------
 
 ROWS = 20_000  # that are looked at; all rows of some pairs of models, so that no copies are torn apart
+SAMPLE = 100_000  # rows that tell which pairs these are, about
 FEWEST = 20.0  # pairs of rows with equal labels that chance would bring: below it nothing is said
 SHARE = 0.05  # least share of rows that are copies
 REPELLED = 0.3  # most equal labels in groups of copies, over what chance would bring
@@ -224,9 +225,12 @@ def _equal_pairs(group: AnyInts, value: AnyInts) -> float:
 
 
 def _rows_of_some_pairs(pair: Longs) -> Indices:
-    place = (pair * SPREAD) % (1 << 32)
-    limit = place.max(initial=0) if len(pair) <= ROWS else np.partition(place, ROWS)[ROWS]
-    return np.flatnonzero(place <= limit)
+    place = (pair * SPREAD) & ((1 << 32) - 1)
+    if len(pair) <= ROWS:
+        return np.arange(len(pair))
+    some = place[:: max(1, len(place) // SAMPLE)]
+    kept = ROWS * len(some) // len(place)
+    return np.flatnonzero(place <= np.partition(some, kept)[kept])
 
 
 def _take(column: Any, at: Indices) -> Any:

@@ -291,23 +291,32 @@ class SeparateFits:
         inside = np.full(d1, 1.0 / d1) if among is None else among / among.sum()
         variances = np.zeros(d1)
         for u in np.flatnonzero(row).tolist():
-            variances += row[u] ** 2 * self._variances(u, np.eye(d1) - inside)
+            models, covariance = self._covariance(u)
+            own = np.full(d1, np.inf)
+            if abs(inside[models].sum() - 1.0) < UNBALANCED:
+                with_mean = covariance @ inside[models]
+                own[models] = np.diag(covariance) - 2 * with_mean + inside[models] @ with_mean
+            variances += row[u] ** 2 * own
         return np.sqrt(np.maximum(variances, 0.0))
 
     def _variances(self, u: int, weights: Floats) -> Floats:
         """Return variances of sums of scores of a context, with weights (k, d1)."""
-        if u not in self._known:
-            if len(self._known) * self.battles.shape[0] ** 2 > MOST_KEPT:
-                self._known.clear()
-            self._known[u] = self._covariance(u)
-        models, covariance = self._known[u]
+        models, covariance = self._covariance(u)
         weights = weights - weights.mean(axis=1, keepdims=True)
         inside, outside = weights[:, models], np.delete(weights, models, axis=1)
         known = np.einsum("ma,ma->m", inside @ covariance, inside)
         return np.where(np.any(np.abs(outside) > UNBALANCED, axis=1), np.inf, known)
 
     def _covariance(self, u: int) -> tuple[Longs, Floats]:
-        """Return the largest group of models that a context connects, and the covariance of a separate fit's scores.
+        """Return the largest group of models that a context connects, and the covariance of a separate fit's scores."""
+        if u not in self._known:
+            if len(self._known) * self.battles.shape[0] ** 2 > MOST_KEPT:
+                self._known.clear()
+            self._known[u] = self._make_covariance(u)
+        return self._known[u]
+
+    def _make_covariance(self, u: int) -> tuple[Longs, Floats]:
+        """Return the same, computed anew.
 
         Nobody is left where the votes say nothing of gaps as large as the view's.
         """

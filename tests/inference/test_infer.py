@@ -412,6 +412,17 @@ def test_options_without_effect_are_noted_and_all_are_named():
         assert {"method", "rank", "n_folds", "link", "rng"} <= set(named) and "options" not in named
 
 
+def test_every_method_tells_which_options_it_does_not_use(arena):
+    told: dict[str, dict[str, object]] = {"naive": {"rank": 2, "se": "full"}, "mle": {"n_folds": 5}}
+    for method, options in told.items():
+        (note,) = lrbtl.analyse(arena, method=method, **options).notes
+        assert all(f"{name}={value!r}" in note for name, value in options.items()) and f"the {method} method" in note
+    words = ["left", "right", "both_bad", "tie"] * 30
+    frame = {"model_a": ["x", "y", "z"] * 40, "model_b": ["y", "z", "x"] * 40, "winner": words}
+    bad = lrbtl.Battles.from_frame(frame, both_bad="outcome")
+    assert lrbtl.analyse(bad, link="probit").notes == ("link='probit' has no effect on the grounded method",)
+
+
 @pytest.mark.parametrize("shape", [(8, 4), (6,), (5, 3, 2)])
 def test_a_start_changes_nothing(shape):
     truth = lrbtl.simulate_scores(shape, 1, scale=1.5, rng=0)

@@ -214,7 +214,6 @@ def _add_analysis(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--link",
         choices=("logistic", "probit", "cauchit", "davidson", "rao-kupper"),
-        default="logistic",
         help="law of a vote; davidson and rao-kupper model ties (default: logistic)",
     )
     group.add_argument("--rank", default="auto", metavar="R", help="rank of the scores: a number or auto (default)")

@@ -33,6 +33,7 @@ class GroundedMethod(Method):
     """Grounded Rao-Kupper scores of battles with votes that both were bad."""
 
     name = "grounded"
+    unused = ("rank", "n_folds", "ridge", "link", "sampling", "se", "solver", "start")
 
     @one_blas_thread
     def run(self, data: Data, options: Options) -> Run:

@@ -14,6 +14,7 @@ class Mle(LowRank):
     """The penalised estimate with HC3 errors."""
 
     name = "mle"
+    unused = ("n_folds", "sampling", "se", "start")
     ridge_share = 0.25
 
     @one_blas_thread

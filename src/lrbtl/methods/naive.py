@@ -30,6 +30,7 @@ class Naive(Method):
     """One Bradley-Terry fit per context."""
 
     name = "naive"
+    unused = ("rank", "n_folds", "ridge", "sampling", "se", "solver", "start")
 
     def run(self, data: Data, options: Options) -> Run:
         """Return separate fits; raise for observed entries and other links."""

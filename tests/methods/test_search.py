@@ -90,3 +90,25 @@ def test_some_contexts_stand_for_all_of_a_large_log(monkeypatch):
     for mine, theirs in zip(part, whole, strict=True):
         assert np.abs(mine.estimate - theirs.estimate).max() < 0.5 * theirs.se.min()
         assert 0.7 < np.median(mine.se / theirs.se) < 1.4
+
+
+def test_on_a_ladder_a_rank_more_stays_in_doubt(monkeypatch):
+    """Where only similar models meet, a component along the ladder hardly shows: the next rank is not ruled out."""
+    place, (a, b) = np.arange(20), np.triu_indices(20, 1)
+    near = np.abs(place[a] - place[b]) <= 2
+    a, b, u = np.tile(a[near], 5), np.tile(b[near], 5), np.repeat(np.arange(5), near.sum())
+
+    def weight_above(rank, seed):
+        rng = np.random.default_rng(seed)
+        truth = np.linspace(-1.5, 1.5, 20)[:, None] + rng.normal(size=(20, 1)) @ rng.normal(size=(1, 5))
+        won = rng.binomial(20, expit(truth[a, u] - truth[b, u]))
+        y, counts = np.repeat([1.0, 0.0], len(a)), np.append(won, 20 - won)
+        log = lrbtl.Battles.from_arrays(np.tile(a, 2), np.tile(b, 2), y, [np.tile(u, 2)], counts=counts)
+        run = lrbtl.analyse(log).run
+        assert isinstance(run, HierarchicalRun)
+        return sum(node.weight for node in run.nodes if node.rank[0] > rank)
+
+    found = [weight_above(2, seed) for seed in range(4)]
+    monkeypatch.setattr(search, "HIDDEN", 0.0)
+    without = [weight_above(2, seed) for seed in range(4)]
+    assert max(without) < 0.1 < max(found)

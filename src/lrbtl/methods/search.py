@@ -33,6 +33,7 @@ LITTLE_KNOWN = 5e-3  # of the largest information: directions below it show no c
 FIRST_BIT, DRAWS = 8, 29  # bits of pairs and entries, one for each simulated residual: what noise looks like
 CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
 NOISE, SURELY = 0.5, 3.0  # standard deviations above noise at which a component is believed not at all, and wholly
+HIDDEN = 3.0  # by how much less on a ladder: where only neighbours meet, votes tell little of components along it
 OBVIOUS = 8.0  # where a component stands out so far at the first tau, it does at any
 LITTLE = 0.3  # standard deviations that a component must take out of the residuals
 FORGOTTEN = 0.12  # weight below which a rank is left out
@@ -225,6 +226,7 @@ class Search:
         do not, and a part of it in doubt.
         """
         largest = min(LARGEST_RANK, max(rank_caps(self.shape)))
+        noise = NOISE - HIDDEN * float(np.sqrt(np.mean(self.design.ladder**2)))
         found: list[tuple[float, Mode]] = []
         left, least, start = 1.0, np.inf, self.begin(self._rank(1))
         idle: list[Mode | Expansion] = []  # since when components take nothing out of the residuals
@@ -244,7 +246,7 @@ class Search:
             if len(idle) > 2:
                 found += [(left / 2, self.let_out(each)) for each in idle[:2]]
                 break
-            more = float(np.clip((excess - NOISE) / (SURELY - NOISE), 0.0, 1.0))
+            more = float(np.clip((excess - noise) / (SURELY - noise), 0.0, 1.0))
             offset = start.scores.offset
             if more < 1.0:
                 mode = self.let_out(here)

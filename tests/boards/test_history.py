@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import lrbtl
-from lrbtl.boards.history import holm
 from lrbtl.errors import (
     ClusterError,
     IslandWarning,
@@ -17,6 +16,7 @@ from lrbtl.errors import (
     PlotError,
     UnknownContextError,
 )
+from lrbtl.inference.joint import holm
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ Status = Literal["ranked", "absent", "preliminary", "unplaced"]
 STATUSES: tuple[Status, ...] = ("ranked", "absent", "preliminary", "unplaced")  # in the order of a board
 SCALE_WORDS = {"elo": "Elo points", "logit": "log odds", "probability": "probability to beat a ranked model"}
 METHOD_WORDS = {"bradley-terry": "Bradley-Terry fit", "naive": "separate Bradley-Terry fits"}
+BASE_RATING = 1000.0  # Elo points of the mean model
 ROWS_SHOWN = 60
 GAINS = 1.02, 10.0  # below, sharing between contexts gains nothing worth telling; above, separate fits hardly exist
 MOST_NAMED = 8  # effects that a heading spells out

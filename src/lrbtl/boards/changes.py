@@ -15,16 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from lrbtl.boards.board import Basis, Leaderboard, Leaderboards
+from lrbtl.boards.board import BASE_RATING, Basis, Leaderboard, Leaderboards
 from lrbtl.boards.columns import NOTHING
-from lrbtl.boards.history import holm
 from lrbtl.boards.ranking import rank_scores
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import Cells
 from lrbtl.data.labels import index_labels, shown_context
 from lrbtl.errors import ChangeError, make_rng
 from lrbtl.inference.estimate import ELO, Estimate
-from lrbtl.inference.joint import normal_quantile
+from lrbtl.inference.joint import holm, normal_quantile
 from lrbtl.methods.targets import resolved_score
 from lrbtl.tables import (
     Printed,
@@ -208,8 +207,8 @@ def changes(
     biggest = np.argsort(-np.abs(value), kind="stable")
     return Changes(
         models=tuple(common[k] for k in order),
-        before=1000 + ELO * sides[0].values[order],
-        after=1000 + ELO * sides[1].values[order],
+        before=BASE_RATING + ELO * sides[0].values[order],
+        after=BASE_RATING + ELO * sides[1].values[order],
         change=ELO * value[order],
         lower=lower[order],
         upper=upper[order],

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lrbtl.boards.board import Leaderboard, Leaderboards
+from lrbtl.boards.board import BASE_RATING, Leaderboard, Leaderboards
 from lrbtl.boards.components import battle_counts
 from lrbtl.boards.ranking import rank_models
 from lrbtl.data.battles import Battles
@@ -32,7 +32,6 @@ from lrbtl.typing import AnyInts, Floats, Longs
 Compat = Literal["arena-rank", "fastchat"]
 
 COMPAT = ("arena-rank", "fastchat")
-BASE_RATING = 1000.0  # Elo points of the mean model
 HESSIAN_RIDGE = 1e-5  # arena-rank's hessian_reg
 FASTCHAT_ANCHOR_RATING = 1114.0  # of mixtral-8x7b-instruct-v0.1
 

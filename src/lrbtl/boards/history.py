@@ -10,7 +10,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
-from lrbtl.boards.compat import BASE_RATING
+from lrbtl.boards.board import BASE_RATING
 from lrbtl.data.battles import Battles
 from lrbtl.data.describe import linked_models
 from lrbtl.data.labels import find_label, index_labels
@@ -27,7 +27,7 @@ from lrbtl.errors import (
 )
 from lrbtl.fitting.walk import Path, TimedVotes, fit_walks
 from lrbtl.inference.estimate import ELO, Estimate
-from lrbtl.inference.joint import normal_quantile
+from lrbtl.inference.joint import holm, normal_quantile
 from lrbtl.methods.base import Provenance
 from lrbtl.methods.clusters import check_clusters, design_effects
 from lrbtl.model.links import LOGISTIC
@@ -41,7 +41,7 @@ from lrbtl.tables import (
     shown_rows,
 )
 from lrbtl.threads import one_blas_thread
-from lrbtl.typing import Bools, Floats, Longs
+from lrbtl.typing import Floats, Longs
 
 LARGEST = 1 << 26  # numbers in the matrices of all periods of one walk
 ROWS_SHOWN = 40
@@ -243,19 +243,6 @@ def change_words(change: Estimate) -> str:
     p = format_pvalues(change.pvalue)[0]
     p = p.replace("<", "< ") if p.startswith("<") else f"= {p}"
     return f"{ELO * change.estimate[0]:+.0f} ± {ELO * change.se[0]:.0f} (p {p})"
-
-
-def holm(pvalues: Floats, level: float) -> Bools:
-    """Return which hypotheses are rejected so that none is wrongly with probability 1 - level.
-
-    >>> holm(np.array([0.01, 0.04, 0.02]), 0.05).tolist()
-    [True, True, True]
-    """
-    order = np.argsort(pvalues, kind="stable")
-    passed = pvalues[order] <= level / np.arange(len(pvalues), 0, -1)
-    out = np.zeros(len(pvalues), dtype=np.bool_)
-    out[order] = np.cumprod(passed).astype(np.bool_)
-    return out
 
 
 @one_blas_thread

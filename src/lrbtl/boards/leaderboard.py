@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 import numpy as np
 from scipy.special import ndtr
 
-from lrbtl.boards.board import STATUSES, Basis, BoardScale, Lazy, Leaderboard, Leaderboards, count_of
+from lrbtl.boards.board import BASE_RATING, STATUSES, Basis, BoardScale, Lazy, Leaderboard, Leaderboards, count_of
 from lrbtl.boards.comparison import is_gap, win_table
-from lrbtl.boards.compat import BASE_RATING, COMPAT, Compat, compat_boards
+from lrbtl.boards.compat import COMPAT, Compat, compat_boards
 from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board, vote_notes
 from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
@@ -34,7 +34,7 @@ Board = TypeVar("Board")
 SCALES = ("elo", "logit", "probability")
 MOST_WEIGHTS = 1000  # contexts whose weights a board remembers
 FLOOR = {1: "above the floor", -1: "below the floor", 0: ""}
-FEW_VOTES = 10  # in the contexts of a board, below which a model has a note
+FEW_HERE = 10  # in the contexts of a board, below which a model has a note
 
 
 class BoardOptions(RunOptions, total=False):
@@ -451,7 +451,7 @@ def _note(part: Component, standing: Standing, model: int) -> str:
         return part.analysis.why_not(model, standing.weights)
     if status == "absent" and not standing.placed[model]:
         return "no votes here"
-    if votes >= FEW_VOTES:
+    if votes >= FEW_HERE:
         away = part.analysis.exception(model, standing.weights)
         if away:
             return f"exceptional here: {ELO * away:+.0f}"
@@ -459,7 +459,7 @@ def _note(part: Component, standing: Standing, model: int) -> str:
     here = " here" if standing.context is not None else ""
     own = f"only {count_of(votes, 'vote')}{here}" if votes else f"no votes{here}"
     elsewhere = int(part.battles.model_counts[model]) - votes
-    return f"{own}: {part.analysis.run.leans_on(elsewhere >= FEW_VOTES)}".removesuffix(": ")
+    return f"{own}: {part.analysis.run.leans_on(elsewhere >= FEW_HERE)}".removesuffix(": ")
 
 
 def _board_notes(part: Component, view: View, standing: Standing) -> list[str]:

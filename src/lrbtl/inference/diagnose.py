@@ -38,7 +38,7 @@ from lrbtl.typing import Floats, Longs, Rank, Seed
 Level = Literal["ok", "warn"]
 Exceptional = tuple[object, object, float]  # model, context, Elo points
 
-FEW_VOTES = 30  # below which boards list a model as preliminary, by default
+PRELIMINARY = 30  # votes below which boards list a model as preliminary, by default
 GOOD = ("ready to publish", "efficient is safe")
 
 
@@ -320,7 +320,7 @@ def _diagnose_votes(battles: Data, part: Data) -> Diagnosis:
     if isinstance(part, Battles):
         several = part.levels and np.count_nonzero(part.context_counts) > 1
         newcomers = [part.models[k] for k in np.flatnonzero(part.met.sum(axis=0) == 1)] if several else []
-        sparse = [part.models[k] for k in np.flatnonzero((part.model_counts > 0) & (part.model_counts < FEW_VOTES))]
+        sparse = [part.models[k] for k in np.flatnonzero((part.model_counts > 0) & (part.model_counts < PRELIMINARY))]
     return Diagnosis(
         n_battles=part.n_battles,
         n_cells=part.n_cells,

@@ -20,7 +20,7 @@ from scipy.special import erfc, ndtr, ndtri
 from lrbtl._kernels.gaps import scan_gaps
 from lrbtl.errors import CovarianceError, LevelError, make_rng
 from lrbtl.threads import one_blas_thread
-from lrbtl.typing import Floats, Longs, Seed
+from lrbtl.typing import Bools, Floats, Longs, Seed
 
 CHUNK = 1 << 7  # normal vectors at a time
 USES = 8  # picks per normal vector
@@ -259,7 +259,7 @@ def _tail_draws(
 
 
 # ------------------------------------------------------------------------------
-# Wald tests and intervals: estimates that are normal with a known standard error.
+# Wald tests and intervals: estimates that are normal with a known standard error; and tests of many at once.
 # ------------------------------------------------------------------------------
 
 
@@ -288,3 +288,16 @@ def wald_interval(center: Floats, half_width: Floats) -> Floats:
     """Return (M, 2) bounds center ± half_width."""
     with np.errstate(invalid="ignore"):
         return np.column_stack([center - half_width, center + half_width])
+
+
+def holm(pvalues: Floats, level: float) -> Bools:
+    """Return which hypotheses are rejected so that none is wrongly with probability 1 - level.
+
+    >>> holm(np.array([0.01, 0.04, 0.02]), 0.05).tolist()
+    [True, True, True]
+    """
+    order = np.argsort(pvalues, kind="stable")
+    passed = pvalues[order] <= level / np.arange(len(pvalues), 0, -1)
+    out = np.zeros(len(pvalues), dtype=np.bool_)
+    out[order] = np.cumprod(passed).astype(np.bool_)
+    return out

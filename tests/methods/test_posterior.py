@@ -178,7 +178,9 @@ def test_how_scores_follow_levels(name):
     pull = both.T @ twin.H @ levels
     pull[posterior.at.scores.space.extra] = posterior.at.effects[0].T @ levels[entries(posterior.design)]
     expected = (both @ np.linalg.solve(precision, pull)).reshape(d1, D, d1).transpose(1, 0, 2)
-    assert_close(posterior.level_answers(np.arange(D)), expected)
+    found, weights = posterior.level_answers(np.arange(D)), np.random.default_rng(0).random(D)
+    assert_close(found, expected)
+    assert_close(posterior.level_means(weights), np.tensordot(weights, found, 1))
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "davidson" not in name])

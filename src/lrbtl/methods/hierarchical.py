@@ -345,11 +345,12 @@ class HierarchicalRun(Run):
         """Return the same for the mean scores of a board, or sums of them."""
         if self._many_contexts:
             return super().follow_board(row, among, weights)
-        d1, used = self.data.shape[0], np.flatnonzero(row)
-        inside = slice(None) if among is None else among
-        levels, answers = row.sum() * np.eye(d1), np.zeros((d1, d1))
-        for part in in_batches(len(used), d1**2):
-            answers += np.tensordot(row[used[part]], self._level_answers(used[part]), 1)
+        used, inside = np.flatnonzero(row), slice(None) if among is None else among
+        levels = row.sum() * np.eye(self.data.shape[0])
+        if len(used) > 1:
+            answers = self._average(node.posterior.level_means(row) for node in self.nodes)
+        else:
+            answers = np.tensordot(row[used], self._level_answers(used), 1)
         return followed(levels - levels[inside].mean(axis=0), answers - answers[inside].mean(axis=0), weights)
 
     def follow_family(self, kind: FamilyKind) -> Floats:

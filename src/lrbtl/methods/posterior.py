@@ -363,7 +363,7 @@ class Posterior:
         pulled[space.extra] = design.by_model(design.times(at.S, c)).T
         along = design.by_model(design.times(at.H, self.shared.slot_root)) + design.by_model(c) @ self.shared.effects
         solved = at.factor.solve(pulled)
-        taken = -(at.tau**2) * c @ solved[space.extra]
+        taken = -(at.tau**2) * c @ solved[space.extra] if c.shape[1] else None
         return Answers(design, space, solved, taken), np.asarray(along).T
 
     def level_answers(self, contexts: Longs) -> Floats:
@@ -374,6 +374,14 @@ class Posterior:
             left_open, one = self.over_models(self.at.S, contexts, 1.0), np.eye(self._shape[0])
             found = one + left_open @ (found - one)  # I - S is tau^2 W
         return np.asarray(found - found.mean(axis=1, keepdims=True) + self.shared.root(contexts) @ along)
+
+    def level_means(self, weights: Floats) -> Floats:
+        """Return the sum over contexts of weights (D,) times the same, (d1, d1)."""
+        answers, along = self._levels
+        found = answers.mean(weights, np.zeros(()))
+        if self.at.tau > 0.0:
+            found -= self.at.tau**2 * (answers.told(self.at.W, weights) - self.design.summed(self.at.W, weights))
+        return np.asarray(found - found.mean(axis=0) + self.shared.mean_root(weights) @ along)
 
     def _solved(self, gradients: Floats, contexts: Longs, slopes: Floats | None) -> _Solved:
         """Return what the covariance of linear functions is made of; see `covariance`."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 
-from lrbtl.fitting.blocks import BlockDesign, Field
+from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
 from lrbtl.fitting.deviations import Expansion
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.typing import Floats, Longs
@@ -269,6 +269,7 @@ class Shared:
     def slot_root(self) -> Floats:
         """The same on the slots, (n_slots, m)."""
         design, root = self.at.scores.design, self._root
+        assert root.slots is not None
         found = self._on_slots[:, :-1] @ self._half + design.push_columns(root.space, root.coordinates) + root.slots
         return np.asarray(found - self._means[design.slot_places[0]])
 
@@ -289,16 +290,17 @@ class Shared:
 
 @dataclass(frozen=True)
 class Answers:
-    """Changes of all scores, m of them: along coordinates (size, m), and on slots (n_slots, m)."""
+    """Changes of all scores, m of them: along coordinates (size, m), and on slots (n_slots, m); None for none there."""
 
     design: BlockDesign
     space: TangentSpace
     coordinates: Floats
-    slots: Floats
+    slots: Floats | None
 
     def mixed(self, factors: Floats) -> "Answers":
         """Return sums of the changes times factors (m, k)."""
-        return replace(self, coordinates=self.coordinates @ factors, slots=self.slots @ factors)
+        slots = None if self.slots is None else self.slots @ factors
+        return replace(self, coordinates=self.coordinates @ factors, slots=slots)
 
     @cached_property
     def _pushed(self) -> tuple[Floats, Floats]:
@@ -309,12 +311,14 @@ class Answers:
         """Return a single change plus left right^T."""
         dU, dV = (side[:, :, 0] for side in self._pushed)
         U, V = np.hstack([left, dU, self.space.U]), np.hstack([right, self.space.V, dV])
-        return Field.of(self.design, U, V, self.slots[:, 0])
+        return Field.of(self.design, U, V, 0.0 if self.slots is None else self.slots[:, 0])
 
     def dense(self, contexts: Longs, more: Floats) -> Floats:
         """Return the changes in some contexts plus others, (n, d1, m)."""
         dU, dV = self._pushed
         out = more + np.tensordot(self.space.V[contexts], dU, axes=(1, 1)) + self.space.U @ dV[contexts]
+        if self.slots is None:
+            return np.asarray(out)
         place = np.full(self.design.n_contexts, -1)
         place[contexts] = np.arange(len(contexts))
         context, model = self.design.slot_places
@@ -326,10 +330,23 @@ class Answers:
         """Return the sums over contexts of the changes times weights (D,), plus others, (d1, m)."""
         (dU, dV), (context, _) = self._pushed, self.design.slot_places
         own = np.tensordot(weights @ self.space.V, dU, axes=(0, 1)) + self.space.U @ np.tensordot(weights, dV, axes=1)
-        return np.asarray(more + own + self.design.by_model(weights[context, None] * self.slots))
+        on_slots = 0.0 if self.slots is None else self.design.by_model(weights[context, None] * self.slots)
+        return np.asarray(more + own + on_slots)
+
+    def told(self, matrices: Matrices, weights: Floats) -> Floats:
+        """Return the sums over contexts of weights (D,) times a matrix per context times the changes, (d1, m)."""
+        (dU, dV), (context, model) = self._pushed, self.design.slot_places
+        (D, d1), on_slots = (len(self.space.V), len(self.space.U)), weights[context]
+        rows, out = self.design.slot_rows(self.space, matrices)[0], np.zeros((d1, dU.shape[2]))
+        for k, v in enumerate(self.space.V.T):
+            out += self.design.summed(matrices, weights * v) @ dU[:, k]
+            out += np.asarray(sparse.csr_array((rows[:, k] * on_slots, (model, context)), shape=(d1, D)) @ dV[:, k])
+        if self.slots is not None:
+            out += self.design.by_model(on_slots[:, None] * self.design.times(matrices, self.slots))
+        return out
 
     def means(self, more: Floats) -> Floats:
         """Return means over the models of each context, plus others, (D, m)."""
         (dU, dV), d1 = self._pushed, len(self.space.U)
         own = self.space.V @ dU.mean(axis=0) + np.einsum("k,ukm->um", self.space.U.mean(axis=0), dV)
-        return np.asarray(more + own + self.design.by_context(self.slots) / d1)
+        return np.asarray(more + own + (0.0 if self.slots is None else self.design.by_context(self.slots) / d1))

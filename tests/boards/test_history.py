@@ -211,3 +211,19 @@ def test_times_that_are_none_have_named_errors(times):
         lrbtl.history(frame, [])
     with pytest.raises(PlotError, match="list of models"):
         lrbtl.plot_history(lrbtl.history({**frame, "t": [1, 1, 2, 2]}, "t"), "x")
+
+
+def test_periods_before_the_first_votes_of_a_group_are_left_out():
+    """The first day has votes of two models only that nobody else met."""
+    frame = {
+        "model_a": ["q"] + ["x", "y", "z"] * 20,
+        "model_b": ["r"] + ["y", "z", "x"] * 20,
+        "winner": ["model_a"] + ["model_a", "model_b", "model_a", "model_b"] * 15,
+        "day": [1] + [2, 3] * 30,
+    }
+    with pytest.warns(lrbtl.errors.IslandWarning):
+        found = lrbtl.history(frame, "day")
+    assert found.periods == (2, 3) and np.isfinite(found.score).all()
+    early = {name: [*values[:1], *values[1::2]] for name, values in frame.items()}
+    with pytest.warns(lrbtl.errors.IslandWarning), pytest.raises(lrbtl.errors.PeriodError, match="one period"):
+        lrbtl.history(early, "day")

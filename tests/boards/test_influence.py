@@ -126,3 +126,9 @@ def test_bad_questions_have_named_errors(battles, board):
         lrbtl.influence(board, by="voter").misfits(level=2)
     with pytest.raises(LrbtlError):
         lrbtl.influence(board, by="voter").misfits(n_folds=1)
+
+
+def test_a_gap_of_zero_has_no_sign_to_change():
+    battles = lrbtl.Battles.from_arrays(["x", "y"] * 20, ["y", "x"] * 20, [1, 1] * 20)
+    with pytest.raises(lrbtl.errors.InfluenceError, match="no sign"):
+        lrbtl.influence(lrbtl.leaderboard(battles, method="naive")).flip()

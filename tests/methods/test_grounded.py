@@ -57,8 +57,8 @@ def test_the_mode_and_its_information_agree_with_the_likelihood_written_out():
     slope = [(objective(at + h * e) - objective(at - h * e)) / (2 * h) for e in np.eye(7)]
     np.testing.assert_allclose(slope, 0.0, atol=2e-3)
     assert objective(at) <= minimize(objective, at, method="L-BFGS-B").fun + 1e-5
-    flat = np.concatenate([np.ones(3), np.zeros(4)])
-    np.testing.assert_allclose(prior @ flat, 0.0, atol=1e-6)
+    flat = np.concatenate([np.ones(3), np.zeros(4)])  # one logit of a context, whose constant is N(0, 5^2)
+    assert flat @ prior @ flat == pytest.approx(1 / 25, rel=1e-9) and prior[-1, -1] == pytest.approx(1 / 25)
 
 
 def test_scores_ties_and_the_floor_are_found():
@@ -158,3 +158,30 @@ def test_what_it_does_not_go_with_is_said():
         lrbtl.leaderboard(lrbtl.Battles.from_frame(many, contexts="task", both_bad="outcome"))
     with pytest.raises(MethodError, match="not know votes"):
         lrbtl.leaderboard(BATTLES, compat="fastchat")
+
+
+def test_contexts_where_all_or_none_are_bad_have_finite_scores():
+    """A constant of such a context would run to infinity, and take the spreads along."""
+    rows = [
+        ("x", "y", "both_bad", "t"),
+        ("x", "y", "tie", "t"),
+        ("y", "x", "model_a", "u"),
+        ("y", "x", "both_bad", "v"),
+    ]
+    names = ("model_a", "model_b", "winner", "task")
+    frame = {name: [row[k] for row in rows * 5] for k, name in enumerate(names)}
+    boards = lrbtl.leaderboard(lrbtl.Battles.from_frame(frame, contexts="task", both_bad="outcome"), context="all")
+    for board in [boards.overall, *boards.values()]:
+        assert np.all(board.upper - board.lower > 100) and np.all(np.abs(board.score) < 5000)
+
+
+def test_what_does_not_follow_from_gaps_is_told():
+    boards = lrbtl.leaderboard(BATTLES, context="all")
+    assert "<html" in lrbtl.report_html(boards)
+    found = lrbtl.diagnose(BATTLES)
+    assert found.calibration is None and "not checked" in found.reason
+    with pytest.raises(lrbtl.errors.LinkError, match="read with both_bad='tie'"):
+        lrbtl.plan(BATTLES, 100)
+    nobody = {"model_a": ["x"] * 4, "model_b": ["y"] * 4, "winner": ["tie", "both_bad"] * 2}
+    with pytest.raises(lrbtl.errors.LinkError, match="no vote has a winner"):
+        lrbtl.leaderboard(lrbtl.Battles.from_frame(nobody, both_bad="outcome"))

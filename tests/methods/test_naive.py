@@ -56,3 +56,24 @@ def test_gaps_beyond_what_separate_fits_tell_have_no_gain_over_them():
     view = ScoreView(TangentSpace(truncate(far, (2, 2)), centred=True), far.shape)
     errors = SeparateFits(battles, view).errors([resolved_gap(0, 1, unit) for unit in np.eye(2)])
     assert np.isinf(errors[0]) and 1 < errors[1] < 10
+
+
+def test_covariates_that_tell_every_vote_have_no_fit():
+    """Newton's matrices become singular before its steps are used up."""
+    frame = {
+        "model_a": ["x", "y", "x", "y", "x", "z"] * 3,
+        "model_b": ["y", "x", "z", "z", "y", "x"] * 3,
+        "winner": ["model_a", "model_a", "model_b", "model_a", "model_a", "model_a"] * 3,
+        "tokens_a": [900, 900, 1, 900, 900, 900] * 3,
+        "tokens_b": [1, 1, 900, 1, 1, 1] * 3,
+    }
+    battles = lrbtl.Battles.from_frame(frame, covariates={"length": ("tokens_a", "tokens_b")})
+    with pytest.raises(lrbtl.errors.SeparationError, match="no finite Bradley-Terry fit with these covariates"):
+        lrbtl.leaderboard(battles, method="naive")
+
+
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
+def test_clusters_where_no_model_has_a_score():
+    frame = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["model_a"] * 2, "voter": [0, 1]}
+    analysis = lrbtl.analyse(lrbtl.Battles.from_frame(frame, cluster="voter"), method="naive")
+    assert np.isnan(analysis.estimate([lrbtl.gap("x", "y")]).se).all()

@@ -295,13 +295,14 @@ def history(
     if columns.pop("link", LOGISTIC.name) not in (LOGISTIC.name, LOGISTIC):
         raise LinkError("histories know the logistic link only, with ties as half a win: leave link= out.")
     battles, mode, periods = _read(battles, time, period, columns)
-    if len(periods) < 2:
-        raise PeriodError(f"all battles are in one period, {periods[0]!r}: a history needs two or more.")
     groups = linked_models(battles)
     if len(groups) > 1:
         left = sum(group.size for group in groups[1:])
         warn_user(f"{left} models that no votes link with the others are left out of the history.", IslandWarning)
     check_clusters(battles)
+    periods = _since_first_vote(battles, mode, periods, groups[0])
+    if len(periods) < 2:
+        raise PeriodError(f"all battles are in one period, {periods[0]!r}: a history needs two or more.")
     votes, members, cells = _timed_votes(battles, mode, periods, groups[0])
     if (size := int(np.sum(votes.present.astype(np.int64) ** 2))) > LARGEST:
         raise TooLargeError(
@@ -345,14 +346,25 @@ def cluster_effect(battles: Battles, cells: Longs, once: Path) -> float:
     return max(1.0, 1.0 + sum(effect - 1.0 for _, effect in design_effects(rows, battles, once.scores.shape[1])))
 
 
+def _period_of_cells(battles: Battles, mode: int, periods: tuple[Any, ...]) -> Longs:
+    """Return the position of each cell's period, -1 where it is none of them."""
+    place = {label: t for t, label in enumerate(periods)}
+    of_level = np.array([place.get(label, -1) for label in battles.levels[mode]])
+    return np.asarray(of_level[np.unravel_index(battles.cells.context, battles.shape[1:])[mode]])
+
+
+def _since_first_vote(battles: Battles, mode: int, periods: tuple[Any, ...], group: Longs) -> tuple[Any, ...]:
+    """Return the periods from the first one in which models of a group have votes."""
+    inside = np.isin(battles.cells.a, group)
+    return periods[int(_period_of_cells(battles, mode, periods)[inside].min(initial=len(periods) - 1)) :]
+
+
 def _timed_votes(
     battles: Battles, mode: int, periods: tuple[Any, ...], group: Longs
 ) -> tuple[TimedVotes, Longs, Longs]:
     """Return the votes of a group by period, its models in the order of their first vote, and the votes' cells."""
     cells = battles.cells
-    place = {label: t for t, label in enumerate(periods)}
-    of_level = np.array([place[label] for label in battles.levels[mode]])
-    period = of_level[np.unravel_index(cells.context, battles.shape[1:])[mode]]
+    period = _period_of_cells(battles, mode, periods)
     inside = np.flatnonzero(np.isin(cells.a, group))
     inside = inside[np.argsort(period[inside], kind="stable")]
     first = np.full(len(battles.models), len(periods))

@@ -301,6 +301,8 @@ def _refit_until(basis: Basis, goal: Resolved, before: float, help_: Floats) -> 
     """Take out votes by the influence values of the last fit until the sign has changed, then put back what it can."""
     analysis, battles = basis.analysis, _battles(basis.analysis)
     count, sign = battles.cells.count, float(np.sign(before))
+    if not abs(before) > 0.0:
+        raise InfluenceError(f"{goal.label} is {before:g}: there is no sign that taking out votes could change.")
     gone, value, n_fits = np.zeros_like(count), before, 0
 
     def refit(out: Longs) -> tuple[float, Floats]:

@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
-from scipy import linalg
 from scipy.optimize import brentq
 from scipy.special import expit
 
@@ -128,10 +127,13 @@ class Outlook:
         system = np.eye(len(C)) + (C.reshape(-1, D, d1).transpose(1, 0, 2) @ laplacian).transpose(1, 0, 2).reshape(
             C.shape
         )
-        cross = linalg.solve(system, B, overwrite_a=True, check_finite=False)
+        try:
+            cross = np.linalg.solve(system, B)  # SciPy's warns where votes are so many that nothing is left to tell
+        except np.linalg.LinAlgError:  # or even more
+            cross = np.linalg.lstsq(system, B, rcond=None)[0]
         moved = (laplacian @ cross.reshape(D, d1, -1)).reshape(cross.shape)
         variances = np.maximum(self._variances(own - B.T @ moved), FLOOR * self.before**2)
-        return np.sqrt(variances), cross
+        return np.sqrt(variances), np.asarray(cross, dtype=np.float64)
 
     def errors(self, votes: Floats) -> Floats:
         """Return the errors that targets would have after some more votes, (M,)."""

@@ -171,14 +171,14 @@ class BlockDesign(Design):
 
     def scatter(self, parts: list[Floats]) -> Floats:
         """Return arrays (B, m, ...) per group as values per slot."""
-        out = np.zeros((self.n_slots + 1, *parts[0].shape[2:]))
+        out = np.zeros((self.n_slots + 1, *(parts[0].shape[2:] if parts else ())))
         for group, part in zip(self.groups, parts, strict=True):
             out[group.slots] = part
         return out[:-1]
 
     def times(self, matrices: Matrices, values: Floats) -> Floats:
         """Return the product of each context's matrix with values per slot (n_slots,) or (n_slots, k)."""
-        wide = np.ascontiguousarray(values.reshape(len(values), -1))
+        wide = np.ascontiguousarray(values if values.ndim == 2 else values[:, None])
         out = np.zeros(wide.shape)
         for group, matrix in zip(self.groups, matrices, strict=True):
             if matrix.shape[1] < SMALL:

@@ -26,6 +26,11 @@ _Form = tuple[Matrices, Floats | None, Floats | None]
 MAX_ITER = 60
 DECREMENT = 1e-10
 SMALLEST_STEP = 1e-6
+UNKNOWN = 100.0  # logits: an effect with a larger error is not determined
+NO_FIT = (
+    "the votes have no finite Bradley-Terry fit with these covariates: some combination of scores and covariates "
+    "predicts every vote of some models. Leave covariates out with control=[...], or use method='hierarchical'."
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class SlotScores:
             size = np.maximum(alike.sum(axis=2, keepdims=True), 1)
             level = max(float(np.einsum("bmm->b", H).sum() / max(design.n_slots, 1)), 1e-300)
             outside = (group.slots == design.n_slots)[:, :, None] * np.eye(H.shape[1])
-            inverse = np.linalg.inv(H + level * alike / size + outside)
+            inverse = _inverted(H + level * alike / size + outside)
             out.append(inverse - alike / size / level - outside)
         return out
 
@@ -97,7 +102,7 @@ class SlotScores:
         """Inverse information of the effects, scores unknown, (K, K)."""
         if self.border is None:
             return np.empty((0, 0))
-        return np.asarray(np.linalg.inv(self.border.corner - self.design.effect_columns(self.border).T @ self.reach))
+        return _inverted(self.border.corner - self.design.effect_columns(self.border).T @ self.reach)
 
     def directions(self, slots: Floats, effects: Floats) -> tuple[Floats, Floats]:
         """Return the inverse information times gradients: (n_slots, M) of the scores and (K, M) of the effects."""
@@ -178,11 +183,20 @@ def fit_slots(battles: Battles, labels: Indices) -> SlotScores:
             trial = _moved(here, scale * step, scale * moved)
         here = trial
         if decrement < DECREMENT:
-            return here
-    raise SeparationError(
-        "the votes have no finite Bradley-Terry fit with these covariates: some combination of scores and covariates "
-        "predicts every vote of some models. Leave covariates out with control=[...], or use method='hierarchical'."
-    )
+            break
+    else:
+        raise SeparationError(NO_FIT)
+    if np.any(np.diag(here.effect_covariance) > UNKNOWN**2):  # on its way to infinity
+        raise SeparationError(NO_FIT)
+    return here
+
+
+def _inverted(matrices: Floats) -> Floats:
+    """Return inverse matrices; raise where one has none, as scores or effects are about to run to infinity."""
+    try:
+        return np.asarray(np.linalg.inv(matrices))
+    except np.linalg.LinAlgError as error:
+        raise SeparationError(NO_FIT) from error
 
 
 def _moved(here: SlotScores, step: Floats, effects: Floats) -> SlotScores:

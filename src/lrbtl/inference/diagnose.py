@@ -338,6 +338,8 @@ def _diagnose_votes(battles: Data, part: Data) -> Diagnosis:
 
 def _with_analysis(found: Diagnosis, analysis: Analysis) -> Diagnosis:
     """Return the diagnosis with what an analysis of the battles tells."""
+    if analysis.run.absolute:  # chances do not follow from gaps there
+        return found
     calibration, links, battles = calibrate(analysis), None, analysis.battles
     if calibration.off.any() and isinstance(battles, Battles):
         own = analysis.run.link.name

@@ -32,9 +32,11 @@ def board_verdict(d: Diagnosis) -> tuple[str, str]:
             "Votes differ from what the scores predict at some gaps: publish scores and ranks, but no win rates "
             "between models far apart."
         )
+    if d.calibration is None:
+        return "ready to publish", "Votes link all models. Predicted win rates are not checked by this method."
     return "ready to publish", (
         "Votes link all models and agree with what the scores predict."
-        if d.calibration is not None and len(d.calibration.votes)
+        if len(d.calibration.votes)
         else "Votes link all models. They are too few for a check of predicted win rates."
     )
 

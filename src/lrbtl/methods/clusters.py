@@ -84,7 +84,7 @@ class _Sums:
 
     def noise(self, n_clusters: int) -> Floats:
         """Return the variance of the log of each variance."""
-        share = self.fourth / np.maximum(self.own, 1e-300) ** 2
+        share = self.fourth / np.maximum(self.own**2, 1e-300)
         return np.asarray(np.clip(share - 1.0 / n_clusters, 0.0, 1.0))
 
 

@@ -1,9 +1,9 @@
 """Scores with an absolute zero, from votes of which some say that both were bad.
 
-T = c_u + m_a + d_au: a free constant per context, the spread of models N(0, sigma^2) and deviations N(0, tau^2), whose
-sizes come by expectation-maximisation. The mode is found by Fisher scoring in all scores at once, with the parameter of
-ties in the last place. With H the information of the votes, P the precision of the prior, C = (H + P)^-1 and B the
-second moment of the votes' scores, the covariance is C (B + P) C.
+T = c_u + m_a + d_au: a constant per context with hardly any prior, the spread of models N(0, sigma^2) and deviations
+N(0, tau^2), whose sizes come by expectation-maximisation. The mode is found by Fisher scoring in all scores at once,
+with the parameter of ties in the last place. With H the information of the votes, P the precision of the prior,
+C = (H + P)^-1 and B the second moment of the votes' scores, the covariance is C (B + P) C.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,7 @@ LARGEST = 4000  # scores for which one dense matrix is inverted
 STEPS, TOL = 200, 1e-3  # rounds, and the change of both spreads, in logarithms, at which they end
 SETTLED = 1e-8  # largest change of a score at the mode
 SMALLEST_SPREAD = 1e-3
+WIDE = 5.0  # logits: what spreads, constants of contexts and the tie parameter hardly exceed
 MOST_STEP = 2.0  # of a score in one step
 
 
@@ -125,10 +126,17 @@ class _Spreads:
     tau: float
 
     def precision(self, d1: int, D: int) -> Floats:
-        """Return that of the prior, (D d1 + 1, D d1 + 1): flat along a constant per context and the tie parameter."""
-        own = np.linalg.inv(self.sigma**2 * np.ones((D, D)) + self.tau**2 * np.eye(D))
+        """Return that of the prior, (D d1 + 1, D d1 + 1): nearly flat in contexts' constants and the tie parameter.
+
+        Contexts where nobody calls both bad, or everybody does, would run to infinity under a flat one.
+        """
+        if D == 1:
+            own = np.full((1, 1), 1.0 / (self.sigma**2 + self.tau**2))
+        else:  # the inverse of sigma^2 1 1^T + tau^2 I, however different the two are
+            own = (np.eye(D) - self.sigma**2 / (self.tau**2 + D * self.sigma**2)) / self.tau**2
         out = np.zeros((D * d1 + 1, D * d1 + 1))
-        out[:-1, :-1] = np.kron(own, np.eye(d1) - 1.0 / d1)
+        out[:-1, :-1] = np.kron(own, np.eye(d1) - 1.0 / d1) + np.kron(np.eye(D), np.full((d1, d1), (d1 * WIDE) ** -2.0))
+        out[-1, -1] = WIDE**-2.0
         return out
 
     @classmethod
@@ -140,7 +148,8 @@ class _Spreads:
         second = (away @ away.T + centred) / (d1 - 1)
         shared = float(second.sum()) / D**2
         own = max((float(np.trace(second)) - D * shared) / (D - 1), SMALLEST_SPREAD**2) if D > 1 else 0.0
-        return cls(float(np.sqrt(max(shared - own / D, SMALLEST_SPREAD**2))), float(np.sqrt(own)))
+        sigma = float(np.sqrt(max(shared - own / D, SMALLEST_SPREAD**2)))
+        return cls(min(sigma, WIDE), min(float(np.sqrt(own)), WIDE))
 
 
 def _climb(data: Battles) -> tuple[_Expansion, Floats]:

@@ -219,7 +219,7 @@ class VotesRun(NaiveRun):
         """Return estimates with their covariance or errors; NaN for targets that separation leaves without."""
         values, slots, effects, lost = self.directions(targets)
         robust, model = self.slots.covariances(slots, effects, diagonal=errors_only)
-        return self._reported(values, robust, self.dispersion * model).without(lost)
+        return self._reported(values, robust, self.dispersion * np.maximum(model, 0.0)).without(lost)
 
     def influence_rows(self, targets: Sequence[Resolved]) -> Rows:
         """Return the influences of votes in some cells; votes outside strong components have none."""

@@ -20,6 +20,10 @@ from lrbtl.model.links import CellTerms, Link
 from lrbtl.typing import Floats
 
 OUTCOMES = np.array([0.0, 0.5, 1.0, BOTH_BAD])  # b won, tie, a won, both bad: the order of all arrays here
+NOT_BY_GAP = (
+    "with both_bad='outcome' the chance of a win depends on both scores, not on their gap alone, so that this question "
+    "has no answer; ask it of the same votes read with both_bad='tie'."
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Grounded(Link):
         zero = np.zeros_like(a)
         s_a, s_b = logsumexp([a, b + d, zero], axis=0), logsumexp([b, a + d, zero], axis=0)
         s_0, both = logsumexp([a, b, zero], axis=0), np.logaddexp(s_a, s_b)
-        log_p = np.stack([b - s_b, np.log(np.expm1(d)) + a + b - s_0 - s_a - s_b + both, a - s_a, -s_0])
+        log_p = np.stack([b - s_b, d + np.log(-np.expm1(-d)) + a + b - s_0 - s_a - s_b + both, a - s_a, -s_0])
         aa, ba, bb, ab = (np.exp(x) for x in (a - s_a, b + d - s_a, b - s_b, a + d - s_b))  # shares of S_a and of S_b
         of_a, of_b = np.exp(a - s_0), np.exp(b - s_0)
         w_a, w_b = np.exp(s_a - both), np.exp(s_b - both)
@@ -59,11 +63,11 @@ class Grounded(Link):
 
     def terms(self, eta: Floats, y: Floats, variance: Floats | None = None) -> CellTerms:
         """Refuse: the law needs both scores."""
-        raise LinkError("the grounded link depends on both scores of a battle; it belongs to method='grounded'.")
+        raise LinkError(NOT_BY_GAP)
 
     def mean(self, eta: Floats) -> Floats:
         """Refuse: the law needs both scores."""
-        raise LinkError("the grounded link depends on both scores of a battle; it belongs to method='grounded'.")
+        raise LinkError(NOT_BY_GAP)
 
     def log_odds(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
         """Return eta: the log ratio of two strengths."""
@@ -80,3 +84,7 @@ class Grounded(Link):
         for value, name in ((BOTH_BAD, "that both were bad"), (0.5, "that it is a tie")):
             if not np.any(y == value):
                 raise LinkError(f"no vote says {name}, so that nothing tells where the floor is; use both_bad='tie'.")
+        if not np.any((y == 0.0) | (y == 1.0)):
+            raise LinkError(
+                "no vote has a winner, so that nothing tells how often even models tie; check the outcomes."
+            )

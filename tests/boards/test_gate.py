@@ -100,3 +100,16 @@ def test_errors_have_an_exit_code_of_their_own(votes, arguments, capsys):
     assert main(["gate", votes, *arguments]) == 3
     assert main(["gate", "missing.csv", "--candidate", "x", "--baseline", "y"]) == 3
     assert capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
+def test_an_answer_stands_without_a_plan():
+    """Where votes needed cannot be told: no score by the method, or votes that both were bad as an outcome."""
+    one_sided = lrbtl.Battles.from_arrays(["x"] * 5, ["y"] * 5, [1] * 5)
+    found = lrbtl.gate(one_sided, "x", "y", method="naive")
+    assert found.exit_code == 2 and found.needed is None and "has no score" in str(found)
+    json.dumps(found.to_dict(), allow_nan=False)
+    words = ["model_a", "model_b", "tie", "both_bad"] * 10
+    frame = {"model_a": ["x"] * 40, "model_b": ["y"] * 40, "winner": words}
+    found = lrbtl.gate(lrbtl.Battles.from_frame(frame, both_bad="outcome"), "x", "y")
+    assert found.decision == "cannot tell" and found.needed is None and "Elo points (" in str(found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Unpack
 
@@ -10,7 +12,7 @@ from lrbtl.boards.outlook import Outlook, VotesNeeded, votes_words
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import Frame, as_battles
 from lrbtl.data.labels import shown_context
-from lrbtl.errors import NoDecisionError
+from lrbtl.errors import LinkError, NoDecisionError, TooLargeError, UninformedError
 from lrbtl.inference.targets import Weights, read_pair
 from lrbtl.inference.verdicts import (
     AHEAD,
@@ -56,7 +58,8 @@ class Gate:
     n_battles : int
         Votes that the decision rests on.
     needed : VotesNeeded or None
-        More votes that would decide with 80% power if the gap is as estimated, where these cannot.
+        More votes that would decide with 80% power if the gap is as estimated, where these cannot; None also where the
+        method cannot plan.
 
     Examples
     --------
@@ -91,11 +94,14 @@ class Gate:
         found = {item.name: getattr(self, item.name) for item in fields(self)}
         found["context"] = None if self.context is None else shown_context(self.context)
         found["needed"] = None if self.needed is None else self.needed.to_dict()
+        for name in ("gap", "lower", "upper", "detectable"):
+            found[name] = found[name] if math.isfinite(found[name]) else None
         return {**found, "exit_code": self.exit_code}
 
     def __str__(self) -> str:
         where = "" if self.context is None else f" in {shown_context(self.context)}"
         gap = f"{self.gap:+.0f} Elo points ({self.lower:.0f} to {self.upper:.0f})"
+        gap = gap if math.isfinite(self.gap) else "the method has no score for one of them"
         margin = "" if self.margin is None else f", margin {size_words(self.margin)}"
         line = f"{self.decision}: {self.candidate} against {self.baseline}{where}: {gap}{margin}"
         if self.needed is None:
@@ -162,7 +168,8 @@ def gate(
     needed = None
     if decision == CANNOT_TELL:
         error = error_to_decide(gap, limit, level, Prospect(se, follow)) / unit
-        needed = Outlook.of(part.analysis, [target]).votes_for(error, "to decide", level)
+        with suppress(LinkError, TooLargeError, UninformedError):  # the answer stands without a plan
+            needed = Outlook.of(part.analysis, [target]).votes_for(error, "to decide", level)
     return Gate(
         decision=decision,
         verdict=verdicts.verdict[0],

@@ -18,7 +18,7 @@ NOTHING = "–"
 
 
 @dataclass(frozen=True)
-class Column:
+class BoardColumn:
     """One column of a board: to add one, add an entry to COLUMNS."""
 
     name: str  # in JSON, frames and reports
@@ -88,34 +88,36 @@ def _show_status(board: Leaderboard) -> list[str]:
 
 
 COLUMNS = (
-    Column("model", _labels, "model", lambda board: [str(model) for model in board.models]),
-    Column("rank", partial(_places, "rank"), "rank", partial(_show_place, "rank")),
-    Column("score", partial(_numbers, "score"), "score", _show_score),
-    Column("lower", partial(_numbers, "lower"), "interval", _show_interval, needs_intervals=True),
-    Column("upper", partial(_numbers, "upper")),
-    Column("se", partial(_numbers, "se")),
-    Column("best", partial(_places, "best"), "ranks", partial(_show_spread, "best", "worst"), needs_intervals=True),
-    Column("worst", partial(_places, "worst")),
-    Column(
+    BoardColumn("model", _labels, "model", lambda board: [str(model) for model in board.models]),
+    BoardColumn("rank", partial(_places, "rank"), "rank", partial(_show_place, "rank")),
+    BoardColumn("score", partial(_numbers, "score"), "score", _show_score),
+    BoardColumn("lower", partial(_numbers, "lower"), "interval", _show_interval, needs_intervals=True),
+    BoardColumn("upper", partial(_numbers, "upper")),
+    BoardColumn("se", partial(_numbers, "se")),
+    BoardColumn(
+        "best", partial(_places, "best"), "ranks", partial(_show_spread, "best", "worst"), needs_intervals=True
+    ),
+    BoardColumn("worst", partial(_places, "worst")),
+    BoardColumn(
         "rank_lower",
         partial(_places, "rank_lower"),
         "joint",
         partial(_show_spread, "rank_lower", "rank_upper"),
         needs_intervals=True,
     ),
-    Column("rank_upper", partial(_places, "rank_upper")),
-    Column("tier", partial(_places, "tier"), "tier", partial(_show_place, "tier"), needs_intervals=True),
-    Column("battles", partial(_counts, "battles"), "votes", lambda board: [f"{n:,}" for n in board.battles]),
-    Column("win_rate", partial(_numbers, "win_rate"), "win rate", partial(_show_share, "win_rate")),
-    Column(
+    BoardColumn("rank_upper", partial(_places, "rank_upper")),
+    BoardColumn("tier", partial(_places, "tier"), "tier", partial(_show_place, "tier"), needs_intervals=True),
+    BoardColumn("battles", partial(_counts, "battles"), "votes", lambda board: [f"{n:,}" for n in board.battles]),
+    BoardColumn("win_rate", partial(_numbers, "win_rate"), "win rate", partial(_show_share, "win_rate")),
+    BoardColumn(
         "above_floor",
         partial(_numbers, "above_floor"),
         "above floor",
         partial(_show_share, "above_floor"),
         needs_floor=True,
     ),
-    Column("verdict", _verdicts, "verdict", lambda board: [x or "" for x in _verdicts(board)], needs_margin=True),
-    Column("detectable", partial(_numbers, "detectable")),
-    Column("status", partial(_texts, "status"), "status", _show_status),
-    Column("note", partial(_texts, "notes"), "note", partial(_texts, "notes")),
+    BoardColumn("verdict", _verdicts, "verdict", lambda board: [x or "" for x in _verdicts(board)], needs_margin=True),
+    BoardColumn("detectable", partial(_numbers, "detectable")),
+    BoardColumn("status", partial(_texts, "status"), "status", _show_status),
+    BoardColumn("note", partial(_texts, "notes"), "note", partial(_texts, "notes")),
 )

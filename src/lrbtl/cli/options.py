@@ -44,7 +44,7 @@ def columns_of(options: Namespace) -> Columns:
 
 def read(options: Namespace, source: Any, columns: Columns) -> Battles:
     """Return the battles of a log or a state, and say what was guessed."""
-    words = {"outcomes": read_outcomes(options.outcome), "ties": options.ties, "both_bad": options.both_bad}
+    words = {"outcomes": read_outcome_words(options.outcome), "ties": options.ties, "both_bad": options.both_bad}
     found = read_battles(source, columns, progress=progress_of(options), **words, **vote_fields(options))
     for sentence in found.said:
         say(command_words(sentence))
@@ -161,10 +161,10 @@ def read_weights(text: str) -> str | dict[str, float]:
     return dict(_pair(part, "--weights", "traffic, equal, or label=number,label=number") for part in text.split(","))
 
 
-def read_outcomes(texts: list[str]) -> Outcomes:
+def read_outcome_words(texts: list[str]) -> Outcomes:
     """Return the meaning of outcome words.
 
-    >>> read_outcomes(["left=1", "skip=drop"])
+    >>> read_outcome_words(["left=1", "skip=drop"])
     {'left': 1.0, 'skip': None}
     """
     meaning: dict[Any, float | str | None] = {}

@@ -84,14 +84,14 @@ class Covariate:
         return words, size / self.scale
 
 
-Source = tuple[str, str, tuple[Any, ...]]  # name, rule, columns: names of a frame's columns, or the columns themselves
+Asked = tuple[str, str, tuple[Any, ...]]  # name, rule, columns: names of a frame's columns, or the columns themselves
 
 
 @dataclass(frozen=True)
 class VoteFields:
     """Which columns of a log votes carry: those of a frame by name, or the columns themselves."""
 
-    covariates: tuple[Source, ...] = ()
+    covariates: tuple[Asked, ...] = ()
     position: bool = False
     weight: Any = None
     clusters: tuple[tuple[str, Any], ...] = ()
@@ -99,7 +99,7 @@ class VoteFields:
     @classmethod
     def of(cls, covariates: Any = None, position: bool = False, weight: Any = None, cluster: Any = None) -> VoteFields:
         """Return the fields that the options of `from_frame` and `from_arrays` name."""
-        sources = tuple(_sources(covariates))
+        sources = tuple(_asked(covariates))
         names = [name for name, *_ in sources] + [POSITION] * position
         if len(set(names)) < len(names):
             raise CovariateError(f"covariates {names} repeat a name; every effect needs one of its own.")
@@ -174,7 +174,7 @@ def check_same_fields(left: Battles, right: Battles) -> None:
         raise VoteWeightError(f"battles with reweight={left.reweight!r} and {right.reweight!r} cannot be added.")
 
 
-def _sources(covariates: Any) -> list[Source]:
+def _asked(covariates: Any) -> list[Asked]:
     """Return name, rule and columns of each covariate that was asked for."""
     if covariates is None:
         return []

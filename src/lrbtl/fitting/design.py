@@ -29,7 +29,7 @@ MOST_EFFECTS = 2000  # linear effects that a border holds
 FULL = 4  # slots per cell up to which arrays over all slots are cheaper than lists of those touched
 
 
-class Shared(Protocol):
+class SharedParameters(Protocol):
     """What a fit found of the parameters that cells share."""
 
     @property
@@ -109,7 +109,7 @@ class Design:
         """Sum of the weights of all votes: their number where all weigh the same."""
         return float(self.count.sum() if self.weight is None else self.count @ self.weight)
 
-    def under(self, found: Shared) -> "Design":
+    def under(self, found: SharedParameters) -> "Design":
         """Return the same cells with the parameters that they share as found by a fit."""
         other = self.with_link(found.link)
         if self.effects is None or found.effect_values is None:

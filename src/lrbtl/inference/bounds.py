@@ -205,7 +205,7 @@ def inverse_norm(space: TangentSpace, solver: Solver) -> float:
     return float(onenormest(operator))
 
 
-def influence(here: Local, solver: Solver, gradients: Floats, n: int) -> tuple[float, float, float]:
+def worst_influence(here: Local, solver: Solver, gradients: Floats, n: int) -> tuple[float, float, float]:
     """Return variance, largest influence and Bernstein over normal bound of the worst target."""
     worst = (0.0, 0.0, 0.0)
     for direction in solver.solve(gradients).T:

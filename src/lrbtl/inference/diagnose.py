@@ -21,7 +21,7 @@ from lrbtl.fitting.fit import fit as fit_scores
 from lrbtl.fitting.signal import SIGNAL_FLOOR, restricts, signal_ratio, thin_contexts, weak_advice
 from lrbtl.inference import words
 from lrbtl.inference.analysis import Analysis, analyse, analyse_fit, find_method
-from lrbtl.inference.bounds import alignment, incoherence, influence, information_range, inverse_norm, overlap
+from lrbtl.inference.bounds import alignment, incoherence, information_range, inverse_norm, overlap, worst_influence
 from lrbtl.inference.calibration import Calibration, LinkComparison, calibrate, compare_laws, leave_out, possible_links
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.joint import normal_quantile
@@ -381,7 +381,7 @@ def _diagnose_fit(
     resolved = resolve_targets(part, [targets] if isinstance(targets, Target) else targets)
     _, gradients = evaluate_targets(space, Stack.of(resolved), part.shape, fit.link)
     low, high = information_range(here, solver)
-    variance, largest, bernstein = influence(here, solver, gradients, part.n_battles)
+    variance, largest, bernstein = worst_influence(here, solver, gradients, part.n_battles)
     overlaps = overlap(part, sampling)
     singular = np.concatenate(space.point.singular_values)
     signal, advice = signal_ratio(fit.point, part.n_battles, design.noise), None

@@ -154,7 +154,7 @@ def pack_chances(boards: Leaderboards, board: Leaderboard, code: Mapping[Any, in
     gap = (score[pairs[0]] - score[pairs[1]]) / UNITS.get(board.scale, np.nan)
     if not np.all(np.abs(gap - centre)[known] < CLOSE):
         steps = np.clip(np.round(np.where(known, centre, 0.0) / CENTRE_STEP), -32767, 32767)
-        found |= {"centre": encode(steps.astype("<i2")), "step": CENTRE_STEP}
+        found |= {"centre": base64_text(steps.astype("<i2")), "step": CENTRE_STEP}
         gap = CENTRE_STEP * steps
     with np.errstate(invalid="ignore"):
         below, above = (np.where(known, side, np.nan) for side in (centre - lower, upper - centre))
@@ -188,10 +188,10 @@ def pack_widths(width: Floats, gap: Floats, decided: Bools, n: int) -> dict[str,
         np.where(decided, np.minimum(code, edge - 1), np.where(gap > 0, np.maximum(code, edge), code)), 0, LAST
     )
     code = np.where(np.isnan(width), UNKNOWN, np.where(np.isinf(width), ENDLESS, code))
-    return {"size": encode(size), "low": low, "step": step, "code": encode(code.astype(np.uint8))}
+    return {"size": base64_text(size), "low": low, "step": step, "code": base64_text(code.astype(np.uint8))}
 
 
-def encode(values: np.ndarray[Any, Any]) -> str:
+def base64_text(values: np.ndarray[Any, Any]) -> str:
     """Base64 of the bytes of an array."""
     return base64.b64encode(values.tobytes()).decode()
 

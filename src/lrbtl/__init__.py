@@ -33,19 +33,9 @@ _HOMES = [
     ("model.links", ["Cauchit", "CustomLink", "Davidson", "Identity", "Link", "Logistic", "Probit", "RaoKupper"]),
     ("model.sampling", ["ProductSampling", "TableSampling", "UniformSampling"]),
     ("model.simulate", ["demo_battles", "simulate_battles", "simulate_observations", "simulate_scores"]),
-    (
-        "show.plots",
-        [
-            "plot_changes",
-            "plot_effects",
-            "plot_heatmap",
-            "plot_history",
-            "plot_leaderboard",
-            "plot_ranks",
-            "plot_scree",
-        ],
-    ),
-    ("show.plots", ["plot_calibration", "plot_plan", "plot_win_matrix", "plot_z_histogram", "save_picture"]),
+    ("show.plots", ["plot_calibration", "plot_changes", "plot_effects", "plot_heatmap", "plot_history"]),
+    ("show.plots", ["plot_leaderboard", "plot_plan", "plot_ranks", "plot_scree", "plot_win_matrix"]),
+    ("show.plots", ["plot_z_histogram", "save_picture"]),
     ("show.report", ["report_html", "write_report"]),
 ]
 _MODULES = {"errors": "lrbtl.errors", "plots": "lrbtl.show.plots"}

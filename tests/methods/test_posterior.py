@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit
 
 import lrbtl
 from hierarchy_twin import Twin, absent_somewhere, at_context, entries, joint_gradient, joint_precision, mode_of
 from lrbtl.fitting.blocks import BlockDesign
 from lrbtl.fitting.fit import make_design
-from lrbtl.methods.posterior import FEW_VOTES, LEVERAGE_FLOOR, Posterior, centred, exception_probabilities
+from lrbtl.methods.exceptions import find_exceptions
+from lrbtl.methods.posterior import FEW_VOTES, LEVERAGE_FLOOR, Posterior, centred
 from lrbtl.methods.shared import Columns, Shared
 from problems import rebuilt, simulated
 
@@ -188,7 +188,7 @@ def test_exceptions_are_those_of_the_formula(name):
     """t = g / sqrt(P) with P = diag(H - H C H) is N(0, 1), or N(0, 1 + k) for an exception."""
     posterior, twin = made(name)
     d1, D = posterior.design.shape[0], posterior.design.n_contexts
-    found = posterior.exceptions()
+    found = find_exceptions(posterior)
     C = dense_covariance(posterior, twin)
     P = np.diag(twin.H - twin.H @ block_diagonal(C, d1, D) @ twin.H)
     played = np.greater(P, 1e-9 * P.max())
@@ -224,36 +224,6 @@ def block_diagonal(matrix, d1, D):
     """The covariances inside contexts only."""
     same = np.equal.outer(np.tile(np.arange(D), d1), np.tile(np.arange(D), d1))
     return np.where(same, matrix, 0.0)
-
-
-def test_a_planted_specialist_is_named():
-    truth = lrbtl.simulate_scores((20, 6), 1, scale=1.5, rng=2)
-    truth[7, 2] += 2.0
-    truth[:, 2] -= truth[:, 2].mean()
-    battles = lrbtl.simulate_battles(truth, 30_000, rng=3)
-    design = make_design(battles, "logistic")
-    found = Posterior.of(mode_of(battles, 1, 0.1).at, BlockDesign.of_cells(design)).exceptions()
-    assert found.probability.argmax() == 2 * 20 + 7
-    assert found.probability[2 * 20 + 7] > 0.99 and found.move.dense()[7, 2] > 0.3
-    assert np.sort(found.probability)[-2] < 0.5
-
-
-def test_without_exceptions_none_is_named():
-    truth = lrbtl.simulate_scores((20, 6), 1, scale=1.5, rng=2)
-    battles = lrbtl.simulate_battles(truth, 30_000, rng=3)
-    found = Posterior.of(
-        mode_of(battles, 1, 0.1).at, BlockDesign.of_cells(make_design(battles, "logistic"))
-    ).exceptions()
-    assert found.probability.max() < 0.5 and np.abs(found.move.dense()).max() < 0.05
-
-
-def test_shares_of_exceptions_are_bounded():
-    played = np.ones((4, 5), dtype=bool)
-    none = exception_probabilities(np.full((4, 5), -30.0), played)
-    every = exception_probabilities(np.full((4, 5), 0.0), played)
-    assert none.max() < 1e-10 and every.max() <= expit(np.log(0.3 / 0.7)) + 1e-12
-    played[0] = False
-    assert not exception_probabilities(np.full((4, 5), 9.0), played)[0].any()
 
 
 def test_centring_takes_out_a_common_shift():

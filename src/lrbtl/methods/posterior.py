@@ -1,4 +1,4 @@
-"""What a mode of T = L + E says of all scores: covariances of targets and of boards, and entries that are exceptions.
+"""What a mode of T = L + E says of all scores: covariances of targets and of boards.
 
 With J the tangent coordinates, A their precision and S, H, W those of `fitting.deviations`, the posterior covariance
 of the scores is C = S J A^-1 J^T S + tau^2 S in each context, centred, plus R R^T for what entries share
@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import expit
 
-from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
+from lrbtl.fitting.blocks import BlockDesign, Matrices
 from lrbtl.fitting.deviations import Expansion
 from lrbtl.lowrank.arrowhead import Blocks, Inverse, as_dense, inverse_blocks
 from lrbtl.lowrank.tangent import context_blocks
@@ -21,39 +20,11 @@ from lrbtl.methods.clusters import Rows
 from lrbtl.methods.means import Means
 from lrbtl.methods.shared import Answers, Columns, Shared
 from lrbtl.methods.standard_errors import context_covariances, sandwich_blocks
-from lrbtl.typing import Bools, Floats, Longs
+from lrbtl.typing import Floats, Longs
 
 BATCH = 1 << 22  # numbers that matrices of some contexts may fill at a time
 LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
-NONE = 0.25  # prior probability that no entry is an exception
-SHARES = 0.3 * 1.7 ** -np.arange(24.0)  # of entries that may be exceptions, in equal steps of their logarithm
-SHARE_PRIOR = SHARES**2 * (1 - SHARES) ** 64  # largest at 3% of the entries
-SHARE_PRIOR *= (1 - NONE) / SHARE_PRIOR.sum()
-SLAB = 0.5  # of the spread of all scores: the size of exceptions
-LARGEST_SHIFT = 5.0  # logits that an exception may add: g / V says nothing further from where V was taken
 FEW_VOTES = 200  # votes of a model at which its residuals count as much as the model of votes
-
-
-@dataclass(frozen=True)
-class Exceptions:
-    """Entries that are far from what the others say of them, as a mixture of few large deviations and many small ones.
-
-    Attributes
-    ----------
-    probability : array (n_slots,)
-        That an entry is an exception.
-    shift : array (n_slots,)
-        What an exception adds to the entry before L and E give way.
-    move : Field
-        What scores change by, on average over both cases.
-    variance : array (n_slots,)
-        What it adds to its variance.
-    """
-
-    probability: Floats
-    shift: Floats
-    move: Field
-    variance: Floats
 
 
 @dataclass(frozen=True)
@@ -450,27 +421,7 @@ class Posterior:
         out = pulled.T @ solved + moved.T @ varied + prior + along @ along.T
         return np.asarray(0.5 * (out + out.T))
 
-    def exceptions(self) -> Exceptions:
-        """Return which entries the votes single out, by a spike and a slab round what the mode says.
-
-        With g the votes' scores at the mode and V = diag(H - H C H) their variance there, shift = offset + g / V is
-        what a free entry would add. sqrt(V) shift is standard normal, or N(0, 1 + k) with k = V times the variance of
-        exceptions, for an exception; their share is averaged over.
-        """
-        at, design, space = self.at, self.design, self.at.scores.space
-        offset = np.broadcast_to(at.scores.offset, at.g.shape)
-        variance, own = self._own_entries()
-        played = variance > 1e-9 * max(float(variance.max(initial=0.0)), 1e-300)
-        V = np.where(played, variance, 1.0)
-        k = V * SLAB**2 * at.scores.field.mean_square()
-        shift = np.where(played, np.clip(offset + at.g / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
-        probability = exception_probabilities(-0.5 * np.log1p(k) + 0.5 * V * shift**2 * k / (1 + k), played)
-        shift *= k / (1 + k)
-        added = probability * (1 - own) ** 2 * (k / (1 + k) / V + (1 - probability) * shift**2)
-        move = Field.of(design, space.U[:, :0], space.V[:, :0], (probability * shift - offset) * (1 - own))
-        return Exceptions(probability, shift, move.centred(), np.where(played, added, 0.0))
-
-    def _own_entries(self) -> tuple[Floats, Floats]:
+    def own_entries(self) -> tuple[Floats, Floats]:
         """Return the diagonals of H - H C H and of H C on the slots, by H S = W and H - tau^2 W H = W."""
         at, design, tau = self.at, self.design, self.at.tau
         root = self.shared.slot_root
@@ -502,26 +453,6 @@ def in_batches(n: int, size: int) -> list[slice]:
     """Return slices of n things of a size, such that those of one fill no more than BATCH numbers."""
     step = max(1, BATCH // size)
     return [slice(k, k + step) for k in range(0, n, step)]
-
-
-def exception_probabilities(log_ratio: Floats, played: Bools) -> Floats:
-    """Return the probability that each entry is an exception, given log likelihood ratios.
-
-    The share of exceptions is averaged over: its prior says that there are none, or else few.
-
-    Examples
-    --------
-    >>> exception_probabilities(np.array([[-4.0, -4.0, -4.0, 20.0]]), np.ones((1, 4), dtype=bool)).round(1)
-    array([[0., 0., 0., 1.]])
-    """
-    ratio = log_ratio[played]
-    nats = [float(np.logaddexp(np.log1p(-share), np.log(share) + ratio).sum()) for share in SHARES]
-    told = np.append(np.log(SHARE_PRIOR) + nats, np.log(NONE))
-    weights = np.exp(told - np.logaddexp.reduce(told))[:-1]
-    out = np.zeros(log_ratio.shape)
-    for share, weight in zip(SHARES, weights, strict=True):
-        out[played] += weight * expit(np.log(share / (1 - share)) + ratio)
-    return out
 
 
 def centred(matrix: Floats) -> Floats:

@@ -16,7 +16,8 @@ from lrbtl.fitting.deviations import Expansion, Mode, Scores, find_mode, start_s
 from lrbtl.fitting.fit import spectral_start
 from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
-from lrbtl.methods.posterior import Exceptions, Posterior
+from lrbtl.methods.exceptions import Exceptions, find_exceptions
+from lrbtl.methods.posterior import Posterior
 from lrbtl.methods.shared import Columns, Shared
 from lrbtl.model.links import Link
 from lrbtl.typing import Floats, Ints, Longs
@@ -266,7 +267,7 @@ class Search:
         """Return the mode without the pull of entries that are likely exceptions."""
         mode = start if isinstance(start, Mode) else self.settle(start)
         for _ in range(LETTING_OUT):
-            found = Posterior.of(mode.at, self.cells).exceptions()
+            found = find_exceptions(Posterior.of(mode.at, self.cells))
             likely = found.probability > LIKELY
             if not np.any(likely & (np.broadcast_to(mode.scores.offset, len(likely)) == 0.0)):
                 break
@@ -356,7 +357,7 @@ class Search:
         """Return a mode with its covariances and exceptions."""
         posterior = Posterior(mode.at, self.cells, self.shared(mode.at))
         rank = mode.scores.space.point.rank[: len(self.shape)]
-        exceptions = posterior.exceptions()
+        exceptions = find_exceptions(posterior)
         return Node(weight, rank, mode.tau, mode, posterior.lighter(), exceptions)
 
 

@@ -1,0 +1,46 @@
+"""Entries that are exceptions: who is named, and how likely they are; formulas have their twin in test_posterior."""
+
+import numpy as np
+from scipy.special import expit
+
+import lrbtl
+from hierarchy_twin import mode_of
+from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.fitting.fit import make_design
+from lrbtl.methods.exceptions import exception_probabilities, find_exceptions
+from lrbtl.methods.posterior import Posterior
+
+
+def test_a_planted_specialist_is_named():
+    truth = lrbtl.simulate_scores((20, 6), 1, scale=1.5, rng=2)
+    truth[7, 2] += 2.0
+    truth[:, 2] -= truth[:, 2].mean()
+    battles = lrbtl.simulate_battles(truth, 30_000, rng=3)
+    design = make_design(battles, "logistic")
+    found = find_exceptions(Posterior.of(mode_of(battles, 1, 0.1).at, BlockDesign.of_cells(design)))
+    assert found.probability.argmax() == 2 * 20 + 7
+    assert found.probability[2 * 20 + 7] > 0.99 and found.move.dense()[7, 2] > 0.3
+    assert np.sort(found.probability)[-2] < 0.5
+
+
+def test_without_exceptions_none_is_named():
+    truth = lrbtl.simulate_scores((20, 6), 1, scale=1.5, rng=2)
+    battles = lrbtl.simulate_battles(truth, 30_000, rng=3)
+    found = find_exceptions(
+        Posterior.of(mode_of(battles, 1, 0.1).at, BlockDesign.of_cells(make_design(battles, "logistic")))
+    )
+    assert found.probability.max() < 0.5 and np.abs(found.move.dense()).max() < 0.05
+
+
+def test_shares_of_exceptions_are_bounded():
+    played = np.ones((4, 5), dtype=bool)
+    none = exception_probabilities(np.full((4, 5), -30.0), played)
+    every = exception_probabilities(np.full((4, 5), 0.0), played)
+    assert none.max() < 1e-10 and every.max() <= expit(np.log(0.3 / 0.7)) + 1e-12
+    played[0] = False
+    assert not exception_probabilities(np.full((4, 5), 9.0), played)[0].any()
+
+
+def test_certain_exceptions_do_not_overflow():
+    found = exception_probabilities(np.array([5000.0, -1.0, -1.0]), np.ones(3, dtype=bool))
+    assert found[0] == 1.0 and found[1] < 0.2

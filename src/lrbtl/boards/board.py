@@ -19,13 +19,7 @@ from lrbtl.inference.effects import EffectEstimate
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.verdicts import verdict_words
 from lrbtl.methods.base import Provenance
-from lrbtl.tables import (
-    ELLIPSIS,
-    html_table,
-    shown_rows,
-    text_table,
-    to_frame,
-)
+from lrbtl.tables import ELLIPSIS, html_table, shown_rows, text_table, to_frame
 from lrbtl.typing import Bools, Floats, Longs
 
 BoardScale = Literal["elo", "logit", "probability"]

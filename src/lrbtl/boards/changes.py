@@ -25,15 +25,7 @@ from lrbtl.errors import ChangeError, make_rng
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import holm, normal_quantile
 from lrbtl.methods.targets import resolved_score
-from lrbtl.tables import (
-    Printed,
-    format_intervals,
-    format_numbers,
-    format_pvalues,
-    mark_gap,
-    shown,
-    shown_rows,
-)
+from lrbtl.tables import Printed, format_intervals, format_numbers, format_pvalues, mark_gap, shown, shown_rows
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed
 

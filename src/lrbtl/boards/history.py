@@ -31,15 +31,7 @@ from lrbtl.inference.joint import holm, normal_quantile
 from lrbtl.methods.base import Provenance
 from lrbtl.methods.clusters import check_clusters, design_effects
 from lrbtl.model.links import LOGISTIC
-from lrbtl.tables import (
-    Printed,
-    format_intervals,
-    format_numbers,
-    format_pvalues,
-    mark_gap,
-    shown,
-    shown_rows,
-)
+from lrbtl.tables import Printed, format_intervals, format_numbers, format_pvalues, mark_gap, shown, shown_rows
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs
 

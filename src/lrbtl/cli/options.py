@@ -125,12 +125,7 @@ def board_options(options: Namespace) -> dict[str, Any]:
     if options.min_battles < 1:
         raise UsageError(f"--min-battles {options.min_battles}: give at least 1.")
     anchor = None if options.anchor is None else _pair(options.anchor, "--anchor", "MODEL=RATING, such as llama=1100")
-    return {
-        "scale": options.scale,
-        "anchor": anchor,
-        "min_battles": options.min_battles,
-        "margin": options.margin,
-    }
+    return {"scale": options.scale, "anchor": anchor, "min_battles": options.min_battles, "margin": options.margin}
 
 
 def read_rank(text: str) -> int | tuple[int, ...] | str:

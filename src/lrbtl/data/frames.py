@@ -51,8 +51,8 @@ SECOND = [
     "right",
     "team_b",
     "away_team",
-    "b",
 ]
+SECOND += ["b"]
 GUESSES = {
     "model_a": FIRST,
     "model_b": SECOND,

@@ -343,8 +343,7 @@ def _as_fit(battles: Data, newton: Newton, ridge: Floats, n_threads: int | None)
     """Return the fit at the rank that the penalty left; warn where it is less, or where the fit did not converge."""
     if not newton.converged:
         warn_user(
-            f"the fit did not converge: {newton.reason}; try a smaller rank or a larger ridge.",
-            ConvergenceWarning,
+            f"the fit did not converge: {newton.reason}; try a smaller rank or a larger ridge.", ConvergenceWarning
         )
     kept = tuple(int(np.sum(s >= 1e-6 * max(s[0], 1e-12))) for s in newton.point.singular_values)
     if kept != newton.point.rank:

@@ -343,12 +343,7 @@ def needs_krylov(space: TangentSpace, solver: SolverName) -> bool:
 
 @one_blas_thread
 def information_solver(
-    design: Design,
-    space: TangentSpace,
-    weight: Floats,
-    solver: SolverName = "auto",
-    *,
-    effects: Border | None = None,
+    design: Design, space: TangentSpace, weight: Floats, solver: SolverName = "auto", *, effects: Border | None = None
 ) -> Solver:
     """Return a solver for K = J^T (sum of weight X X^T) J on tangent vectors; see `accumulate` for `effects`."""
     if needs_krylov(space, solver):

@@ -11,14 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from lrbtl.data.labels import find_label, index_labels
-from lrbtl.errors import (
-    BoundError,
-    CovarianceError,
-    DifferentRunsError,
-    EstimateError,
-    ScaleError,
-    UnknownTargetError,
-)
+from lrbtl.errors import BoundError, CovarianceError, DifferentRunsError, EstimateError, ScaleError, UnknownTargetError
 from lrbtl.inference.joint import WaldTest, max_t_quantile, normal_quantile, wald_interval, wald_statistic
 from lrbtl.inference.summary import ROWS_SHOWN, EstimateTable, name_contrast
 from lrbtl.inference.targets import FamilyLabels

@@ -83,11 +83,7 @@ def max_t_quantile(correlation: Floats, level: float = 0.95, rng: Seed = 0) -> f
     low, high = normal_quantile(level), sidak_quantile(level, max(n, 1))
     if n <= 1 or np.abs(correlation - np.eye(n)).max() < 1e-12:
         return high
-    statistics = _Statistics(
-        factor=_factor(correlation),
-        n_statistics=n,
-        scan=partial(_scan_entries, correlation),
-    )
+    statistics = _Statistics(factor=_factor(correlation), n_statistics=n, scan=partial(_scan_entries, correlation))
     return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
 
 

@@ -220,10 +220,7 @@ def about_regime(d: FitDiagnosis) -> list[Check]:
             f"Bernstein: a bound for any number of {d.unit} is {d.bernstein:.2f} times the normal one; far above 1.4 a "
             f"few {d.unit} dominate.",
         ),
-        (
-            d.berry_esseen < 0.3,
-            f"Normality: the error of the normal approximation is of order {d.berry_esseen:.3f}.",
-        ),
+        (d.berry_esseen < 0.3, f"Normality: the error of the normal approximation is of order {d.berry_esseen:.3f}."),
     ]
 
 

@@ -17,14 +17,7 @@ from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.methods.base import FamilyKind, Moments, Provenance, Run, joined
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import SeparateFits
-from lrbtl.methods.one_step import (
-    Coordinates,
-    FewGradients,
-    FoldStep,
-    ScoreView,
-    evaluate_targets,
-    evaluated,
-)
+from lrbtl.methods.one_step import Coordinates, FewGradients, FoldStep, ScoreView, evaluate_targets, evaluated
 from lrbtl.methods.standard_errors import (
     VarianceNoise,
     all_gap_variances,

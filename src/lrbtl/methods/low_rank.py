@@ -20,11 +20,7 @@ from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.methods.base import Method, Options, Provenance, Run
 from lrbtl.methods.cross_fit import LARGEST_SCORE, Information, OneStepRun
 from lrbtl.methods.naive import Naive
-from lrbtl.methods.one_step import (
-    FoldStep,
-    Recipe,
-    fold_step,
-)
+from lrbtl.methods.one_step import FoldStep, Recipe, fold_step
 from lrbtl.model.links import LOGISTIC, as_link
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Floats, Longs
@@ -41,12 +37,7 @@ class LowRank(Method):
         if self._is_plain(data, options):
             return Naive().plain_run(data, "bradley-terry")
         full_fit = fit(
-            data,
-            options.rank,
-            ridge=options.ridge,
-            link=options.link,
-            n_threads=options.n_threads,
-            rng=options.rng,
+            data, options.rank, ridge=options.ridge, link=options.link, n_threads=options.n_threads, rng=options.rng
         )
         return self.run_fit(full_fit, options)
 

@@ -154,12 +154,7 @@ class Law:
 
     @classmethod
     def of(
-        cls,
-        sampling: Sampling,
-        shape: tuple[int, ...],
-        *,
-        entries: bool = False,
-        variance: Floats | None = None,
+        cls, sampling: Sampling, shape: tuple[int, ...], *, entries: bool = False, variance: Floats | None = None
     ) -> "Law":
         """Return the law that a sampling gives to the pairs or entries of a shape; `variance` is that of each entry."""
         atoms = every_entry(shape) if entries else CompleteDesign.of_shape(shape)

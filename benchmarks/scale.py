@@ -1,6 +1,6 @@
 """Default boards of many contexts, many models and very small logs: CPU time and peak memory.
 
-    python benchmarks/scale.py [--large]
+    python benchmarks/scale.py [--large] [--only contexts]
 
 Each case runs in a process of its own: battles of a low-rank truth with contexts that differ, then the overall board
 by the default method, then the board of one context. Times are CPU seconds of that process on one thread without the
@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import expit
 
 import lrbtl
-from replications import keep_results
+from replications import keep_results, known_results
 
 CASES = [
     ("contexts", 200, 1_000, 1_000_000),
@@ -31,11 +31,11 @@ CASES = [
     ("one battle each", 200, 1_000_000, 1_000_000),
     ("cells", 200, 10_000, 100_000),
     ("cells", 200, 10_000, 300_000),
-    ("cells", 200, 10_000, 3_000_000),
     ("models", 100, 10, 1_000_000),
     ("models", 200, 10, 1_000_000),
     ("models", 1_000, 10, 1_000_000),
 ]
+SIZES = ("case", "models", "contexts", "battles")
 LARGE = [("models", 2_000, 10, 2_000_000), ("models", 5_000, 10, 5_000_000)]
 
 
@@ -83,19 +83,24 @@ def measure(case: list[Any]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--large", action="store_true", help="also 2,000 and 5,000 models")
+    parser.add_argument("--only", default="", help="cases of this name; others keep their results")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.case:
         print(json.dumps(measure(json.loads(options.case))))
         return
-    rows = []
-    for case in [("small log", 0, 0, 24), *CASES, *(LARGE if options.large else ())]:
-        command = [sys.executable, __file__, "--case", json.dumps(case)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        found = json.loads(done.stdout) if done.returncode == 0 else {"failed": done.stderr.strip().splitlines()[-1]}
-        rows.append(dict(zip(("case", "models", "contexts", "battles"), case, strict=True)) | found)
-        print(rows[-1], flush=True)
-        write(rows)
+    rows = {tuple(row[name] for name in SIZES): row for row in known_results("scale") or []}
+    cases = [("small log", 0, 0, 24), *CASES, *LARGE]
+    for case in cases if options.large else cases[: -len(LARGE)]:
+        if options.only in case[0]:
+            command = [sys.executable, __file__, "--case", json.dumps(case)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            why = (done.stderr.strip().splitlines() or ["stopped"])[-1]
+            rows[case] = dict(zip(SIZES, case, strict=True)) | (
+                json.loads(done.stdout) if done.returncode == 0 else {"failed": why}
+            )
+            print(rows[case], flush=True)
+            write([rows[case] for case in cases if case in rows])
 
 
 def write(rows: list[dict[str, Any]]) -> None:

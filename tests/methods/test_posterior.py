@@ -8,8 +8,9 @@ from hierarchy_twin import Twin, absent_somewhere, at_context, entries, joint_gr
 from lrbtl.fitting.blocks import BlockDesign
 from lrbtl.fitting.fit import make_design
 from lrbtl.methods.exceptions import find_exceptions
-from lrbtl.methods.posterior import FEW_VOTES, LEVERAGE_FLOOR, Posterior, centred
+from lrbtl.methods.posterior import FEW_VOTES, LEVERAGE_FLOOR, Posterior
 from lrbtl.methods.shared import Columns, Shared
+from lrbtl.methods.standard_errors import centred
 from problems import rebuilt, simulated
 
 CASES = {

@@ -238,6 +238,25 @@ class BlockDesign(Design):
             out += np.bincount(pair.reshape(-1), weighted.reshape(-1), d1**2)
         return out.reshape(d1, d1)
 
+    def over_models(self, matrices: Matrices, contexts: Longs, fill: float) -> Floats:
+        """Return matrices of some contexts over all models; `fill` on the diagonal of those who did not meet there."""
+        d1, D = self.shape[0], self.n_contexts
+        out = np.zeros((len(contexts), d1, d1))
+        if not self.full:
+            out[:, np.arange(d1), np.arange(d1)] = fill
+        wanted = np.full(D, -1)
+        wanted[contexts] = np.arange(len(contexts))
+        for group, stack in zip(self.groups, matrices, strict=True):
+            blocks = np.flatnonzero(wanted[group.contexts] >= 0)
+            place, models, values = wanted[group.contexts[blocks]], group.models[blocks], stack[blocks]
+            if self.full:
+                out[place] = values
+                continue
+            inside = group.slots[blocks] < self.n_slots
+            which, row, column = np.nonzero(inside[:, :, None] & inside[:, None, :])
+            out[place[which], models[which, row], models[which, column]] = values[which, row, column]
+        return out
+
     @cached_property
     def ladder(self) -> Floats:
         """Places of the models (d1,) by whom they meet: neighbours meet often, the two ends seldom.

@@ -15,9 +15,9 @@ from lrbtl.lowrank.tucker import check_rank
 from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import SeparateFits
-from lrbtl.methods.posterior import BATCH, centred, in_batches
 from lrbtl.methods.search import LIKELY, Node, Search, only_contexts, some_contexts
 from lrbtl.methods.shared import TAGS
+from lrbtl.methods.standard_errors import BATCH, centred, in_batches
 from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate
 from lrbtl.model.links import LOGISTIC
 from lrbtl.threads import one_blas_thread

@@ -1,10 +1,18 @@
 """What a mode of T = L + E says of all scores: covariances of targets and of boards.
 
-With J the tangent coordinates, A their precision and S, H, W those of `fitting.deviations`, the posterior covariance
-of the scores is C = S J A^-1 J^T S + tau^2 S in each context, centred, plus R R^T for what entries share
-(`methods.shared`). It is right where votes vary as the model says. With B the second moment of the votes' scores it
-becomes C + C (B - H) C: M B M^T for the map M = C from scores of votes to estimates, and (M H - I) prior (M H - I)^T
-for what is shrunk. Residuals in B are divided by one minus their leverage.
+With J the tangent coordinates, A their precision and S, H, W those of `fitting.deviations`, all is made of these, one
+after the other, each a matrix per context:
+
+    P = J A^-1 J^T                 what is left open of L (`methods.standard_errors`),
+    W P, S P = P - tau^2 W P       since S = I - tau^2 W: one product of matrices gives both,
+    C = S P S + tau^2 S + R R^T    the covariance of the scores, centred; R is what entries share (`methods.shared`),
+    B - H                          by how much the squared scores of votes exceed what the model says,
+    C + C (B - H) C                the covariance that is reported.
+
+C is right where votes vary as the model says. With B the second moment of the votes' scores it becomes C + C (B - H) C:
+M B M^T for the map M = C from scores of votes to estimates, and (M H - I) prior (M H - I)^T for what is shrunk.
+Residuals in B are divided by one minus their leverage, which C tells. Boards of one context read `by_context`, means
+over contexts `means` (`methods.means`), other targets `covariance`.
 """
 
 from dataclasses import dataclass
@@ -14,15 +22,20 @@ import numpy as np
 
 from lrbtl.fitting.blocks import BlockDesign, Matrices
 from lrbtl.fitting.deviations import Expansion
-from lrbtl.lowrank.arrowhead import Blocks, Inverse, as_dense, inverse_blocks
-from lrbtl.lowrank.tangent import context_blocks
+from lrbtl.lowrank.arrowhead import Inverse, as_dense
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.means import Means
 from lrbtl.methods.shared import Answers, Columns, Shared
-from lrbtl.methods.standard_errors import context_covariances, sandwich_blocks
+from lrbtl.methods.standard_errors import (
+    BATCH,
+    centred,
+    low_rank_covariances,
+    sandwich_blocks,
+    score_covariances,
+    slot_covariances,
+)
 from lrbtl.typing import Floats, Longs
 
-BATCH = 1 << 22  # numbers that matrices of some contexts may fill at a time
 LEVERAGE_FLOOR = 0.1  # least 1 - h that a residual is divided by
 FEW_VOTES = 200  # votes of a model at which its residuals count as much as the model of votes
 
@@ -72,25 +85,6 @@ class Posterior:
     def _shape(self) -> tuple[int, int]:
         return self.design.shape[0], self.design.n_contexts
 
-    def over_models(self, matrices: Matrices, contexts: Longs, fill: float) -> Floats:
-        """Return matrices of some contexts over all models; `fill` on the diagonal of those who did not meet there."""
-        d1, D = self._shape
-        out = np.zeros((len(contexts), d1, d1))
-        if not self.design.full:
-            out[:, np.arange(d1), np.arange(d1)] = fill
-        wanted = np.full(D, -1)
-        wanted[contexts] = np.arange(len(contexts))
-        for group, stack in zip(self.design.groups, matrices, strict=True):
-            blocks = np.flatnonzero(wanted[group.contexts] >= 0)
-            place, models, values = wanted[group.contexts[blocks]], group.models[blocks], stack[blocks]
-            if self.design.full:
-                out[place] = values
-                continue
-            inside = group.slots[blocks] < self.design.n_slots
-            which, row, column = np.nonzero(inside[:, :, None] & inside[:, None, :])
-            out[place[which], models[which, row], models[which, column]] = values[which, row, column]
-        return out
-
     @cached_property
     def _inverse(self) -> Inverse:
         return self.at.factor.inverse()
@@ -100,71 +94,10 @@ class Posterior:
         """What all votes would tell of the models if contexts did not differ, (d1, d1)."""
         return self.design.summed(self.at.H)
 
-    def _low_rank(self, contexts: Longs) -> Floats:
-        """Return J A^-1 J^T of some contexts over all models, (n, d1, d1)."""
-        return self._from_coordinates(inverse_blocks(self._inverse, self.at.scores.space.rows[contexts]), contexts)
-
-    def _from_coordinates(self, blocks: Blocks, contexts: Longs) -> Floats:
-        """Return J_u (covariance of coordinates) J_u^T of some contexts, (n, d1, d1)."""
-        d1, space = self._shape[0], self.at.scores.space
-        out, place = np.empty((len(contexts), d1, d1)), np.empty(self._shape[1], dtype=np.int64)
-        place[contexts] = np.arange(len(contexts))
-        for part in context_blocks(space, blocks, contexts):
-            out[place[part.contexts]] = context_covariances(space, blocks, part)
-        return out
-
     @cached_property
     def low_rank_blocks(self) -> Matrices:
-        """J A^-1 J^T among the slots of each block."""
-        space, design = self.at.scores.space, self.design
-        if not (design.full or space.has_others):
-            return self._thin_blocks()
-        out = []
-        for group in design.groups:
-            stack = np.empty((*group.slots.shape, group.slots.shape[1]))
-            for part in in_batches(len(stack), self._shape[0] ** 2 + space.q):
-                contexts, own = np.unique(group.contexts[part], return_inverse=True)
-                found = self._low_rank(contexts)
-                models = group.models[part]
-                stack[part] = found if design.full else found[own[:, None, None], models[:, :, None], models[:, None]]
-            stack[(group.slots == design.n_slots)[:, :, None] | (group.slots == design.n_slots)[:, None]] = 0.0
-            out.append(stack)
-        return out
-
-    def _thin_blocks(self) -> Matrices:
-        """Return the same for a matrix of scores, from the slots of each context alone."""
-        space, design, inverse = self.at.scores.space, self.design, self._inverse
-        (d1, r), E, n = space.U.shape, space.E[0], design.n_slots
-        along, own = np.zeros((n + 1, r)), E @ inverse.blocks @ E.T  # of dv_u with dU[a] v_u, and with itself
-        extra, ranks = np.arange(d1 * r, space.q), np.arange(r)
-        for group in design.context_groups:
-            m = group.slots.shape[1]
-            for part in in_batches(len(group.slots), max((m * r + len(extra)) ** 2, r * space.q)):
-                slots, contexts = group.slots[part], group.contexts[part]
-                columns = (group.models[part][:, :, None] * r + ranks).reshape(len(slots), -1)
-                columns = np.hstack([columns, np.broadcast_to(extra, (len(slots), len(extra)))])
-                reach = np.take_along_axis(inverse.reach_of(contexts), columns[:, None], axis=2)
-                reach[:, :, : m * r] *= np.repeat(slots < n, r, axis=1)[:, None]
-                cross = -reach @ inverse.border[columns[:, :, None], columns[:, None]]
-                own[contexts] -= E @ cross @ np.swapaxes(reach, 1, 2) @ E.T
-                cross = (E @ cross)[:, :, : m * r].reshape(len(slots), r, m, r)
-                along[slots] = np.einsum("ukml,ul->umk", cross, space.V[contexts])
-        along[n] = 0.0
-        models, out = inverse.border[: d1 * r, : d1 * r].reshape(d1, r, d1, r), []
-        for group in design.groups:
-            stack = np.empty((*group.slots.shape, group.slots.shape[1]))
-            for part in in_batches(len(stack), (stack.shape[1] * r) ** 2):
-                v, U = space.V[group.contexts[part]], space.U[group.models[part]] * (group.slots[part] < n)[:, :, None]
-                both = models[group.models[part][:, :, None], :, group.models[part][:, None]]
-                rest = np.swapaxes(along[group.slots[part]], 1, 2) + 0.5 * own[group.contexts[part]] @ np.swapaxes(
-                    U, 1, 2
-                )
-                half = U @ rest
-                stack[part] = np.einsum("bk,bijkl,bl->bij", v, both, v, optimize=True) + half + np.swapaxes(half, 1, 2)
-            outside = group.slots == n
-            stack[outside[:, :, None] | outside[:, None]] = 0.0
-            out.append(stack)
-        return out
+        """P = J A^-1 J^T of each block."""
+        return slot_covariances(self.design, self.at.scores.space, self._inverse)
 
     @cached_property
     def _told(self) -> Matrices:
@@ -197,18 +130,18 @@ class Posterior:
         """Whether matrices of all contexts over all models are so small that they are kept."""
         return self.design.full and self._shape[0] * self.design.n_slots <= BATCH
 
-    def _dense(self, contexts: Longs) -> tuple[Floats, Floats, Floats]:
-        """Return P, S P and S of some contexts over all models, (n, d1, d1) each."""
-        if not self._small:
-            found, left_open = self._low_rank(contexts), self.over_models(self.at.S, contexts, 1.0)
-            return found, left_open @ found if self.at.tau > 0.0 else found, left_open
-        found = self.low_rank_blocks[0][contexts]
-        return found, found - self.at.tau**2 * self._told[0][contexts], self.at.S[0][contexts]
+    def _dense(self, contexts: Longs) -> tuple[Floats, Floats]:
+        """Return S P and S of some contexts over all models, (n, d1, d1) each."""
+        if self._small:
+            half = self.low_rank_blocks[0][contexts] - self.at.tau**2 * self._told[0][contexts]
+            return half, self.at.S[0][contexts]
+        found = low_rank_covariances(self.at.scores.space, self._inverse, contexts)
+        left_open = self.design.over_models(self.at.S, contexts, 1.0)
+        return left_open @ found if self.at.tau > 0.0 else found, left_open
 
     def plain(self, contexts: Longs) -> Floats:
         """Return the posterior covariance of the scores of some contexts, (n, d1, d1), centred."""
-        _, half, left_open = self._dense(contexts)
-        return self._plain(half, left_open, contexts)
+        return self._plain(*self._dense(contexts), contexts)
 
     def _plain(self, half: Floats, left_open: Floats, contexts: Longs) -> Floats:
         """Return the same, given S P and S there."""
@@ -291,11 +224,11 @@ class Posterior:
         if space.extra.stop > space.extra.start:  # which the blocks of contexts leave out
             units = (np.arange(self._shape[1]) == u for u in contexts)
             return np.array([self.means.covariance(unit.astype(float)) for unit in units])
-        _, half, left_open = self._dense(contexts)
+        half, left_open = self._dense(contexts)
         blocks = sandwich_blocks(self._inverse, self.means.meat, space.rows[contexts], self._sandwich_border)
-        more = self._from_coordinates(blocks, contexts)
+        more = score_covariances(space, blocks, contexts)
         if at.tau > 0:
-            own = self.over_models(self.open_excess, contexts, 0.0)
+            own = self.design.over_models(self.open_excess, contexts, 0.0)
             mixed = at.tau**2 * own @ np.swapaxes(half, 1, 2)
             more = left_open @ more @ left_open + mixed + np.swapaxes(mixed, 1, 2) + at.tau**4 * own
         return self._plain(half, left_open, contexts) + centred(more) + self._mixed_excess(contexts)
@@ -342,7 +275,7 @@ class Posterior:
         answers, along = self._levels
         found = answers.dense(contexts, np.zeros(()))
         if self.at.tau > 0.0:
-            left_open, one = self.over_models(self.at.S, contexts, 1.0), np.eye(self._shape[0])
+            left_open, one = self.design.over_models(self.at.S, contexts, 1.0), np.eye(self._shape[0])
             found = one + left_open @ (found - one)  # I - S is tau^2 W
         return np.asarray(found - found.mean(axis=1, keepdims=True) + self.shared.root(contexts) @ along)
 
@@ -447,15 +380,3 @@ class Posterior:
 def _open(P: Floats, told: Floats, S: Floats, tau: float) -> Floats:
     """Return S P S + tau^2 S, given W P: S is I - tau^2 W."""
     return np.asarray((P - tau**2 * told) @ S + tau**2 * S)
-
-
-def in_batches(n: int, size: int) -> list[slice]:
-    """Return slices of n things of a size, such that those of one fill no more than BATCH numbers."""
-    step = max(1, BATCH // size)
-    return [slice(k, k + step) for k in range(0, n, step)]
-
-
-def centred(matrix: Floats) -> Floats:
-    """Return Q M Q with Q = I - 1 1^T / d, for matrices (..., d, d)."""
-    matrix = matrix - matrix.mean(axis=-2, keepdims=True)
-    return np.asarray(matrix - matrix.mean(axis=-1, keepdims=True))

@@ -2,9 +2,20 @@
 
 import numpy as np
 
-from lrbtl.lowrank.arrowhead import EVERY, Arrowhead, Blocks, Inverse, Rows, as_dense, block_rows, stacked_product
+from lrbtl.fitting.blocks import BlockDesign, Group, Matrices
+from lrbtl.lowrank.arrowhead import (
+    EVERY,
+    Arrowhead,
+    Blocks,
+    Inverse,
+    Rows,
+    as_dense,
+    block_rows,
+    inverse_blocks,
+    stacked_product,
+)
 from lrbtl.lowrank.tangent import ContextBlocks, TangentSpace, context_blocks, model_block
-from lrbtl.typing import Floats
+from lrbtl.typing import Floats, Longs
 
 
 def sandwich_blocks(inverse: Inverse, meat: Arrowhead, rows: Rows = EVERY, border: Floats | None = None) -> Blocks:
@@ -106,6 +117,97 @@ def context_covariances(space: TangentSpace, blocks: Blocks, part: ContextBlocks
     out += half
     out += np.swapaxes(half, 1, 2)
     return np.asarray(out)
+
+
+# ------------------------------------------------------------------------------
+# Covariances of the scores of contexts, one matrix each: over all models, or over those that met there.
+# ------------------------------------------------------------------------------
+
+BATCH = 1 << 22  # numbers that matrices of some contexts may fill at a time
+
+
+def in_batches(n: int, size: int) -> list[slice]:
+    """Return slices of n things of a size, such that those of one fill no more than BATCH numbers.
+
+    >>> in_batches(3, 1 << 21)
+    [slice(0, 2, None), slice(2, 4, None)]
+    """
+    step = max(1, BATCH // size)
+    return [slice(k, k + step) for k in range(0, n, step)]
+
+
+def centred(matrix: Floats) -> Floats:
+    """Return Q M Q with Q = I - 1 1^T / d, for matrices (..., d, d)."""
+    matrix = matrix - matrix.mean(axis=-2, keepdims=True)
+    return np.asarray(matrix - matrix.mean(axis=-1, keepdims=True))
+
+
+def score_covariances(space: TangentSpace, blocks: Blocks, contexts: Longs) -> Floats:
+    """Return the covariance of the scores of some contexts, (n, d1, d1), given that of the coordinates for them."""
+    d1, D = len(space.U), len(space.V)
+    out, place = np.empty((len(contexts), d1, d1)), np.empty(D, dtype=np.int64)
+    place[contexts] = np.arange(len(contexts))
+    for part in context_blocks(space, blocks, contexts):
+        out[place[part.contexts]] = context_covariances(space, blocks, part)
+    return out
+
+
+def low_rank_covariances(space: TangentSpace, inverse: Inverse, contexts: Longs) -> Floats:
+    """Return J A^-1 J^T of some contexts over all models, (n, d1, d1)."""
+    return score_covariances(space, inverse_blocks(inverse, space.rows[contexts]), contexts)
+
+
+def slot_covariances(design: BlockDesign, space: TangentSpace, inverse: Inverse) -> Matrices:
+    """Return J A^-1 J^T among the slots of each block of a design."""
+    thin, out = not (design.full or space.has_others), []
+    parts = _context_parts(design, space, inverse) if thin else None
+    for group in design.groups:
+        stack = np.empty((*group.slots.shape, group.slots.shape[1]))
+        size = (stack.shape[1] * space.U.shape[1]) ** 2 if thin else design.shape[0] ** 2 + space.q
+        for part in in_batches(len(stack), size):
+            if parts is not None:
+                stack[part] = _thin_stack(space, inverse, group, part, *parts)
+                continue
+            contexts, own = np.unique(group.contexts[part], return_inverse=True)
+            found, models = low_rank_covariances(space, inverse, contexts), group.models[part]
+            stack[part] = found if design.full else found[own[:, None, None], models[:, :, None], models[:, None]]
+        outside = group.slots == design.n_slots
+        stack[outside[:, :, None] | outside[:, None]] = 0.0
+        out.append(stack)
+    return out
+
+
+def _context_parts(design: BlockDesign, space: TangentSpace, inverse: Inverse) -> tuple[Floats, Floats]:
+    """Return covariances of the context vectors of a matrix of scores: with dU[a] v_u on the slots, and their own.
+
+    Of the border only the coordinates of models that met in a context are read.
+    """
+    (d1, r), E, n = space.U.shape, space.E[0], design.n_slots
+    along, own = np.zeros((n + 1, r)), E @ inverse.blocks @ E.T
+    extra, ranks = np.arange(d1 * r, space.q), np.arange(r)
+    for group in design.context_groups:
+        m = group.slots.shape[1]
+        for part in in_batches(len(group.slots), max((m * r + len(extra)) ** 2, r * space.q)):
+            slots, contexts = group.slots[part], group.contexts[part]
+            columns = (group.models[part][:, :, None] * r + ranks).reshape(len(slots), -1)
+            columns = np.hstack([columns, np.broadcast_to(extra, (len(slots), len(extra)))])
+            reach = np.take_along_axis(inverse.reach_of(contexts), columns[:, None], axis=2)
+            reach[:, :, : m * r] *= np.repeat(slots < n, r, axis=1)[:, None]
+            cross = -reach @ inverse.border[columns[:, :, None], columns[:, None]]
+            own[contexts] -= E @ cross @ np.swapaxes(reach, 1, 2) @ E.T
+            cross = (E @ cross)[:, :, : m * r].reshape(len(slots), r, m, r)
+            along[slots] = np.einsum("ukml,ul->umk", cross, space.V[contexts])
+    along[n] = 0.0
+    return along, own
+
+
+def _thin_stack(space: TangentSpace, inverse: Inverse, group: Group, part: slice, along: Floats, own: Floats) -> Floats:
+    """Return J A^-1 J^T among the slots of some blocks, given the parts of their contexts."""
+    (d1, r), models, contexts = space.U.shape, group.models[part], group.contexts[part]
+    v, U = space.V[contexts], space.U[models] * (group.slots[part] < len(along) - 1)[:, :, None]
+    both = inverse.border[: d1 * r, : d1 * r].reshape(d1, r, d1, r)[models[:, :, None], :, models[:, None]]
+    half = U @ (np.swapaxes(along[group.slots[part]], 1, 2) + 0.5 * own[contexts] @ np.swapaxes(U, 1, 2))
+    return np.asarray(np.einsum("bk,bijkl,bl->bij", v, both, v, optimize=True) + half + np.swapaxes(half, 1, 2))
 
 
 # ------------------------------------------------------------------------------

@@ -29,33 +29,14 @@ if TYPE_CHECKING:
 else:
     Frame = Any  # narwhals is imported where there are frames
 
-FIRST = [
-    "model_a",
-    "model_1",
-    "player_a",
-    "competitor_a",
-    "left_model",
-    "model_left",
-    "left",
-    "team_a",
-    "home_team",
-    "a",
-]
-SECOND = [
-    "model_b",
-    "model_2",
-    "player_b",
-    "competitor_b",
-    "right_model",
-    "model_right",
-    "right",
-    "team_b",
-    "away_team",
-]
-SECOND += ["b"]
+SIDES = [  # names of the columns of both models
+    ("model_a", "model_b"), ("model_1", "model_2"), ("player_a", "player_b"), ("competitor_a", "competitor_b"),
+    ("left_model", "right_model"), ("model_left", "model_right"), ("left", "right"), ("team_a", "team_b"),
+    ("home_team", "away_team"), ("a", "b"),
+]  # fmt: skip
 GUESSES = {
-    "model_a": FIRST,
-    "model_b": SECOND,
+    "model_a": [first for first, _ in SIDES],
+    "model_b": [second for _, second in SIDES],
     "winner": ["winner", "outcome", "result", "preference", "vote", "label", "y"],
     "contexts": ["category", "task", "context", "topic", "domain", "language"],
     "count": ["count", "n_battles"],

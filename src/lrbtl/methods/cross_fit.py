@@ -222,7 +222,8 @@ class OneStepRun(Run):
             return np.broadcast_to(stuck, self._scores.shape)
         middle = np.median(self._scores, axis=0) if isinstance(self.data, Battles) else 0.0
         away = self._scores - middle
-        odds = self.link.log_odds(away.reshape(-1))[0].reshape(away.shape)  # light tails: 6 probits are 20 logits
+        near = np.clip(away, -LARGEST_SCORE, LARGEST_SCORE).reshape(-1)
+        odds = self.link.log_odds(near)[0].reshape(away.shape)  # light tails: 6 probits are 20 logits
         return np.asarray(~(np.maximum(np.abs(away), np.abs(odds)) < LARGEST_SCORE) | stuck)
 
     @property

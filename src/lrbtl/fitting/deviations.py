@@ -252,7 +252,7 @@ class Expansion:
     def _closed(self, matrix: Arrowhead) -> Arrowhead:
         """Return a matrix plus the prior and the gauge."""
         parts = [(part, self.gauge * block) for part, block in self.scores.space.gauge()]
-        return matrix.plus_diagonal(self.prior.precision).plus_border(parts)
+        return matrix.plus_diagonal(self.prior.precision, parts)
 
     @cached_property
     def factor(self) -> Factor:

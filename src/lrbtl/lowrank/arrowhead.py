@@ -6,6 +6,7 @@
 Coordinates are flat: the border first. The cost of a factorisation is linear in the number dl of blocks.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,22 +61,15 @@ class Arrowhead:
 
     def plus_border(self, parts: list[tuple[slice, Floats]]) -> "Arrowhead":
         """Return the matrix with matrices added on slices of the border, repeated along the diagonal to fill them."""
-        border = self.border.copy()
-        for part, matrix in parts:
-            rows = np.arange(len(border))[part].reshape(-1, len(matrix))
-            if len(rows) == 1:
-                border[part, part] += matrix
-            else:
-                border[rows[:, :, None], rows[:, None, :]] += matrix
-        return replace(self, border=border)
+        return replace(self, border=_with_parts(self.border.copy(), parts))
 
     def plus_blocks(self, matrix: Floats) -> "Arrowhead":
         """Return the matrix with (rl, rl) or (dl, rl, rl) added to the blocks."""
         return replace(self, blocks=self.blocks + matrix)
 
-    def plus_diagonal(self, diagonal: Floats) -> "Arrowhead":
-        """Return the matrix with a diagonal added."""
-        border, blocks = self.border.copy(), self.blocks.copy()
+    def plus_diagonal(self, diagonal: Floats, parts: Sequence[tuple[slice, Floats]] = ()) -> "Arrowhead":
+        """Return the matrix with a diagonal added, and matrices on slices of the border as by `plus_border`."""
+        border, blocks = _with_parts(self.border.copy(), parts), self.blocks.copy()
         border[np.diag_indices(self.q)] += diagonal[: self.q]
         index = np.arange(blocks.shape[1])
         blocks[:, index, index] += diagonal[self.q :].reshape(blocks.shape[:2])
@@ -229,6 +223,17 @@ def inverse_blocks(inverse: Inverse, rows: Rows = EVERY) -> Blocks:
     reach = inverse.reach_of(rows)
     cross = -stacked_product(reach, inverse.border)
     return Blocks(inverse.border, cross, inverse.blocks[rows] - cross @ np.swapaxes(reach, 1, 2))
+
+
+def _with_parts(border: Floats, parts: Sequence[tuple[slice, Floats]]) -> Floats:
+    """Add matrices on slices of a border, in place, repeated along the diagonal to fill them; return it."""
+    for part, matrix in parts:
+        rows = np.arange(len(border))[part].reshape(-1, len(matrix))
+        if len(rows) == 1:
+            border[part, part] += matrix
+        else:
+            border[rows[:, :, None], rows[:, None, :]] += matrix
+    return border
 
 
 def stacked_product(rows: Floats, matrix: Floats) -> Floats:

@@ -112,3 +112,14 @@ def test_on_a_ladder_a_rank_more_stays_in_doubt(monkeypatch):
     monkeypatch.setattr(search, "HIDDEN", 0.0)
     without = [weight_above(2, seed) for seed in range(4)]
     assert max(without) < 0.1 < max(found)
+
+
+def test_a_component_that_vanishes_ends_the_search(monkeypatch):
+    """Whatever residuals say, a rank whose last component shrinks to nothing is that of the rank before."""
+    monkeypatch.setattr(search, "NOISE", -60.0)
+    monkeypatch.setattr(search, "SURELY", -50.0)
+    truth, lines = lrbtl.simulate_scores((12, 40), 1, scale=1.5, rng=0), []
+    run = lrbtl.analyse(lrbtl.simulate_battles(truth, 800, rng=1), progress=lines.append).run
+    assert isinstance(run, HierarchicalRun)
+    assert any("its last component vanishes" in line for line in lines)
+    assert all(not node.mode.scores.vanished for node in run.nodes)

@@ -8,8 +8,9 @@ from scipy.special import expit, log_expit, logsumexp
 
 import lrbtl
 from lrbtl.fitting.blocks import BlockDesign
-from lrbtl.fitting.deviations import Expansion, Mode, find_mode, start_scores
+from lrbtl.fitting.deviations import Expansion
 from lrbtl.fitting.fit import make_design, spectral_start
+from lrbtl.fitting.mode import Mode, find_mode, start_scores
 from lrbtl.fitting.priors import factor_entries, within_gauge
 from lrbtl.lowrank.tucker import check_rank
 from lrbtl.methods.shared import LADDER, Shared

@@ -8,8 +8,8 @@ import pytest
 import lrbtl
 from hierarchy_twin import GAUGE, Twin, joint_gradient, joint_precision, mode_of
 from lrbtl.fitting.blocks import BlockDesign
-from lrbtl.fitting.deviations import find_mode
 from lrbtl.fitting.fit import make_design
+from lrbtl.fitting.mode import find_mode
 from lrbtl.methods.hierarchical import HierarchicalRun
 from lrbtl.methods.shared import GRID, LADDER, MOST_COLUMNS, TAGS, Columns, Shared
 from problems import simulated

@@ -12,8 +12,9 @@ from scipy.interpolate import PchipInterpolator
 
 from lrbtl.fitting.blocks import BlockDesign, Field, without_idle_slots
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.deviations import Expansion, Mode, Scores, find_mode, start_scores
+from lrbtl.fitting.deviations import Expansion, Scores
 from lrbtl.fitting.fit import spectral_start
+from lrbtl.fitting.mode import Mode, find_mode, start_scores
 from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
 from lrbtl.methods.exceptions import Exceptions, find_exceptions

@@ -7,7 +7,7 @@ import pytest
 
 import lrbtl
 from hierarchy_twin import Twin, entries, mode_of, prior_gradient, vote_terms
-from lrbtl.fitting import deviations
+from lrbtl.fitting import mode as climbing
 from lrbtl.fitting.deviations import Expansion, open_parts
 from lrbtl.fitting.priors import factor_entries, within_gauge
 from lrbtl.lowrank.tangent import TangentSpace
@@ -26,9 +26,9 @@ modes = pytest.mark.parametrize("case", MODES, ids=lambda case: f"order{len(case
 @pytest.fixture
 def exactly(monkeypatch):
     """Newton steps to the end, not only as far as intervals need."""
-    monkeypatch.setattr(deviations, "DECREMENT", 1e-11)
-    monkeypatch.setattr(deviations, "ENOUGH", 1e-11)
-    monkeypatch.setattr(deviations, "MAX_ITER", 60)
+    monkeypatch.setattr(climbing, "DECREMENT", 1e-11)
+    monkeypatch.setattr(climbing, "ENOUGH", 1e-11)
+    monkeypatch.setattr(climbing, "MAX_ITER", 60)
 
 
 def tied_battles(shape, rank, n=8000):
@@ -91,9 +91,9 @@ def test_usual_steps_end_within_a_small_part_of_an_error(case, monkeypatch):
     shape, rank, tau, link = case
     battles = tied_battles(shape, rank)
     usual = mode_of(battles, rank, tau, link=link)
-    monkeypatch.setattr(deviations, "DECREMENT", 1e-11)
-    monkeypatch.setattr(deviations, "ENOUGH", 1e-11)
-    monkeypatch.setattr(deviations, "MAX_ITER", 60)
+    monkeypatch.setattr(climbing, "DECREMENT", 1e-11)
+    monkeypatch.setattr(climbing, "ENOUGH", 1e-11)
+    monkeypatch.setattr(climbing, "MAX_ITER", 60)
     exact = mode_of(battles, rank, tau, link=link)
     error = np.sqrt(np.diag(Twin.of(exact.at).C)).reshape(usual.scores.field.dense().shape)
     assert usual.converged and np.abs((usual.scores.field.dense() - exact.scores.field.dense()) / error).max() < 0.1

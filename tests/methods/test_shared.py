@@ -85,13 +85,13 @@ def test_the_evidence_of_sizes_is_the_dense_integral(terms):
 
 
 def test_sizes_are_their_mean_squares_under_the_votes(terms):
-    """Under a prior half at zero and half flat up to the largest, each given the other."""
+    """Under a prior a tenth of which is at zero and the rest flat up to the largest, each given the other."""
     found = terms[0].sized(1.0)
     grid = np.linspace(0.0, 1.0, GRID)
     for i in range(2):
         tries = [tuple(size if k == i else found.sizes[k] for k in range(2)) for size in np.maximum(grid, 1e-9)]
         log_evidence = np.array([replace(found, sizes=sizes).log_evidence for sizes in tries])
-        weight = np.exp(log_evidence - log_evidence.max()) * np.append(GRID, np.ones(GRID - 1))
+        weight = np.exp(log_evidence - log_evidence.max()) * np.append(GRID / 9, np.ones(GRID - 1))
         assert found.sizes[i] == pytest.approx(np.sqrt(weight @ grid**2 / weight.sum()), rel=0.05)
 
 

@@ -8,7 +8,7 @@ pull the ends of the ladder to its middle. With L and E integrated out, as in `f
     K = Z^T P Z,   y = Z^T (S g + W E - W J A^-1 gradient + P s),   P = W - W J A^-1 J^T W,
 
 with s what of Z F the scores hold already. F has precision K + size^-2, and scores follow it by Q = S (Z - J A^-1 J^T
-W Z). Half of the prior of a size is at zero, the rest is flat up to the spread of the scores.
+W Z). A tenth of the prior of a size is at zero, the rest is flat up to the spread of the scores.
 """
 
 from dataclasses import dataclass, replace
@@ -24,6 +24,7 @@ from lrbtl.typing import Floats, Longs
 
 MOST_NUMBERS, MOST_COLUMNS = 1 << 22, 640  # in the answers of all scores to the columns, and columns: time and memory
 GRID = 200  # sizes that are looked at
+AT_ZERO = 0.1  # prior probability that a mode's levels share nothing
 SIZE_STEPS, SETTLED = 4, 0.02  # passes over the modes, and the relative change of a size that ends them
 LADDER, TAGS = -1, -2  # modes of columns that are no context modes
 
@@ -206,7 +207,7 @@ class Shared:
         grown = 1.0 + square[:, None] * np.maximum(values, 0.0)
         log_evidence = 0.5 * (square[:, None] * along**2 / grown - np.log(grown)).sum(axis=1)
         weight = np.exp(log_evidence - log_evidence.max())
-        weight[0] *= len(weight)  # half of the prior
+        weight[0] *= len(weight) * AT_ZERO / (1 - AT_ZERO)
         return float(np.sqrt(weight @ square / weight.sum()))
 
     @cached_property

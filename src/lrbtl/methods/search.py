@@ -35,7 +35,7 @@ LITTLE_KNOWN = 5e-3  # of the largest information: directions below it show no c
 FIRST_BIT, DRAWS = 8, 29  # bits of pairs and entries, one for each simulated residual: what noise looks like
 CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
 NOISE, SURELY = 0.5, 3.0  # standard deviations above noise at which a component is believed not at all, and wholly
-HIDDEN = 3.0  # by how much less on a ladder: where only neighbours meet, votes tell little of components along it
+HIDDEN = 1.25  # by how much less on a ladder: where only neighbours meet, votes tell little of components along it
 OBVIOUS = 8.0  # where a component stands out so far at the first tau, it does at any
 LITTLE = 0.3  # standard deviations that a component must take out of the residuals
 FORGOTTEN = 0.12  # weight below which a rank is left out
@@ -249,6 +249,7 @@ class Search:
                 found += [(left / 2, self.let_out(each)) for each in idle[:2]]
                 break
             more = float(np.clip((excess - noise) / (SURELY - noise), 0.0, 1.0))
+            noise = NOISE if excess < NOISE else noise  # one rank more is in doubt, not all of them
             offset = start.scores.offset
             if more < 1.0:
                 mode = self.let_out(here)

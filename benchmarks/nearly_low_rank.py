@@ -5,11 +5,10 @@
 Truths are rank 2 (or 3) plus a share of their variance in deviations of single entries, normal or heavy-tailed, or
 plus four specialists. Battles are uniform, Zipf in models and categories, or between models of similar strength. Every
 replication draws a new truth. Designs marked "tuning" were used while the method was made, with other truths; in the
-last round all were looked at, again with others, but 40 x 30 with 400,000 battles or with 5%, and 40 x 8 with 20%.
-The truths of the present table come from a seed that was run once, after the method was finished. Separate fits are run
-on all truths, the efficient method and rank intervals on some: its RMSE stands beside that of the default there.
-Errors are those of means over truths. Results go to results/nearly_low_rank.json and .md; designs that are not run
-keep theirs.
+last round some others were looked at too: 40 x 30 with 100,000 battles, and 40 x 8 with 10% heavy-tailed. The truths of
+the present table come from a seed that was run once, those of matched pairs twice. Separate fits are run on all truths,
+the efficient method and rank intervals on some: its RMSE stands beside that of the default there. Errors are those of
+means over truths. Results go to results/nearly_low_rank.json and .md; designs that are not run keep theirs.
 """
 
 import argparse

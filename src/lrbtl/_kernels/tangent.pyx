@@ -56,9 +56,9 @@ def sum_signed_slots(
     const long long[::1] slot_a,           # in
     const long long[::1] slot_b,           # in
     const double[::1] value,               # in
-    const unsigned long long[::1] signs,   # in: bit `first + j` of a cell is set where its value counts as it is in sum j
+    const unsigned long long[::1] signs,   # in: bit `first + j` is set where a cell keeps its sign in sum j
     int first,                             # in
-    double[:, ::1] sum_out,                # out, zeroed: sums j of +value or -value, sum_out[slot_a] plus, [slot_b] minus
+    double[:, ::1] sum_out,                # out, zeroed: sums j of +-value, sum_out[slot_a] plus, [slot_b] minus
 ):
     cdef Py_ssize_t i, j, n = sum_out.shape[1]
     cdef unsigned long long bits

@@ -282,6 +282,36 @@ def test_scores_that_run_to_infinity_are_not_placed():
     assert np.nanmax(board.se) < 1
 
 
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
+def test_scores_that_a_runaway_model_takes_along_are_not_told():
+    """Model 1 is 266 logits below a mean that model 2 takes along: not known, while who wins is."""
+    cells = [(0, 2, 0.5, 0, 0, 101), (0, 2, 1.0, 0, 0, 3), (0, 1, 1.0, 0, 1, 1), (0, 2, 0.0, 0, 1, 101)]
+    cells += [(0, 2, 0.0, 1, 0, 1), (0, 2, 0.5, 1, 0, 1), (0, 2, 1.0, 1, 0, 3)]
+    cells += [(0, 1, 0.0, 1, 1, 2), (0, 1, 0.5, 1, 1, 100), (0, 1, 1.0, 1, 1, 2), (0, 2, 0.0, 1, 1, 100)]
+    a, b, y, task, language, counts = zip(*cells, strict=True)
+    battles = lrbtl.Battles.from_arrays(a, b, y, [task, language], counts=counts)
+    est = lrbtl.infer(battles, [lrbtl.score(1)], method="efficient", n_folds=2, rng=0)
+    assert np.isnan(est.estimate).all() and np.isnan(est.se).all()
+
+
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        ([(0, 2, 0.0, 0, 0, 1), (0, 1, 1.0, 0, 1, 1), (1, 2, 1.0, 0, 1, 1), (0, 1, 1.0, 1, 0, 1)], "scores are zero"),
+        ([(0, 1, 0.7, 0, 0, 100), (0, 2, 0.7, 0, 0, 100), (1, 2, 0.3, 1, 0, 1)], "nothing informs"),
+    ],
+)
+def test_logs_of_a_handful_of_votes_have_a_named_error(cells, says):
+    """The refit is zero up to rounding; one context has a single vote between equal models."""
+    cells = cells if says == "nothing informs" else [*cells, (0, 2, 0.0, 1, 0, 1), (1, 2, 1.0, 1, 0, 1)]
+    a, b, y, task, language, counts = zip(*cells, strict=True)
+    modes = [task] if says == "nothing informs" else [task, language]
+    battles = lrbtl.Battles.from_arrays(a, b, y, modes, counts=counts)
+    with pytest.raises(lrbtl.errors.SingularInformationError, match=says):
+        lrbtl.leaderboard(battles, context="all", method="mle", rank=2, weights="equal")
+
+
 def test_light_tails_run_to_infinity_at_smaller_scores():
     """13 probits are 87 logits: no number of votes shows that."""
     battles = lrbtl.Battles.from_arrays([0] * 200, [1] * 200, [1] * 200)

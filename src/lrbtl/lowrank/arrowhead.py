@@ -19,6 +19,7 @@ Rows = Longs | slice
 EVERY = slice(None)
 PANEL = 64  # rows that are mirrored at a time
 PIVOT_FLOOR = 1e-11  # a squared pivot of the unit-diagonal matrix below this is a direction without information
+NOTHING = 1e-20  # of the largest diagonal element: a coordinate that has less has no information
 
 
 class NotPositiveDefinite(Exception):
@@ -86,8 +87,9 @@ class Arrowhead:
         Raises NotPositiveDefinite where a squared pivot is below `floor`.
         """
         diagonal = self.diagonal()
-        if not diagonal.min() > 0.0:
-            raise NotPositiveDefinite(np.eye(self.size)[:, diagonal <= 0.0] if floor else None)
+        least = NOTHING * diagonal.max() if floor else 0.0
+        if not diagonal.min() > least:
+            raise NotPositiveDefinite(np.eye(self.size)[:, diagonal <= least] if floor else None)
         scale = 1.0 / np.sqrt(diagonal)
         top, below = scale[: self.q], scale[self.q :].reshape(self.blocks.shape[:2])
         inverse = self._invert_blocks(self.blocks * below[:, :, None] * below[:, None, :], below, floor)

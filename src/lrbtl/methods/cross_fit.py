@@ -131,10 +131,11 @@ class OneStepRun(Run):
 
     def _finite(self, found: Sandwich, targets: Sequence[Resolved]) -> Moments:
         """Return what is reported of targets, NaN for those that touch scores which the steps cannot tell."""
-        if not self._lost.any():
+        if not self._unknown.any():
             return found.reported()
         _, gradients = evaluate(targets, ScoreView(self.steps[0].space, self.data.shape, self.steps[0].link))
-        return found.reported().without(gradients.touch(self._lost))
+        far = self._diverges & ~(np.abs(found.values) < LARGEST_SCORE)
+        return found.reported().without(gradients.touch(self._lost) | far)
 
     @one_blas_thread
     def sandwich(self, targets: Sequence[Resolved], *, joint: bool = True) -> Sandwich:
@@ -212,7 +213,7 @@ class OneStepRun(Run):
 
     def scores(self) -> Floats:
         """Return the one-step estimates of all scores, (d1, D); NaN where the steps cannot tell them."""
-        return np.where(self._lost, np.nan, self._scores)
+        return np.where(self._unknown, np.nan, self._scores)
 
     @cached_property
     def _lost(self) -> Bools:
@@ -225,6 +226,16 @@ class OneStepRun(Run):
         near = np.clip(away, -LARGEST_SCORE, LARGEST_SCORE).reshape(-1)
         odds = self.link.log_odds(near)[0].reshape(away.shape)  # light tails: 6 probits are 20 logits
         return np.asarray(~(np.maximum(np.abs(away), np.abs(odds)) < LARGEST_SCORE) | stuck)
+
+    @property
+    def _diverges(self) -> bool:
+        """Whether scores can run to infinity, and take the mean of all models along."""
+        return isinstance(self.data, Battles) and self.link.separable
+
+    @cached_property
+    def _unknown(self) -> Bools:
+        """Scores less the mean of all models that cannot be told: those lost, and those that these take along."""
+        return self._lost | (self._diverges & ~(np.abs(self._scores) < LARGEST_SCORE))
 
     @property
     def _breads(self) -> list[FoldStep | Information]:
@@ -289,7 +300,7 @@ class OneStepRun(Run):
         """Return estimates and errors of all scores or gaps; NaN where they run to infinity."""
         self._check_determined(kind)
         if kind == "scores":
-            return self._family(self._scores, self._lost, all_score_variances)
+            return self._family(self._scores, self._unknown, all_score_variances)
         a, b = np.triu_indices(len(self._scores), 1)
         return self._family(self._scores[a] - self._scores[b], self._lost[a] | self._lost[b], all_gap_variances)
 

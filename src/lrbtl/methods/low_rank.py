@@ -17,13 +17,16 @@ from lrbtl.fitting.newton import Newton
 from lrbtl.fitting.signal import warn_unconverged, warn_weak_signal, warn_wrong_variances
 from lrbtl.fitting.solvers import needs_krylov
 from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.lowrank.tucker import Tucker
 from lrbtl.methods.base import Method, Options, Provenance, Run
 from lrbtl.methods.cross_fit import LARGEST_SCORE, Information, OneStepRun
 from lrbtl.methods.naive import Naive
 from lrbtl.methods.one_step import FoldStep, Recipe, fold_step
-from lrbtl.model.links import LOGISTIC, as_link
+from lrbtl.model.links import LOGISTIC, Link, as_link
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Floats, Longs
+
+NO_SIGNAL = 1e-6  # of the noise of an entry: scores this small have no directions
 
 
 class LowRank(Method):
@@ -90,7 +93,8 @@ class CrossFitted(LowRank):
         check_folds(data, options.n_folds)
         ridge = self.ridge_share * full_fit.ridge
         start = refit(full_fit, design.count, ridge=ridge)
-        check_ties(start)
+        check_ties(start.link)
+        check_scores(full_fit, start.point)
         space = design.space(start.point)
         spread = _spread_of(design.under(start).at(space), ridge)
 
@@ -102,7 +106,7 @@ class CrossFitted(LowRank):
             held_out = counts.astype(float)
             train = design.count - held_out
             newton = refit(full_fit, train, ridge=ridge, start=start)
-            check_ties(newton)
+            check_ties(newton.link)
             return step(newton, held_out, float(train.sum())), newton.converged
 
         steps, failed = [], int(not start.converged)
@@ -130,23 +134,31 @@ def _spread_of(here: Local, ridge: Floats) -> Floats | None:
 
 def check_signal(full_fit: Fit) -> None:
     """Raise where all fitted scores are zero; warn where the weakest component of a given rank is near the noise."""
-    data, design = full_fit.battles, full_fit.design
-    if not full_fit.singular_values[0][0] > 1e-9:
-        paired = isinstance(data, Battles)
-        raise SingularInformationError(
-            f"all fitted {'scores' if paired else 'entries'} are zero, where a low-rank set has no tangent space: "
-            + ("the votes favour no model" if paired else "the observations show no signal")
-            + f". Add {data.unit} or give a smaller ridge"
-            + (", or use method='hierarchical'." if paired else ".")
-        )
+    check_ties(full_fit.link)
+    check_scores(full_fit, full_fit.point)
     if not full_fit.rank_chosen:
+        data, design = full_fit.battles, full_fit.design
         warn_weak_signal(full_fit.point, data.n_battles, design.noise, centred=design.centred)
 
 
-def check_ties(newton: Newton) -> None:
+def check_scores(full_fit: Fit, point: Tucker) -> None:
+    """Raise where all scores of a point are zero, about: a low-rank set has no tangent space there."""
+    data = full_fit.battles
+    if point.singular_values[0][0] > NO_SIGNAL * full_fit.design.noise:
+        return
+    paired = isinstance(data, Battles)
+    raise SingularInformationError(
+        f"all fitted {'scores' if paired else 'entries'} are zero, where a low-rank set has no tangent space: "
+        + ("the votes favour no model" if paired else "the observations show no signal")
+        + f". Add {data.unit} or give a smaller ridge"
+        + (", or use method='hierarchical'." if paired else ".")
+    )
+
+
+def check_ties(link: Link) -> None:
     """Raise where even models would never decide a battle: a tie parameter that ran to infinity, and scores with it."""
-    if newton.link.n_extra and newton.link.log_odds(np.zeros(1))[1][0] < np.exp(-LARGEST_SCORE):
+    if link.n_extra and link.log_odds(np.zeros(1))[1][0] < np.exp(-LARGEST_SCORE):
         raise SingularInformationError(
-            f"the votes do not tell how often even models tie: under the {newton.link} link the share of ties runs to "
+            f"the votes do not tell how often even models tie: under the {link} link the share of ties runs to "
             "100%, and some scores to infinity. Use link='logistic', or method='hierarchical'."
         )

@@ -5,7 +5,7 @@ from lrbtl.fitting.fit import Fit, refit
 from lrbtl.fitting.signal import warn_thin_contexts, warn_unconverged
 from lrbtl.methods.base import Options, Run
 from lrbtl.methods.cross_fit import OneStepRun
-from lrbtl.methods.low_rank import LowRank, check_signal, check_ties
+from lrbtl.methods.low_rank import LowRank, check_scores, check_signal, check_ties
 from lrbtl.methods.one_step import mle_step
 from lrbtl.threads import one_blas_thread
 
@@ -25,7 +25,8 @@ class Mle(LowRank):
             warn_thin_contexts(full_fit.battles)
         ridge = self.ridge_share * full_fit.ridge
         newton = refit(full_fit, full_fit.design.count, ridge=ridge, tol=1e-6)
-        check_ties(newton)
+        check_ties(newton.link)
+        check_scores(full_fit, newton.point)
         warn_unconverged(int(not newton.converged), 1)
         step = mle_step(full_fit.design.under(newton), newton.point, ridge, options.solver)
         return OneStepRun(full_fit, self.provenance(full_fit, options), [step])

@@ -82,7 +82,7 @@ def test_the_covariance_is_that_of_the_joint_posterior(name):
 def test_the_second_moment_of_votes(name):
     posterior, twin = made(name)
     place = entries(posterior.design)
-    found = posterior.design.times(posterior.excess, np.eye(posterior.design.n_slots))
+    found = posterior.varied(np.eye(posterior.design.n_slots))
     assert_close(found, excess(posterior, twin)[np.ix_(place, place)])
 
 

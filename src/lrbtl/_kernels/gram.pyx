@@ -43,6 +43,26 @@ def sum_runs(
             sum_out[number[i]] += value[i]
 
 
+def sum_laplacians(
+    const long long[::1] place,   # in: block m^2 + row m + column of each pair, flat
+    const double[::1] weight,     # in: of each pair
+    double[:, :, ::1] out,        # out, zeroed: sum of weight X X^T of each block, (B, m, m)
+):
+    cdef Py_ssize_t i, rest, first, second, m = out.shape[1]
+    cdef double w
+    cdef double* block
+    with nogil:
+        for i in range(place.shape[0]):
+            w = weight[i]
+            rest = place[i] % (m * m)
+            block = &out[place[i] // (m * m), 0, 0]
+            first, second = rest // m, rest % m
+            block[first * m + second] -= w
+            block[second * m + first] -= w
+            block[first * m + first] += w
+            block[second * m + second] += w
+
+
 def sum_slope_rows(
     const long long[::1] slot_a,  # in
     const long long[::1] slot_b,  # in

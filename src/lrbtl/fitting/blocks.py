@@ -208,19 +208,40 @@ class BlockDesign(Design):
         """Return sum of weight X X^T over the cells of each context, for pairs."""
         merged, out = Design.atom_weights(self, weight), []
         for group, (atoms, place) in zip(self.groups, self._places, strict=True):
-            B, m = group.slots.shape
-            upper = np.bincount(place, merged[atoms], B * m * m).astype(np.float64, copy=False).reshape(B, m, m)
-            links = -upper - upper.transpose(0, 2, 1)
-            each = np.arange(m)
-            links[:, each, each] -= links.sum(axis=2)
-            out.append(links)
+            blocks = np.zeros((*group.slots.shape, group.slots.shape[1]))
+            kernels.sum_laplacians(place, merged[atoms], blocks)
+            out.append(blocks)
         return out
+
+    def times_laplacians(self, weight: Floats, values: Floats) -> Floats:
+        """Return the product of `laplacians` with values per slot (n_slots,) or (n_slots, k), cell by cell."""
+        if values.ndim == 1:
+            return self.gram_sums(weight, values)
+        out = np.empty(values.shape)
+        for k, column in enumerate(values.T):
+            out[:, k] = self.gram_sums(weight, np.ascontiguousarray(column))
+        return out
+
+    def pooled(self, weight: Floats) -> Floats:
+        """Return sum of weight X X^T over the cells of all contexts as if they were one, for pairs, (d1, d1)."""
+        atoms, d1 = self.atom_table, self.shape[0]
+        out = np.zeros((1, d1, d1))
+        kernels.sum_laplacians(atoms.a.astype(np.int64) * d1 + atoms.b, Design.atom_weights(self, weight), out)
+        return np.asarray(out[0])
+
+    def read_pairs(self, g: int, part: slice, matrices: Floats, out: Floats) -> None:
+        """Write entries of matrices of some blocks of a group, at the two sides of each atom, to `out` (n_atoms,)."""
+        atoms, place = self._places[g]
+        first, last, _ = part.indices(len(self.groups[g].slots))
+        size = matrices.shape[1] ** 2
+        inside = (place >= first * size) & (place < last * size)
+        out[atoms[inside]] = matrices.reshape(-1)[place[inside] - first * size]
 
     def pair_entries(self, matrices: Matrices) -> Floats:
         """Return the entry of each context's matrix at the two sides of each cell, (n_cells,)."""
         out = np.empty(len(self.atom_table.a))
-        for matrix, (atoms, place) in zip(matrices, self._places, strict=True):
-            out[atoms] = matrix.reshape(-1)[place]
+        for g, matrix in enumerate(matrices):
+            self.read_pairs(g, slice(None), matrix, out)
         return out[self.atom_table.number] if len(out) < len(self.a) else out
 
     def summed(self, matrices: Matrices, weights: Floats | None = None) -> Floats:
@@ -238,12 +259,10 @@ class BlockDesign(Design):
             out += np.bincount(pair.reshape(-1), weighted.reshape(-1), d1**2)
         return out.reshape(d1, d1)
 
-    def over_models(self, matrices: Matrices, contexts: Longs, fill: float) -> Floats:
-        """Return matrices of some contexts over all models; `fill` on the diagonal of those who did not meet there."""
+    def over_models(self, matrices: Matrices, contexts: Longs) -> Floats:
+        """Return matrices of some contexts over all models, zero where they did not meet there."""
         d1, D = self.shape[0], self.n_contexts
         out = np.zeros((len(contexts), d1, d1))
-        if not self.full:
-            out[:, np.arange(d1), np.arange(d1)] = fill
         wanted = np.full(D, -1)
         wanted[contexts] = np.arange(len(contexts))
         for group, stack in zip(self.groups, matrices, strict=True):
@@ -264,7 +283,7 @@ class BlockDesign(Design):
         It is the smoothest direction of the graph of pairings, whatever came out of them. Its mean square is near 1 for
         a ladder and near 0 where anybody meets anybody.
         """
-        votes = self.summed(self.laplacians(self.count))
+        votes = self.pooled(self.count)
         root = 1.0 / np.sqrt(np.maximum(np.diag(votes), 1.0))
         values, vectors = np.linalg.eigh(votes * root * root[:, None])
         place = root * vectors[:, min(1, len(root) - 1)]

@@ -28,7 +28,7 @@ from lrbtl.typing import Floats
 CHOLESKY_SIZE = 18  # where faster arithmetic outweighs a call from Python per matrix
 STALE = 1.25  # times what the scores say now, beyond which an earlier precision is not kept
 VANISHED = 1e-4  # of the noise of an entry: components that add less to it
-OF_VOTES = ("g", "H", "effects", "effect_gradient")  # what votes say at some scores, whatever tau is
+OF_VOTES = ("g", "cell_weights", "effects", "effect_gradient")  # what votes say at some scores, whatever tau is
 
 
 @dataclass(frozen=True)
@@ -134,36 +134,43 @@ class Expansion:
         return design.slot_sums(design.count * self.scores.terms.score) / self.dispersion
 
     @cached_property
-    def H(self) -> Matrices:
-        """Information of each context."""
-        design = self.scores.design
-        return design.laplacians(design.count * self.scores.terms.fisher / self.dispersion)
+    def cell_weights(self) -> Floats:
+        """Weight of each cell in H, the information of its context."""
+        return np.asarray(self.scores.design.count * self.scores.terms.fisher / self.dispersion)
 
     @cached_property
-    def _inverses(self) -> tuple[Matrices, float]:
-        """S of each context, and the sum of their log determinants."""
+    def _told(self) -> tuple[Matrices, float]:
+        """W of each context, and the sum of the log determinants of S."""
+        matrices = self.scores.design.laplacians(self.cell_weights)
         if self.tau == 0.0:
-            return [np.broadcast_to(np.eye(H.shape[1]), H.shape) for H in self.H], 0.0
-        found = [open_parts(H, self.tau**2) for H in self.H]
-        return [inverse for inverse, _ in found], sum(determinant for _, determinant in found)
+            return matrices, 0.0
+        return matrices, sum(told_parts(H, self.tau**2) for H in matrices)
 
     @property
-    def S(self) -> Matrices:
-        """(I + tau^2 H)^-1 of each context: how much of a deviation its battles leave open."""
-        return self._inverses[0]
-
-    @cached_property
     def W(self) -> Matrices:
         """S H: what each context says about L."""
-        if self.tau == 0.0:
-            return self.H
-        return [(np.eye(S.shape[1]) - S) / self.tau**2 for S in self.S]
+        return self._told[0]
+
+    def informed(self, values: Floats) -> Floats:
+        """Return H times values on the slots, (n_slots,) or (n_slots, k)."""
+        return self.scores.design.times_laplacians(self.cell_weights, values)
+
+    def told(self, values: Floats) -> Floats:
+        """Return W times values on the slots."""
+        return self.scores.design.times(self.W, values)
+
+    def left_open(self, values: Floats) -> Floats:
+        """Return S times values on the slots; S = I - tau^2 W is how much of a deviation battles leave open."""
+        return values - self.tau**2 * self.told(values) if self.tau > 0.0 else values
 
     @cached_property
     def residual(self) -> Floats:
-        """S g + W E: the gradient in L on the slots."""
-        design = self.scores.design
-        return design.times(self.S, self.g) + design.times(self.W, self.scores.E)
+        """S g + W E = g + W (E - tau^2 g): the gradient in L on the slots."""
+        return self.g + self.told(self._away)
+
+    @property
+    def _away(self) -> Floats:
+        return self.scores.E - self.tau**2 * self.g
 
     @cached_property
     def effect_gradient(self) -> Floats:
@@ -185,7 +192,7 @@ class Expansion:
     def _with_effects(self, matrix: Arrowhead) -> Arrowhead:
         """Return the matrix with the border of the effects: S c, and their own information less what E takes."""
         c, corner = self.effects
-        open_part = self.scores.design.times(self.S, c)
+        open_part = self.left_open(c)
         return self.bordered(matrix, open_part, corner - self.tau**2 * c.T @ open_part)
 
     def bordered(self, matrix: Arrowhead, columns: Floats, corner: Floats) -> Arrowhead:
@@ -260,7 +267,7 @@ class Expansion:
         scores, design, space = self.scores, self.scores.design, self.scores.space
         out = design.pull_sums(space, self.residual)
         c, _ = self.effects
-        out[space.extra] = self.effect_gradient - c.T @ design.times(self.S, self.tau**2 * self.g - scores.E)
+        out[space.extra] = self.effect_gradient - c.T @ self.left_open(self.tau**2 * self.g - scores.E)
         if self.contexts is not None:
             out -= self.contexts.gradient(space)
         return out - within_gauge(space, self.prior.precision * (factor_entries(space) - self.prior.mean))
@@ -268,22 +275,22 @@ class Expansion:
     def left_by_step(self) -> Floats:
         """Return what the best step of L and of the effects would leave of the residual."""
         design, space, step = self.scores.design, self.scores.space, self.factor.solve(self.gradient())
-        taken = design.times(self.W, design.slot_changes(space, *space.push(step)))
-        return self.residual - taken - design.times(self.S, self.effects[0] @ step[space.extra])
+        taken = self.told(design.slot_changes(space, *space.push(step)))
+        return self.residual - taken - self.left_open(self.effects[0] @ step[space.extra])
 
     def left_by_steps(self, residuals: Floats) -> Floats:
         """Return what steps of L alone would leave of other residuals, (n_slots, m)."""
         design, space = self.scores.design, self.scores.space
         solved = self.factor.solve(design.pull_columns(space, residuals))
-        return residuals - design.times(self.W, design.push_columns(space, solved))
+        return residuals - self.told(design.push_columns(space, solved))
 
     def deviation_step(self, step: Floats) -> Floats:
         """Return the step of the deviations that goes with one in coordinates."""
         design, space = self.scores.design, self.scores.space
         change = design.slot_changes(space, *space.push(step))
         c, _ = self.effects
-        moved = design.times(self.H, change) + c @ step[space.extra]
-        return design.times(self.S, self.tau**2 * (self.g - moved) - self.scores.E)
+        moved = self.informed(change) + c @ step[space.extra]
+        return self.left_open(self.tau**2 * (self.g - moved) - self.scores.E)
 
     def decrement(self, gradient: Floats, step: Floats, dE: Floats) -> float:
         """Return how much a step promises, in nats."""
@@ -307,12 +314,12 @@ class Expansion:
         The quadratic expansion is that round the scores, wherever its own mode is: with E integrated out, what is left
         of the votes' information about L is (y - L)^T W (y - L) / 2 for y = L + E + H^-1 g.
         """
-        design, scores, gradient = self.scores.design, self.scores, self.gradient()
-        square = scores.E @ design.times(self.W, scores.E)
-        square += (2 * scores.E - self.tau**2 * self.g) @ design.times(self.S, self.g)
+        scores, gradient = self.scores, self.gradient()
+        # E W E + (2 E - tau^2 g) S g, written with d = E - tau^2 g as d W d + (d + E) g
+        square = self._away @ (self.residual - self.g) + (self._away + scores.E) @ self.g
         higher = float(gradient @ self.factor.solve(gradient)) - float(square)
         height = scores.loss / self.dispersion + self._prior_cost(scores)
-        return 0.5 * (higher - self.factor.log_determinant() + self._inverses[1]) - height
+        return 0.5 * (higher - self.factor.log_determinant() + self._told[1]) - height
 
     @cached_property
     def _known_evidence(self) -> dict[float, float]:
@@ -332,7 +339,7 @@ class Expansion:
 
     def at_scores(self, scores: Scores) -> "Expansion":
         """Return the gradient at scores nearby, with this information in the place of theirs."""
-        found = self.sharing(replace(self, scores=scores), "H", "_inverses", "W", "effects", "contexts")
+        found = self.sharing(replace(self, scores=scores), "cell_weights", "_told", "effects", "contexts")
         found.__dict__["prior"] = replace(
             population_prior(scores.space, self.information.diagonal()), precision=self.prior.precision
         )
@@ -344,20 +351,27 @@ class Expansion:
         return other
 
 
-def open_parts(H: Floats, square: float) -> tuple[Floats, float]:
-    """Return (I + tau^2 H)^-1 for symmetric matrices (B, m, m), and the sum of their log determinants.
+def told_parts(matrices: Floats, square: float) -> float:
+    """Turn symmetric matrices H (B, m, m) into H (I + square H)^-1, in place: they fill most of the memory.
 
-    Small ones go by elimination, large ones by Cholesky, one at a time.
+    Return the sum of the log determinants of the inverses. Small ones go by elimination, large ones by Cholesky, one at
+    a time.
     """
-    if H.shape[1] < CHOLESKY_SIZE:
-        found = np.empty_like(H)
-        return found, gram.invert_blocks(H, square, found)
-    matrices = np.eye(H.shape[1]) + square * H
-    out, pivots, each = np.empty_like(matrices), np.empty(matrices.shape[:2]), np.arange(matrices.shape[1])
+    each = np.arange(matrices.shape[1])
+    if len(each) < CHOLESKY_SIZE:
+        determinant = gram.invert_blocks(matrices, square, matrices)
+        matrices *= -1.0 / square
+        matrices[:, each, each] += 1.0 / square
+        return determinant
+    pivots = np.empty(matrices.shape[:2])
     for i, matrix in enumerate(matrices):
+        matrix *= square
+        matrix[each, each] += 1.0
         chol, _ = linalg.lapack.dpotrf(matrix.T, lower=True, clean=True)
         pivots[i] = chol.diagonal()
         lower, _ = linalg.lapack.dpotri(chol, lower=True, overwrite_c=True)
-        np.add(lower, lower.T, out=out[i])
-    out[:, each, each] *= 0.5
-    return out, -2.0 * float(np.log(pivots).sum())
+        lower *= -1.0 / square
+        np.add(lower, lower.T, out=matrix)
+        matrix[each, each] *= 0.5
+        matrix[each, each] += 1.0 / square
+    return -2.0 * float(np.log(pivots).sum())

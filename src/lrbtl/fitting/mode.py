@@ -129,7 +129,7 @@ def _lighter(mode: Mode) -> Mode:
     _ = mode.scores.loss
     for scores in (mode.scores, mode.last.scores):
         scores.__dict__.pop("terms", None)
-    for name in (*OF_VOTES, "_inverses", "W", "residual", "information", "factor"):
+    for name in (*OF_VOTES, "_told", "residual", "information", "factor"):
         mode.last.__dict__.pop(name, None)
     return mode
 

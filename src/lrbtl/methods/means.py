@@ -76,7 +76,7 @@ class Means:
         columns, corner = -(tau**2) * spread, tau**4 * c.T @ spread
         if self.effect_excess is not None:
             cross, own = self.effect_excess
-            left_open = design.times(self.at.S, cross)
+            left_open = self.at.left_open(cross)
             mixed = tau**2 * c.T @ left_open
             columns += left_open
             corner += own - mixed - mixed.T
@@ -115,11 +115,11 @@ class Means:
     def covariance(self, weights: Floats) -> Floats:
         """Return the covariance (d1, d1) of the sums over contexts of weights (D,) times scores, centred."""
         at, design, U = self.at, self.at.scores.design, self.at.scores.space.U
-        closed = [S - np.eye(S.shape[1]) for S in at.S] if at.tau > 0 else None
         c, _ = at.effects
         on_slots = weights[design.slot_places[0]]
-        left_open = -(at.tau**2) * design.times(at.S, c) if at.tau > 0 else np.zeros_like(c)
-        found = self._pull(closed, weights, design.by_model(left_open * on_slots[:, None]).T, identity=True)
+        left_open = -(at.tau**2) * at.left_open(c)
+        effects = design.by_model(left_open * on_slots[:, None]).T
+        found = self._pull(at.W if at.tau > 0 else None, weights, effects, factor=-(at.tau**2), identity=True)
         inner, rest, blocks = self._white_meat
         cross = at.factor.cross
         right = found.border - found.cross(cross, U)
@@ -128,12 +128,11 @@ class Means:
         out = right.T @ solved + solved.T @ inner @ solved + mixed + mixed.T
         out += found.square(np.eye(blocks.shape[1]) + blocks, U)
         if at.tau > 0:
-            assert closed is not None
             columns = design.by_model(self._effect_excess[0] * on_slots[:, None]).T
-            meat = self._pull(self.open_excess, weights, columns, identity=False)
+            meat = self._pull(self.open_excess, weights, columns)
             mixed = at.tau**2 * (solved.T @ (meat.border - meat.cross(cross, U)) + found.cross(meat.rows, U).T)
             out += mixed + mixed.T + at.tau**4 * design.summed(self.open_excess, weights**2)
-            out += at.tau**2 * (design.summed(closed, weights**2) + np.sum(weights**2) * np.eye(len(U)))
+            out += at.tau**2 * (np.sum(weights**2) * np.eye(len(U)) - at.tau**2 * design.summed(at.W, weights**2))
         if self.shared.varies:
             root, (border, rows, open_part, inside) = self.shared.mean_root(weights), self._white_shared
             mixed = solved.T @ border + found.cross(rows, U).T
@@ -148,7 +147,7 @@ class Means:
     def _white_shared(self) -> tuple[Floats, Floats, Floats, Floats]:
         """(B - H) R in whitened coordinates after elimination, of the rest; S (B - H) R; and R^T (B - H) R."""
         at, space, design, factor = self.at, self.at.scores.space, self.at.scores.design, self.at.factor
-        open_part = design.times(at.S, self.shared_excess)
+        open_part = at.left_open(self.shared_excess)
         pulled = design.pull_columns(space, open_part)
         pulled[space.extra] = -(at.tau**2) * at.effects[0].T @ open_part
         pulled[space.extra] += self.shared_effect_excess
@@ -158,18 +157,29 @@ class Means:
         inside += self.shared.effects.T @ self.shared_effect_excess
         return border, rows, open_part, inside
 
-    def _pull(self, matrices: Matrices | None, weights: Floats, effects: Floats, *, identity: bool) -> _Pulled:
-        """Return J^T of weights times matrices, and times the identity, over all models; `effects` are (k, d1)."""
-        design, space, factor = self.at.scores.design, self.at.scores.space, self.at.factor
+    def _pull(
+        self,
+        matrices: Matrices | None,
+        weights: Floats,
+        effects: Floats,
+        *,
+        factor: float = 1.0,
+        identity: bool = False,
+    ) -> _Pulled:
+        """Return J^T of weights times matrices times a factor, and times the identity, over all models.
+
+        `effects` are (k, d1).
+        """
+        design, space, solver = self.at.scores.design, self.at.scores.space, self.at.factor
         (d1, r), (dl, rl) = space.U.shape, space.factors[space.mode].shape
         top = np.zeros((space.q, d1))
         by_model = top[: d1 * r].reshape(d1, r, d1)
         rows = np.zeros((design.n_slots, r))
         below: Matrix
         if matrices is not None:
-            rows = design.slot_rows(space, matrices)[0] * weights[design.slot_places[0]][:, None]
+            rows = design.slot_rows(space, matrices)[0] * (factor * weights[design.slot_places[0]])[:, None]
             for k, v in enumerate(space.V.T):
-                by_model[:, k] = design.summed(matrices, weights * v)
+                by_model[:, k] = design.summed(matrices, factor * weights * v)
         if identity:
             by_model += (weights @ space.V)[None, :, None] * (np.eye(d1) - 1.0 / d1)[:, None]
         top[space.extra] = effects
@@ -188,7 +198,7 @@ class Means:
                 below = sparse.csr_array(sparse.bsr_array((blocks, model, start), shape=(dl * rl, d1)))
             if identity:
                 along = (weights[:, None, None] * E.T).reshape(dl * rl, r)
-        return _Pulled(top * factor.scale[: space.q, None], factor.whitened(below), as_dense(factor.whitened(along)))
+        return _Pulled(top * solver.scale[: space.q, None], solver.whitened(below), as_dense(solver.whitened(along)))
 
 
 def _product(left: Matrix, right: Matrix) -> Floats:

@@ -15,6 +15,7 @@ Residuals in B are divided by one minus their leverage, which C tells. Boards of
 over contexts `means` (`methods.means`), other targets `covariance`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +30,7 @@ from lrbtl.methods.shared import Answers, Columns, Shared
 from lrbtl.methods.standard_errors import (
     BATCH,
     centred,
+    in_batches,
     low_rank_covariances,
     sandwich_blocks,
     score_covariances,
@@ -92,37 +94,47 @@ class Posterior:
     @property
     def pooled_information(self) -> Floats:
         """What all votes would tell of the models if contexts did not differ, (d1, d1)."""
-        return self.design.summed(self.at.H)
+        return self.design.pooled(self.at.cell_weights)
 
     @cached_property
-    def low_rank_blocks(self) -> Matrices:
-        """P = J A^-1 J^T of each block."""
-        return slot_covariances(self.design, self.at.scores.space, self._inverse)
+    def _kept(self) -> tuple[Floats, Floats]:
+        """P and W P of all contexts over all models, (D, d1, d1) each, where they are small."""
+        P = np.concatenate([P for *_, P in slot_covariances(self.design, self.at.scores.space, self._inverse)])
+        return P, self.at.W[0] @ P
+
+    def _parts(self) -> Iterator[tuple[int, slice, Floats, Floats]]:
+        """Yield P and W P of some blocks at a time: what is left open of L, and what votes say of that themselves."""
+        if self._small:
+            yield 0, slice(None), *self._kept
+            return
+        for g, part, P in slot_covariances(self.design, self.at.scores.space, self._inverse):
+            yield g, part, P, self.at.W[g][part] @ P
 
     @cached_property
-    def _told(self) -> Matrices:
-        """W P of each block: what votes say of L by themselves is W, and P what is left open of it."""
-        return [W @ P for W, P in zip(self.at.W, self.low_rank_blocks, strict=True)]
-
-    @cached_property
-    def blocks(self) -> Matrices:
-        """C = S P S + tau^2 S + R R^T of each block, up to a constant per context."""
-        out, tau = self.low_rank_blocks, self.at.tau
-        if tau > 0.0:
-            out = [_open(P, told, S, tau) for P, told, S in zip(out, self._told, self.at.S, strict=True)]
-        if not self.shared.varies:
-            return out
-        roots = self.design.gather(self.shared.slot_root)
-        return [block + root @ np.swapaxes(root, 1, 2) for block, root in zip(out, roots, strict=True)]
+    def _entries(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Of S P S + tau^2 S on the slots and at pairs that met; and the diagonals of W P W and W P S on the slots."""
+        design, at, square = self.design, self.at, self.at.tau**2
+        own, taken, answered = (np.zeros(design.n_slots + 1) for _ in range(3))
+        pairs = np.zeros(len(design.atom_table.a))
+        for g, part, P, told in self._parts():
+            slots, W = design.groups[g].slots[part], at.W[g][part]
+            taken[slots] = np.einsum("bij,bij->bi", told, W)
+            answered[slots] = np.einsum("bii->bi", told) - square * taken[slots]
+            C = P
+            if square > 0.0:
+                half = P - square * told
+                C = half - square * (half @ W + square * W)
+            own[slots] = np.einsum("bii->bi", C) + square
+            design.read_pairs(g, part, C, pairs)
+        return own[:-1], pairs, taken[:-1], answered[:-1]
 
     def lighter(self) -> "Posterior":
         """Return the same without matrices that boards do not read, unless they are small."""
         _ = self.residuals
-        names = ("blocks",) if self._small else ("blocks", "low_rank_blocks", "_told", "_inverse")
-        for name in names:
+        for name in () if self._small else ("_inverse", "_entries"):
             self.__dict__.pop(name, None)
-        for name in () if self._small else ("H", "W", "information"):
-            self.at.__dict__.pop(name, None)
+        if not self._small:
+            self.at.__dict__.pop("information", None)
         return self
 
     @property
@@ -130,13 +142,17 @@ class Posterior:
         """Whether matrices of all contexts over all models are so small that they are kept."""
         return self.design.full and self._shape[0] * self.design.n_slots <= BATCH
 
+    def _left_open(self, contexts: Longs) -> Floats:
+        """Return S of some contexts over all models, (n, d1, d1)."""
+        return np.eye(self._shape[0]) - self.at.tau**2 * self.design.over_models(self.at.W, contexts)
+
     def _dense(self, contexts: Longs) -> tuple[Floats, Floats]:
         """Return S P and S of some contexts over all models, (n, d1, d1) each."""
+        left_open = self._left_open(contexts)
         if self._small:
-            half = self.low_rank_blocks[0][contexts] - self.at.tau**2 * self._told[0][contexts]
-            return half, self.at.S[0][contexts]
+            P, told = self._kept
+            return P[contexts] - self.at.tau**2 * told[contexts], left_open
         found = low_rank_covariances(self.at.scores.space, self._inverse, contexts)
-        left_open = self.design.over_models(self.at.S, contexts, 1.0)
         return left_open @ found if self.at.tau > 0.0 else found, left_open
 
     def plain(self, contexts: Longs) -> Floats:
@@ -159,8 +175,10 @@ class Posterior:
         """
         at, cells = self.at, self.cells
         terms = at.scores.terms_of(cells)
-        own, (slot_a, slot_b) = cells.scatter([np.einsum("bmm->bm", block) for block in self.blocks]), cells.slots
-        spread = own[slot_a] + own[slot_b] - 2 * cells.pair_entries(self.blocks)
+        (own, pairs, *_), root, atoms = self._entries, self.shared.slot_root, cells.atom_table
+        spread = own[atoms.slot_a] + own[atoms.slot_b] - 2 * pairs
+        spread += np.sum((root[atoms.slot_a] - root[atoms.slot_b]) ** 2, axis=1)
+        spread = spread if len(spread) == len(cells.a) else spread[atoms.number]
         leverage = terms.fisher * spread / at.dispersion
         factor = 1.0 / (at.dispersion * np.maximum(1.0 - leverage, LEVERAGE_FLOOR))
         return factor, self._trust * ((factor * terms.score) ** 2 - terms.fisher / at.dispersion)
@@ -181,10 +199,9 @@ class Posterior:
         """Weight of each cell in B - H."""
         return self.cells.count * self.residuals[1]
 
-    @cached_property
-    def excess(self) -> Matrices:
-        """B - H of each context: how the votes vary, less what the model says."""
-        return self.cells.laplacians(self._excess)
+    def varied(self, values: Floats) -> Floats:
+        """Return B - H of each context, how the votes vary less what the model says, times values on the slots."""
+        return self.cells.times_laplacians(self._excess, values)
 
     @cached_property
     def effect_excess(self) -> tuple[Floats, Floats] | None:
@@ -199,9 +216,12 @@ class Posterior:
     @cached_property
     def open_excess(self) -> Matrices:
         """S (B - H) S of each context."""
-        if self.at.tau == 0.0:
-            return self.excess
-        return [S @ X @ S for S, X in zip(self.at.S, self.excess, strict=True)]
+        out, square = self.cells.laplacians(self._excess), self.at.tau**2
+        for X, W in zip(out, self.at.W, strict=True):
+            for part in in_batches(len(X), X.shape[1] ** 2) if square > 0.0 else ():
+                S = np.eye(X.shape[1]) - square * W[part]
+                X[part] = S @ X[part] @ S
+        return out
 
     @cached_property
     def means(self) -> Means:
@@ -212,7 +232,7 @@ class Posterior:
     def _shared_excess(self) -> tuple[Floats, Floats]:
         """(B - H) R on the slots, (n_slots, m), and along shared effects, (K, m)."""
         root, effects = self.shared.slot_root, self.shared.effects
-        varied = self.design.times(self.excess, root)
+        varied = self.varied(root)
         if self.effect_excess is None:
             return varied, np.zeros((0, root.shape[1]))
         cross, corner = self.effect_excess
@@ -228,7 +248,7 @@ class Posterior:
         blocks = sandwich_blocks(self._inverse, self.means.meat, space.rows[contexts], self._sandwich_border)
         more = score_covariances(space, blocks, contexts)
         if at.tau > 0:
-            own = self.design.over_models(self.open_excess, contexts, 0.0)
+            own = self.design.over_models(self.open_excess, contexts)
             mixed = at.tau**2 * own @ np.swapaxes(half, 1, 2)
             more = left_open @ more @ left_open + mixed + np.swapaxes(mixed, 1, 2) + at.tau**4 * own
         return self._plain(half, left_open, contexts) + centred(more) + self._mixed_excess(contexts)
@@ -249,11 +269,11 @@ class Posterior:
         """C (B - H) R, of L and E alone."""
         at, space, design = self.at, self.at.scores.space, self.design
         varied = self._shared_excess[0]
-        open_part = design.times(at.S, varied)
+        open_part = at.left_open(varied)
         pulled = design.pull_columns(space, open_part)
         solved = at.factor.solve(pulled)
         along = design.push_columns(space, solved)
-        return Answers(design, space, solved, design.times(at.S, along + at.tau**2 * varied) - along)
+        return Answers(design, space, solved, at.left_open(along + at.tau**2 * varied) - along)
 
     @cached_property
     def _levels(self) -> tuple[Answers, Floats]:
@@ -264,8 +284,8 @@ class Posterior:
         on_slots = design.slot_rows(space, at.W)[0]
         gV = [as_dense(design.slot_matrix(np.ascontiguousarray(row))) for row in on_slots.T]
         pulled = space.pull(gU, np.stack(gV, axis=2).transpose(1, 0, 2))
-        pulled[space.extra] = design.by_model(design.times(at.S, c)).T
-        along = design.by_model(design.times(at.H, self.shared.slot_root)) + design.by_model(c) @ self.shared.effects
+        pulled[space.extra] = design.by_model(at.left_open(c)).T
+        along = design.by_model(at.informed(self.shared.slot_root)) + design.by_model(c) @ self.shared.effects
         solved = at.factor.solve(pulled)
         taken = -(at.tau**2) * c @ solved[space.extra] if c.shape[1] else None
         return Answers(design, space, solved, taken), np.asarray(along).T
@@ -275,7 +295,7 @@ class Posterior:
         answers, along = self._levels
         found = answers.dense(contexts, np.zeros(()))
         if self.at.tau > 0.0:
-            left_open, one = self.design.over_models(self.at.S, contexts, 1.0), np.eye(self._shape[0])
+            left_open, one = self._left_open(contexts), np.eye(self._shape[0])
             found = one + left_open @ (found - one)  # I - S is tau^2 W
         return np.asarray(found - found.mean(axis=1, keepdims=True) + self.shared.root(contexts) @ along)
 
@@ -298,7 +318,7 @@ class Posterior:
         here = place[context[touched]], model[touched]
         on_slots = np.zeros((design.n_slots, len(flat)))
         on_slots[touched] = flat[:, *here].T
-        open_part = design.times(at.S, on_slots)
+        open_part = at.left_open(on_slots)
         full = flat.copy()
         full[:, *here] += (open_part - on_slots)[touched].T
         gV = np.zeros((len(flat), *space.V.shape))
@@ -310,7 +330,7 @@ class Posterior:
             pulled[space.extra] += slopes.T
         solved = at.factor.solve(pulled)
         pushed = design.push_columns(space, solved)
-        moved = design.times(at.S, pushed + at.tau**2 * (on_slots - c @ solved[space.extra]))
+        moved = at.left_open(pushed + at.tau**2 * (on_slots - c @ solved[space.extra]))
         along = np.einsum("mua,uak->mk", flat, self.shared.root(contexts), optimize=True)
         if slopes is not None:
             along += slopes @ self.shared.effects
@@ -336,10 +356,10 @@ class Posterior:
 
         `slopes` (M, k) are those in the shared effects.
         """
-        at, design = self.at, self.design
+        at = self.at
         found = self._solved(gradients, contexts, slopes)
         flat, full, pulled, solved, moved = found.flat, found.full, found.pulled, found.solved, found.moved
-        varied = design.times(self.excess, moved)
+        varied = self.varied(moved)
         if self.effect_excess is not None:
             cross, corner = self.effect_excess
             varied = np.concatenate([varied + cross @ found.effects, cross.T @ moved + corner @ found.effects])
@@ -358,12 +378,10 @@ class Posterior:
         """Return the diagonals of H - H C H and of H C on the slots, by H S = W and H - tau^2 W H = W."""
         at, design, tau = self.at, self.design, self.at.tau
         root = self.shared.slot_root
-        along = design.times(at.H, root)
+        along, (_, _, taken, answered) = at.informed(root), self._entries
         of_W = design.scatter([np.einsum("bmm->bm", W) for W in at.W])
-        taken = design.scatter([np.einsum("bij,bij->bi", X, W) for X, W in zip(self._told, at.W, strict=True)])
-        own = design.scatter([np.einsum("bij,bij->bi", X, S) for X, S in zip(self._told, at.S, strict=True)])
-        own += tau**2 * of_W + np.einsum("im,im->i", along, root)
-        own -= design.times(at.W, self._row_sums()) / self._shape[0]  # C is centred
+        own = answered + tau**2 * of_W + np.einsum("im,im->i", along, root)
+        own -= at.told(self._row_sums()) / self._shape[0]  # C is centred
         return of_W - taken - np.einsum("im,im->i", along, along), own
 
     def _row_sums(self) -> Floats:
@@ -375,8 +393,3 @@ class Posterior:
             ones[k : space.U.size : len(space.V[0])] = 1.0
             out += v[design.slot_places[0]] * design.slot_changes(space, *space.push(self.at.factor.solve(ones)))
         return out
-
-
-def _open(P: Floats, told: Floats, S: Floats, tau: float) -> Floats:
-    """Return S P S + tau^2 S, given W P: S is I - tau^2 W."""
-    return np.asarray((P - tau**2 * told) @ S + tau**2 * S)

@@ -462,4 +462,4 @@ def _noise(at: Expansion, first: int, n: int) -> Floats:
     votes = design.signed_sums(root, random_bits(*pairs), first, n)
     bits = np.uint64(1) << np.arange(first, first + n, dtype=np.uint64)
     deviations = np.where(random_bits(context, model, model)[:, None] & bits, at.tau, -at.tau)
-    return design.times(at.S, votes) + design.times(at.W, deviations)
+    return at.left_open(votes) + at.told(deviations)

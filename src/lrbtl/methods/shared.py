@@ -148,9 +148,9 @@ class Shared:
         """K and the votes' scores of all columns, and what the coordinates of L answer to them."""
         at, design, space = self.at, self.at.scores.design, self.at.scores.space
         on_slots = self._on_slots
-        told = design.times(at.W, on_slots)
+        told = at.told(on_slots)
         pulled = design.pull_columns(space, told)
-        pulled[space.extra] = at.effects[0].T @ design.times(at.S, on_slots)
+        pulled[space.extra] = at.effects[0].T @ at.left_open(on_slots)
         solved = at.factor.solve(pulled)
         K = on_slots.T @ told - pulled.T @ solved
         return 0.5 * (K + K.T), on_slots.T @ at.residual - solved.T @ at.gradient(), solved
@@ -227,7 +227,7 @@ class Shared:
         at, design, space = self.at, self.at.scores.design, self.at.scores.space
         solved = self._told[2]
         open_part = self._on_slots - design.push_columns(space, solved)
-        closed = design.times(at.S, open_part + at.tau**2 * at.effects[0] @ solved[space.extra])
+        closed = at.left_open(open_part + at.tau**2 * at.effects[0] @ solved[space.extra])
         return Answers(design, space, -solved, closed - open_part)
 
     @cached_property

@@ -1,8 +1,10 @@
 """Covariances of all scores from the blocks of K^-1 B K^-1 that pair models with contexts."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from lrbtl.fitting.blocks import BlockDesign, Group, Matrices
+from lrbtl.fitting.blocks import BlockDesign, Group
 from lrbtl.lowrank.arrowhead import (
     EVERY,
     Arrowhead,
@@ -157,24 +159,24 @@ def low_rank_covariances(space: TangentSpace, inverse: Inverse, contexts: Longs)
     return score_covariances(space, inverse_blocks(inverse, space.rows[contexts]), contexts)
 
 
-def slot_covariances(design: BlockDesign, space: TangentSpace, inverse: Inverse) -> Matrices:
-    """Return J A^-1 J^T among the slots of each block of a design."""
-    thin, out = not (design.full or space.has_others), []
+def slot_covariances(design: BlockDesign, space: TangentSpace, inverse: Inverse) -> Iterator[tuple[int, slice, Floats]]:
+    """Yield J A^-1 J^T among the slots of each block of a design, some blocks of a group at a time."""
+    thin = not (design.full or space.has_others)
     parts = _context_parts(design, space, inverse) if thin else None
-    for group in design.groups:
-        stack = np.empty((*group.slots.shape, group.slots.shape[1]))
-        size = (stack.shape[1] * space.U.shape[1]) ** 2 if thin else design.shape[0] ** 2 + space.q
-        for part in in_batches(len(stack), size):
+    for g, group in enumerate(design.groups):
+        size = (group.slots.shape[1] * space.U.shape[1]) ** 2 if thin else design.shape[0] ** 2 + space.q
+        for part in in_batches(len(group.slots), size):
             if parts is not None:
-                stack[part] = _thin_stack(space, inverse, group, part, *parts)
-                continue
-            contexts, own = np.unique(group.contexts[part], return_inverse=True)
-            found, models = low_rank_covariances(space, inverse, contexts), group.models[part]
-            stack[part] = found if design.full else found[own[:, None, None], models[:, :, None], models[:, None]]
-        outside = group.slots == design.n_slots
-        stack[outside[:, :, None] | outside[:, None]] = 0.0
-        out.append(stack)
-    return out
+                stack = _thin_stack(space, inverse, group, part, *parts)
+            else:
+                contexts, own = np.unique(group.contexts[part], return_inverse=True)
+                stack, models = low_rank_covariances(space, inverse, contexts), group.models[part]
+                if not design.full:
+                    stack = stack[own[:, None, None], models[:, :, None], models[:, None]]
+            outside = group.slots[part] == design.n_slots
+            if outside.any():
+                stack[outside[:, :, None] | outside[:, None]] = 0.0
+            yield g, part, stack
 
 
 def _context_parts(design: BlockDesign, space: TangentSpace, inverse: Inverse) -> tuple[Floats, Floats]:

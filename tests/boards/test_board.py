@@ -336,6 +336,17 @@ def test_islands_are_boards_of_their_own(two_islands):
         boards = lrbtl.leaderboard(two_islands, context="all", method="mle", rank=1)
     assert boards.islands[0].overall.models == ("y", "x")
     assert set(boards.to_dict()["island"]) == {1, 2}
+    assert "a board of their own" in str(boards) and "y" in boards._repr_html_()
+
+
+def test_text_of_all_boards_tells_once_what_holds_for_all():
+    rng = np.random.default_rng(0)
+    a, voter, context, y = (rng.integers(n, size=600) for n in (3, 40, 2, 2))
+    battles = lrbtl.Battles.from_arrays(a, (a + 1) % 3, y, [context], cluster={"voter": voter})
+    boards = lrbtl.leaderboard(battles, context="all")
+    note = "votes of the same voter (40) may be alike: intervals allow for it"
+    assert str(boards).count(note) == str(boards).count("hierarchical method") == 1
+    assert note in str(boards[1]) and "status" not in str(boards)
 
 
 def test_a_group_in_which_nobody_can_be_ranked_does_not_stop_the_others(two_islands):

@@ -41,10 +41,10 @@ def test_everything_equals_loops_over_pairs(seed, d):
         others = [b for b in range(d) if b != a]
         gap_se = {b: np.sqrt(cov[a, a] + cov[b, b] - 2 * cov[a, b]) for b in others}
         assert ranks.rank[a] == 1 + sum(score[b] > score[a] for b in others)
-        assert ranks.best[a] == 1 + sum(lower[b] > upper[a] for b in others)
-        assert ranks.worst[a] == d - sum(upper[b] < lower[a] for b in others)
         assert ranks.rank_lower[a] == 1 + sum(score[b] - score[a] > c * gap_se[b] for b in others)
         assert ranks.rank_upper[a] == d - sum(score[a] - score[b] > c * gap_se[b] for b in others)
+        assert ranks.best[a] == max(1 + sum(lower[b] > upper[a] for b in others), ranks.rank_lower[a])
+        assert ranks.worst[a] == min(d - sum(upper[b] < lower[a] for b in others), ranks.rank_upper[a])
 
 
 @settings(max_examples=20, deadline=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Literal
@@ -58,7 +58,8 @@ class Leaderboard:
     rank : array of int
         One plus the number of ranked models with a better score; 0 for a model without a rank.
     best, worst : arrays of int
-        Ranks compatible with the intervals of the models taken one at a time; 0 without a rank.
+        Ranks compatible with the intervals of the models taken one at a time, within those of all at once; 0 without a
+        rank.
     rank_lower, rank_upper : arrays of int
         Simultaneous rank intervals: all hold at once with probability `level`; 0 without a rank.
     tier : array of int
@@ -232,9 +233,7 @@ class Leaderboard:
         """Return the board as text: all models, or the `top` best; by default long boards lose their middle."""
         shown = [_text_board(part, top) for part in (self, *self.islands)]
         if self.islands:
-            n = len(self.islands)
-            groups = "group of models has" if n == 1 else f"{n} groups of models have"
-            shown.insert(1, f"\nNo votes link these models with the others: the next {groups} a board of their own.")
+            shown.insert(1, "\n" + _before_islands(len(self.islands)))
         return "\n".join(shown)
 
     def __repr__(self) -> str:
@@ -244,7 +243,7 @@ class Leaderboard:
         parts = []
         for board in (self, *self.islands):
             heading = "<br>".join(escape(line) for line in board.heading())
-            parts.append(f"<p>{heading}</p>" + html_table(*_board_table(board, ROWS_SHOWN)))
+            parts.append(f"<p>{heading}</p>" + html_table(*_board_table(board, None)))
         return "".join(parts)
 
 
@@ -253,8 +252,8 @@ class Leaderboard:
 # ------------------------------------------------------------------------------
 
 
-def _board_table(board: Leaderboard, limit: int) -> tuple[list[str], list[list[str]]]:
-    """Return headers and cells of the printed table, with a row of ellipses where rows were left out."""
+def _board_table(board: Leaderboard, top: int | None) -> tuple[list[str], list[list[str]]]:
+    """Return headers and cells of the printed table: the `top` best, or all but the middle rows of a long board."""
     printed = [
         column
         for column in COLUMNS
@@ -262,24 +261,30 @@ def _board_table(board: Leaderboard, limit: int) -> tuple[list[str], list[list[s
         and (board.margin or not column.needs_margin)
         and (board.floor is not None or not column.needs_floor)
     ]
-    cells = {column.header or "": column.show(board) for column in printed if column.show}
+    head, tail = shown_rows(len(board), ROWS_SHOWN) if top is None else (list(range(min(top, len(board)))), [])
+    found = {column.header or "": column.show(board) for column in printed if column.show}
+    cells = {header: [column[k] for k in (*head, *tail)] for header, column in found.items()}
     if not any(cells["status"]):
         del cells["status"]
     rows = [list(row) for row in zip(*cells.values(), strict=True)]
-    head, tail = shown_rows(len(board), limit)
     gap = [[ELLIPSIS] * (len(cells) - 1) + [""]] if tail else []
-    return list(cells), [rows[k] for k in head] + gap + [rows[k] for k in tail]
+    return list(cells), rows[: len(head)] + gap + rows[len(head) :]
 
 
-def _text_board(board: Leaderboard, top: int | None = None) -> str:
-    """Return heading and table of one board; notes follow the aligned columns."""
-    headers, rows = _board_table(board, ROWS_SHOWN if top is None else len(board))
-    rows = rows if top is None else rows[:top]
+def _text_board(board: Leaderboard, top: int | None, told: Collection[str] = ()) -> str:
+    """Return heading, but for what was told before, and table of one board; notes follow the aligned columns."""
+    headers, rows = _board_table(board, top)
     table = text_table(headers[:-1], [row[:-1] for row in rows]).splitlines()
     notes = ["", *(row[-1] for row in rows)]
     lines = [f"{line}  {note}".rstrip() for line, note in zip(table, notes, strict=True)]
     first, *more = board.heading()
-    return "\n".join([first, *(f"  {line}" for line in more), *lines])
+    return "\n".join([first, *(f"  {line}" for line in more if line not in told), *lines])
+
+
+def _before_islands(n: int) -> str:
+    """Return the sentence before the boards of n groups of models."""
+    groups = "group of models has" if n == 1 else f"{n} groups of models have"
+    return f"No votes link these models with the others: the next {groups} a board of their own."
 
 
 def count_of(n: int, what: str) -> str:
@@ -459,9 +464,14 @@ class Leaderboards(Mapping[Any, Leaderboard]):
         return self.overall.heading()
 
     def summary(self, top: int | None = None) -> str:
-        """Return all boards as text; of each context the `top` best, by default ten."""
+        """Return all boards as text; of each context the `top` best, by default ten.
+
+        What holds for the overall board too is told there only.
+        """
+        told = self.overall.heading()
         texts = [self.overall.summary(top)]
-        texts += [board.summary(top or 10) for board in self.boards.values()]
+        texts += [_text_board(board, top or 10, told) for board in self.boards.values()]
+        texts += [_before_islands(len(self.islands))] if self.islands else []
         texts += [part.summary(top) for part in self.islands]
         return "\n\n".join(texts)
 
@@ -469,7 +479,9 @@ class Leaderboards(Mapping[Any, Leaderboard]):
         return self.summary()
 
     def _repr_html_(self) -> str:
-        return "".join(board._repr_html_() for board in self.every())
+        islands = f"<p>{_before_islands(len(self.islands))}</p>" if self.islands else ""
+        parts = [board._repr_html_() for board in self.every()]
+        return "".join([*parts, islands, *(part._repr_html_() for part in self.islands)])
 
 
 def _to_json(boards: Leaderboard | Leaderboards, title: str) -> str:

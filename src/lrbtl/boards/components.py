@@ -176,7 +176,7 @@ def _warn_groups(battles: Battles, groups: list[Longs]) -> None:
 
 
 def vote_notes(part: Component, weights: Floats) -> list[str]:
-    """Return what became of ties and of votes that both were bad, and what scores of other links mean."""
+    """Return what votes carry, what became of ties and of votes that both were bad, and what other links mean."""
     cells, link, here = part.battles.cells, part.analysis.provenance.link, _cells_of(part.battles, weights)
     count, y = cells.count[here], cells.y[here]
     ties, bad = (int(count[y == value].sum()) for value in (0.5, BOTH_BAD))
@@ -185,6 +185,9 @@ def vote_notes(part: Component, weights: Floats) -> list[str]:
     if part.battles.vote_weights is not None:
         worth = f"{part.battles.n_effective:,.0f} of equal weight"
         notes.append(f"votes are weighted: all {part.battles.n_battles:,} tell as much as {worth}")
+    if names := part.battles.cluster_names:
+        same = " or ".join(f"{name} ({part.battles.cluster_sizes(k).size:,})" for k, name in enumerate(names))
+        notes.append(f"votes of the same {same} may be alike: intervals allow for it")
     if ties:
         one = ties == 1
         meaning = "an outcome of their own" if own else "half a win for both"

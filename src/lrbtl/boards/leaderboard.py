@@ -466,7 +466,7 @@ def _board_notes(part: Component, view: View, standing: Standing) -> list[str]:
     """Return what to know of a board as a whole."""
     notes = []
     few = int((standing.status == "preliminary").sum())
-    limit = f"fewer than {view.min_battles} votes"
+    limit = f"fewer than {view.min_battles} votes{'' if standing.context is None else ' in all'}"
     if few:
         have = "1 model has" if few == 1 else f"{few} models have"
         notes.append(f"{have} {limit}: preliminary, without a rank and left out of the average")

@@ -22,7 +22,7 @@ class Ranks:
     """Ranks of d1 models, each field (d1,)."""
 
     rank: Longs  # one plus the number of models strictly better
-    best: Longs  # ranks compatible with the pointwise intervals
+    best: Longs  # ranks compatible with the pointwise intervals, within the simultaneous ones
     worst: Longs
     rank_lower: Longs  # simultaneous rank interval, right for all models at once
     rank_upper: Longs
@@ -52,7 +52,8 @@ def find_statuses(votes: Longs, votes_here: Longs, placed: Bools, min_battles: i
 def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats) -> Ranks:
     """Return every kind of rank of the models of one board.
 
-    `above` is that of `joint_above`; `lower`, `upper` are the pointwise intervals.
+    `above` is that of `joint_above`; `lower`, `upper` are the pointwise intervals. Where errors of models go together,
+    gaps may be clear although intervals overlap: ranks that the gaps exclude for all models at once are none for one.
 
     >>> score, se = np.array([2.0, 0.0, 0.1]), 0.2
     >>> ranks = rank_models(score, joint_above(score, se**2 * np.eye(3)), score - 2 * se, score + 2 * se)
@@ -62,8 +63,8 @@ def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats) -> Ra
     rank, (best, worst), (low, high) = rank_scores(score), rank_spread(lower, upper), rank_interval(above)
     return Ranks(
         rank,
-        np.minimum(best, rank),
-        np.maximum(worst, rank),
+        np.minimum(np.maximum(best, low), rank),
+        np.maximum(np.minimum(worst, high), rank),
         np.minimum(low, rank),
         np.maximum(high, rank),
         tiers(score, above),

@@ -284,7 +284,7 @@ class Battles(Described, Stored):
         cells, labels, n_self = assemble(coded, axes, counts, votes=votes, **options)
         if n_self:
             warn_user(
-                f"{n_self} battles of a model against itself were dropped; they say nothing about any score.",
+                f"{n_self:,} battles of a model against itself were dropped: check the model columns if they are many.",
                 SelfBattleWarning,
             )
         battles = cls(cells, labels[0], tuple(labels[1:]), tuple(axis.what for axis in axes[1:]), n_self)

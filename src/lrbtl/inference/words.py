@@ -97,8 +97,8 @@ def about_sharing(d: Diagnosis) -> list[Check]:
     if not isnan(d.share):
         checks.append((True, f"Sharing: {deviation_sentence(d.share)}."))
     if d.ranks:
-        each = " and ".join(" × ".join(map(str, rank)) for rank in d.ranks)
-        checks.append((True, f"Rank: {'averaged over ' if len(d.ranks) > 1 else ''}{each}."))
+        *others, last = (" × ".join(map(str, rank)) for rank in d.ranks)
+        checks.append((True, f"Rank: averaged over {', '.join(others)} and {last}." if others else f"Rank: {last}."))
     if d.exceptions:
         named = [f"{model} in {context_name(context)} ({points:+.0f})" for model, context, points in d.exceptions[:3]]
         more = f", and {len(d.exceptions) - 3} more" if len(d.exceptions) > 3 else ""
@@ -127,7 +127,7 @@ def about_votes(d: Diagnosis) -> list[Check]:
     linked = "votes link all models" if n == 1 else f"no votes link {n} groups of models; the rest is on the largest"
     checks = [(n == 1, f"Connection: {linked}."), (True, f"Votes per model: {_range(d.battles_per_model)}.")]
     if d.sparse_models:
-        checks.append((True, f"Few votes: {_some(d.sparse_models, 'model')} fewer than 30; boards give them no rank."))
+        checks.append((True, f"Few votes: {_some(d.sparse_models, 'model')} fewer than 30: without a rank on boards."))
     if d.newcomers:
         text = f"{_some(d.newcomers, 'model')} votes in one category only; elsewhere the score rests on other models."
         checks.append((True, f"Newcomers: {text}"))

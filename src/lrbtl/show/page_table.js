@@ -124,13 +124,14 @@ function niceStep(width, most) {
   return power * [1, 2, 2.5, 5, 10, 20].find((factor) => width / (factor * power) <= most);
 }
 
-// Linear axis between two ends with at most so many ticks; intervals and scores may lie beyond them.
+// Linear axis between two ends with about so many ticks, but two at least; intervals and scores may lie beyond them.
 function makeAxis(ends, format, most = 5) {
   if (!ends) return { ticks: [], place: () => 50, text: String };
   const [low, width] = [ends[0], ends[1] - ends[0]];
   const step = niceStep(width, most);
   const ticks = [];
   for (let i = Math.ceil((low + 0.04 * width) / step); i * step <= low + 0.96 * width; i++) ticks.push(i * step || 0);
+  if (ticks.length < 2 && most < 10) return makeAxis(ends, format, most + 1);
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const text = format === "percent" ? (x) => percent(x, Math.max(0, digits - 2)) : (x) => fixed(x, digits);
   return { ticks, text, place: (x) => (100 * (x - low)) / width };

@@ -312,6 +312,32 @@ def test_logs_of_a_handful_of_votes_have_a_named_error(cells, says):
         lrbtl.leaderboard(battles, context="all", method="mle", rank=2, weights="equal")
 
 
+@pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
+@pytest.mark.parametrize(
+    ("cells", "method"),
+    [
+        ([(0, 1, 1.0, 0, 0, 3), (0, 1, 0.5, 1, 0, 1), (0, 2, 0.5, 1, 0, 2)], "mle"),
+        (
+            [
+                (0, 2, 0.0, 0, 0, 1),
+                (1, 2, 0.0, 0, 0, 1),
+                (0, 2, 1.0, 1, 0, 1),
+                (1, 2, 0.0, 1, 0, 1),
+                (0, 1, 0.0, 1, 1, 2),
+            ],
+            "whitened",
+        ),
+    ],
+)
+def test_even_models_in_even_contexts_have_no_score(cells, method):
+    """Rank 1 says 0 ± 0 of a model without skill in a context without any."""
+    a, b, y, task, language, counts = zip(*cells, strict=True)
+    modes = [task] if method == "mle" else [task, language]
+    battles = lrbtl.Battles.from_arrays(a, b, y, modes, counts=counts)
+    boards = lrbtl.leaderboard(battles, context="all", method=method, n_folds=3, weights="equal")
+    assert all((np.isnan(board.score) | (board.upper > board.lower)).all() for board in boards.every())
+
+
 def test_light_tails_run_to_infinity_at_smaller_scores():
     """13 probits are 87 logits: no number of votes shows that."""
     battles = lrbtl.Battles.from_arrays([0] * 200, [1] * 200, [1] * 200)

@@ -36,7 +36,7 @@ from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Longs
 
 LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score, or larger log odds, from infinity
-FADED = 1e-9  # share of the largest context's weights, below which a context has none
+FADED = 1e-9  # share of the largest row of a factor, below which a context or a model has none
 MOVED = 1e-6  # share of a direction without information below which it leaves a score alone
 PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
 BATCH = 512  # targets whose errors are computed at a time, where they are few
@@ -218,9 +218,11 @@ class OneStepRun(Run):
     @cached_property
     def _lost(self) -> Bools:
         """Scores that run to infinity, from the median, as they would take the mean along; those nothing moves."""
-        stuck = np.logical_and.reduce([_stuck_contexts(step.space) for step in self.steps])
+        stuck = np.logical_and.reduce([_stuck_scores(step.space) for step in self.steps])
+        if self.reference is not None:
+            stuck |= _stuck_scores(self.reference.space)
         if not self.link.separable:
-            return np.broadcast_to(stuck, self._scores.shape)
+            return np.asarray(stuck)
         middle = np.median(self._scores, axis=0) if isinstance(self.data, Battles) else 0.0
         away = self._scores - middle
         near = np.clip(away, -LARGEST_SCORE, LARGEST_SCORE).reshape(-1)
@@ -288,7 +290,7 @@ class OneStepRun(Run):
             space, solver = self.reference.space, self.reference.solver
             v, R = mean_jacobian(space, weights)
             model = _diagonals(centre(mean_covariances(space, v, R, solver.inverse().border, solver.solve(R))))
-        bound, noise = np.sqrt(model / self.n), loose.value()
+        bound, noise = np.sqrt(np.maximum(model, 0.0) / self.n), loose.value()
         values = weights @ self._scores.T
         inside = np.ones(shape, dtype=np.bool_) if among is None else among
         if isinstance(self.data, Battles) or among is not None:
@@ -376,13 +378,16 @@ def _one_step_scores(step: FoldStep) -> Floats:
 # ------------------------------------------------------------------------------
 
 
-def _stuck_contexts(space: TangentSpace) -> Bools:
-    """Return the contexts (D,) whose scores are zero and stay so: a fit of nearly zero that leaves them out."""
-    size = np.linalg.norm(space.V, axis=1)
-    out = size <= FADED * size.max()
-    for u in np.flatnonzero(out):
-        out[u] = np.abs(mean_jacobian(space, np.eye(len(out))[[u]])[1]).max() <= FADED
-    return np.asarray(out)
+def _stuck_scores(space: TangentSpace) -> Bools:
+    """Return the scores (d1, D) that are zero and stay so: of contexts that a fit leaves out, or of models there.
+
+    dT = dU V^T + U dV^T is zero where both rows are, and in contexts whose row is zero and cannot move.
+    """
+    models, contexts = (size <= FADED * size.max() for size in (np.linalg.norm(x, axis=1) for x in (space.U, space.V)))
+    left_out = contexts.copy()
+    for u in np.flatnonzero(contexts):
+        left_out[u] = np.abs(mean_jacobian(space, np.eye(len(contexts))[[u]])[1]).max() <= FADED
+    return np.asarray((models[:, None] & contexts) | left_out)
 
 
 def _determined_together(bread: FoldStep | Information, weights: Floats, kept: Bools) -> Bools:

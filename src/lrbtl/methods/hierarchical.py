@@ -274,14 +274,15 @@ class HierarchicalRun(Run):
         none = np.zeros(len(targets))
         if errors_only:
             batches = in_batches(len(targets), max(n_contexts * d1, self._mean.design.n_slots))
-            parts = [self._covariance(gradients, part, diagonal=True) for part in batches]
+            each = (evaluate(targets[part], self._view)[1] for part in batches)
+            parts = [self._covariance(gradients, diagonal=True) for gradients in each]
             return Moments(values, None, np.sqrt(np.concatenate(parts)), none)
-        cov = self._covariance(gradients, slice(None), diagonal=False)
+        cov = self._covariance(gradients, diagonal=False)
         return Moments(values, cov, np.sqrt(np.maximum(np.diag(cov), 0.0)), none)
 
-    def _covariance(self, gradients: Gradients, part: slice, *, diagonal: bool) -> Floats:
-        """Return the covariance of some targets, or its diagonal."""
-        dense, contexts, slopes = self._dense(gradients, part)
+    def _covariance(self, gradients: Gradients, *, diagonal: bool) -> Floats:
+        """Return the covariance of targets, or its diagonal."""
+        dense, contexts, slopes = self._dense(gradients)
         flat = dense.reshape(len(dense), -1)
         found = self._average(
             node.posterior.covariance(dense, contexts, slopes, diagonal=diagonal) for node in self.nodes
@@ -302,7 +303,7 @@ class HierarchicalRun(Run):
     def influence_rows(self, targets: Sequence[Resolved]) -> Rows:
         """Return the influences of votes in some cells, the mean over nodes."""
         _, gradients = evaluate(targets, self._view)
-        found = self._dense(gradients, slice(None))
+        found = self._dense(gradients)
         each = [node.posterior.influence_rows(*found) for node in self.nodes]
         return lambda cells: self._average(rows(cells) for rows in each)
 
@@ -335,7 +336,7 @@ class HierarchicalRun(Run):
         if self._many_contexts:
             return super().follow(targets, weights)
         _, gradients = evaluate(targets, self._view)
-        dense, contexts, _ = self._dense(gradients, slice(None))
+        dense, contexts, _ = self._dense(gradients)
         answers = np.zeros((len(dense), self.data.shape[0]))
         for part in in_batches(len(contexts), self.data.shape[0] ** 2):
             answers += np.einsum("mua,uab->mb", dense[:, part], self._level_answers(contexts[part]), optimize=True)
@@ -365,13 +366,13 @@ class HierarchicalRun(Run):
             out.append(own / (1.0 - 1.0 / len(own)) if kind == "scores" else gaps)
         return np.asarray(np.clip(np.hstack(out), LEAST_FOLLOWED, 1.0))
 
-    def _dense(self, gradients: Gradients, part: slice) -> tuple[Floats, Longs, Floats | None]:
+    def _dense(self, gradients: Gradients) -> tuple[Floats, Longs, Floats | None]:
         """Return gradients in the scores of n contexts, (M, n, d1), centred, these contexts, and those in effects."""
         contexts, place = np.unique(gradients.contexts, return_inverse=True)
         d1, contexts = self.data.shape[0], contexts if contexts.size else np.zeros(1, dtype=np.int64)
         within = replace(gradients, contexts=place).by_context(d1, len(contexts))
-        dense = within.tocsr()[part].toarray().reshape(-1, len(contexts), d1)
-        slopes = gradients.effects[:, part].T if len(gradients.effects) else None
+        dense = within.toarray().reshape(-1, len(contexts), d1)
+        slopes = gradients.effects.T if len(gradients.effects) else None
         return dense - dense.mean(axis=2, keepdims=True), contexts, slopes
 
     def vote_score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:

@@ -8,11 +8,13 @@ votes comes by its traffic. Then 6,000 votes are planned for a goal, drawn and a
 that go to the model with the fewest so far (against anyone, in a category by traffic), are drawn in growing numbers
 until intervals are as short. Widths are means by importance in the goal, in Elo points.
 
-verdicts: arenas of 24 x 4, 12,000 votes by Zipf traffic, a fresh truth each time, in two designs. "strength": a
-strength that counts in all categories, a skill and deviations of their own; models come in pairs that differ in
-strength alone. "alike": two skills of random signs and deviations; pairs differ by the same amount in every category,
-against the grain of all other differences, so that the method shrinks their gaps. Gaps are those of the overall score.
-Levels have all pairs at a gap of none, or of the margin of equivalence. Detectable gaps and those for which votes were
+verdicts: arenas with votes by Zipf traffic, a fresh truth each time, in three designs. "strength" (24 x 4, 12,000
+votes): a strength that counts in all categories, a skill and deviations of their own; models come in pairs that differ
+in strength alone. "alike" (the same size): two skills of random signs and deviations; pairs differ by the same amount
+in every category, against the grain of all other differences, so that the method shrinks their gaps. "category"
+(30 x 6, 20,000 votes): a strength, a skill and deviations of a tenth of the variance; gaps are alike in all categories
+and asked for in one, the first for the first pair and so on. Gaps of the others are those of the overall score. Levels
+have all pairs at a gap of none, or of the margin of equivalence. Detectable gaps and those for which votes were
 asked are given to one pair alone, as the others would tell of it. Pairs whose errors are too large for the margin are
 never called equivalent, so that its level is a bound.
 
@@ -23,7 +25,9 @@ designs. Results go to results/plan.json and .md; parts that are not run keep th
 import argparse
 import os
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -177,7 +181,6 @@ def factor(wanted: float, widths: list[float]) -> float:
 # Verdicts: levels and powers.
 # ------------------------------------------------------------------------------
 
-MODELS, CATEGORIES, VOTES = 24, 4, 12_000
 MARGIN = 40.0
 PROMISES = {
     "ahead, gap 0": 0.025,
@@ -190,68 +193,95 @@ PROMISES = {
 }
 
 
-def strength_truth(rng: np.random.Generator, gap: Any) -> np.ndarray:
+def strength_truth(rng: np.random.Generator, gap: Any, half: int, D: int) -> np.ndarray:
     """Return scores whose models 2k and 2k + 1 differ by a gap, one for all pairs or one for each, in the mean."""
-    half = MODELS // 2
     strength, skill = 0.8 * rng.normal(size=half), 0.4 * rng.normal(size=half)
-    common, special = 1.0 + 0.2 * rng.normal(size=CATEGORIES), rng.normal(size=CATEGORIES)
+    common, special = 1.0 + 0.2 * rng.normal(size=D), rng.normal(size=D)
     away = np.broadcast_to(gap, (half,))[:, None] * [0.5, -0.5] / common.mean()
-    own = 0.2 * rng.normal(size=(half, CATEGORIES))
+    own = 0.2 * rng.normal(size=(half, D))
     level = (strength[:, None] + away).reshape(-1, 1)
     return np.asarray(level * common + np.repeat(skill[:, None] * special + own, 2, axis=0))
 
 
-def alike_truth(rng: np.random.Generator, gap: Any) -> np.ndarray:
+def alike_truth(rng: np.random.Generator, gap: Any, half: int, D: int) -> np.ndarray:
     """Return the same with gaps that are alike in all categories, where nothing else is."""
-    half = MODELS // 2
-    low = rng.normal(size=(half, 2)) @ rng.normal(size=(2, CATEGORIES))
+    low = rng.normal(size=(half, 2)) @ rng.normal(size=(2, D))
     scores = np.sqrt(0.95) * low / np.sqrt(np.mean(low**2)) + np.sqrt(0.05) * rng.normal(size=low.shape)
     away = np.broadcast_to(gap, (half,))[:, None] * [0.5, -0.5]
     return np.asarray(np.repeat(scores, 2, axis=0) * 0.8 + away.reshape(-1, 1))
 
 
-TRUTHS = {"strength": strength_truth, "alike": alike_truth}
+def category_truth(rng: np.random.Generator, gap: Any, half: int, D: int) -> np.ndarray:
+    """Return the same with gaps that are alike in all categories, where much but not all else is."""
+    directions = np.stack([1.0 + 0.3 * rng.normal(size=D), rng.normal(size=D)])
+    low = (rng.normal(size=(half, 2)) * [1.0, 0.5]) @ directions
+    scores = np.sqrt(0.9) * low / np.sqrt(np.mean(low**2)) + np.sqrt(0.1) * rng.normal(size=low.shape)
+    away = np.broadcast_to(gap, (half,))[:, None] * [0.5, -0.5]
+    return np.asarray(np.repeat(scores, 2, axis=0) * 0.8 + away.reshape(-1, 1))
 
 
-def traffic_of(rng: np.random.Generator) -> np.ndarray:
-    """Return Zipf traffic (D, P)."""
-    own = (1 / np.sqrt(np.arange(1, MODELS + 1)))[rng.permutation(MODELS)]
-    a, b = np.triu_indices(MODELS, 1)
-    law = (1 / np.arange(1, CATEGORIES + 1))[:, None] * own[a] * own[b]
-    return np.asarray(law / law.sum())
+@dataclass(frozen=True)
+class Arena:
+    """One design: how truths are drawn, its size, and whether gaps are those of a category or overall."""
+
+    truth: Callable[..., np.ndarray]
+    models: int
+    categories: int
+    votes: int
+    by_category: bool = False
+
+    def target(self, k: int) -> Any:
+        """Return the gap of the models of pair k."""
+        where = {"context": k % self.categories} if self.by_category else {}
+        return lrbtl.gap(2 * k, 2 * k + 1, **where)
+
+    def gaps(self, battles: lrbtl.Battles) -> lrbtl.Estimate:
+        """Return the gaps of all pairs."""
+        return lrbtl.infer(battles, [self.target(k) for k in range(self.models // 2)])
+
+    def traffic(self, rng: np.random.Generator) -> np.ndarray:
+        """Return Zipf traffic (D, P)."""
+        own = (1 / np.sqrt(np.arange(1, self.models + 1)))[rng.permutation(self.models)]
+        a, b = np.triu_indices(self.models, 1)
+        law = (1 / np.arange(1, self.categories + 1))[:, None] * own[a] * own[b]
+        return np.asarray(law / law.sum())
 
 
-def gaps_of(battles: lrbtl.Battles) -> lrbtl.Estimate:
-    return lrbtl.infer(battles, [lrbtl.gap(k, k + 1) for k in range(0, MODELS, 2)])
+ARENAS = {
+    "strength": Arena(strength_truth, 24, 4, 12_000),
+    "alike": Arena(alike_truth, 24, 4, 12_000),
+    "category": Arena(category_truth, 30, 6, 20_000, by_category=True),
+}
 
 
 def verdict_once(job: tuple[str, int]) -> dict[str, list[float]]:
     """Return how often each promise was kept, for all pairs of a replication or for one of them."""
     design, seed = job
-    rng = np.random.default_rng([SEED, list(TRUTHS).index(design), seed])
+    world, half = ARENAS[design], ARENAS[design].models // 2
+    rng = np.random.default_rng([SEED, list(ARENAS).index(design), seed])
     out: dict[str, list[float]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LrbtlWarning)
-        law = traffic_of(rng)
-        start = rng.multinomial(VOTES, law.ravel()).reshape(law.shape)
+        law = world.traffic(rng)
+        start = rng.multinomial(world.votes, law.ravel()).reshape(law.shape)
         base = int(rng.integers(2**32))
 
         def truth(gap: Any) -> np.ndarray:
-            return TRUTHS[design](np.random.default_rng(base), gap)  # the same with every gap
+            return world.truth(np.random.default_rng(base), gap, half, world.categories)  # the same with every gap
 
         def alone(k: int, gap: float) -> np.ndarray:
-            return truth(np.where(np.arange(MODELS // 2) == k, gap, 0.0))
+            return truth(np.where(np.arange(half) == k, gap, 0.0))
 
-        none = gaps_of(draw(rng, truth(0.0), start))
+        none = world.gaps(draw(rng, truth(0.0), start))
         out["ahead, gap 0"] = [x == "ahead" for x in none.verdicts().verdict]
         out["behind, gap 0"] = [x == "behind" for x in none.verdicts().verdict]
-        at_margin = gaps_of(draw(rng, truth(MARGIN / ELO), start)).verdicts(MARGIN).verdict
+        at_margin = world.gaps(draw(rng, truth(MARGIN / ELO), start)).verdicts(MARGIN).verdict
         out["equivalent, gap at the margin, at most"] = [x == "equivalent" for x in at_margin]
         sizes = none.verdicts().detectable / ELO
-        one, *others = rng.permutation(MODELS // 2)[:3]
-        shown = [gaps_of(draw(rng, alone(k, sizes[k]), start))[k].verdicts().verdict[0] for k in others]
+        one, *others = rng.permutation(half)[:3]
+        shown = [world.gaps(draw(rng, alone(k, sizes[k]), start))[k].verdicts().verdict[0] for k in others]
         out["ahead, gap detectable"] = [x == "ahead" for x in shown]
-        size, target = float(sizes[one]), lrbtl.gap(int(2 * one), int(2 * one + 1))
+        size, target = float(sizes[one]), world.target(int(one))
         for name, gap, options in (
             ("ahead, votes needed for power .8", 0.7 * size, {"power": 0.8, "gap": 0.7 * size * ELO}),
             ("equivalent, votes needed for power .8", 0.0, {"power": 0.8, "margin": 0.7 * size * ELO}),
@@ -296,7 +326,7 @@ def run_plan(path: str, reps: int, jobs: int, only: list[str]) -> dict[str, Any]
 def run_verdicts(reps: int, jobs: int) -> dict[str, Any]:
     out: dict[str, Any] = {}
     with ProcessPoolExecutor(jobs) as pool:
-        for design in TRUTHS:
+        for design in ARENAS:
             rows = list(pool.map(verdict_once, [(design, seed) for seed in range(reps)]))
             out[design] = {}
             for name, promised in PROMISES.items():

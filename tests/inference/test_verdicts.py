@@ -10,8 +10,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import lrbtl
+from lrbtl.boards.gate import decide
 from lrbtl.errors import MarginError, PowerError, ScaleError
-from lrbtl.inference.verdicts import ELO, Prospect, detectable, error_to_show, judge, read_size, size_words
+from lrbtl.inference.verdicts import (
+    ELO,
+    Prospect,
+    detectable,
+    error_to_clear,
+    error_to_show,
+    judge,
+    read_size,
+    size_words,
+)
 
 REPS = 200_000
 
@@ -55,15 +65,26 @@ def test_levels_and_powers_are_those_promised():
 
 def test_powers_hold_where_estimates_are_shrunk():
     """With a prior of variance v and votes of variance w estimates follow by f = v / (v + w), with error sqrt(f w)."""
-    assert within(share(float(detectable(np.array([0.2]), 0.7)[0]), 0.2, "ahead", follow=0.7), 0.8)
+    gap = float(detectable(np.array([0.2]), 0.7, np.array([math.sqrt(0.7) * 0.2]))[0])
+    assert within(share(gap, 0.2, "ahead", follow=0.7), 0.8)
     assert within(share(0.5, 0.1, "equivalent", margin=0.5, follow=0.7), 0.05)
-    now = Prospect(se=math.sqrt(0.6 * 0.04), followed=0.6)  # v = .06, w = .04
+    now = Prospect(se=math.sqrt(0.6 * 0.04), followed=0.6, noise=0.6 * 0.2)  # v = .06, w = .04
     for gap, margin in ((0.4, None), (0.1, 0.4)):
         se = error_to_show(gap, margin=margin, prospect=now)
         w = 1.0 / (1.0 / se**2 - 1.0 / 0.06)
         follow = 0.06 / (0.06 + w)
-        assert now.follow(se) == pytest.approx(follow) and now.shrunk(math.sqrt(w)) == pytest.approx(se)
+        assert now.follow(se) == pytest.approx(follow) and now.noise_at(se) == pytest.approx(follow * math.sqrt(w))
         assert within(share(gap, se, "equivalent" if margin else "ahead", margin, follow), 0.8)
+
+
+def test_one_test_clears_what_is_allowed_below_a_gap():
+    now = Prospect(se=math.sqrt(0.6 * 0.04), followed=0.6, noise=0.6 * 0.2)
+    for prospect, gap in ((None, -0.1), (now, -0.1), (now, 0.2)):
+        se = error_to_clear(gap + 0.4, prospect=prospect)
+        f, noise = (1.0, se) if prospect is None else (now.follow(se), now.noise_at(se))
+        draws = f * gap + noise * np.random.default_rng(0).standard_normal(REPS)
+        shown = np.mean([decide("cannot tell", float(x), se, 0.4, 0.95, f) == "ship" for x in draws])
+        assert within(shown, 0.8)
 
 
 def test_a_power_that_chance_alone_has_needs_no_votes():
@@ -80,7 +101,7 @@ def test_how_far_a_gap_is_followed_has_one_answer():
     battles = against_the_grain()
     analysis = lrbtl.analyse(battles)
     gap, scores = analysis.estimate(lrbtl.gap(0, 1)), analysis.estimate([lrbtl.score(0), lrbtl.score(1)])
-    assert 0.3 < gap.follow[0] < 0.99
+    assert 0.3 < gap.follow[0] < 0.99 and gap.noise[0] < gap.se[0]
     np.testing.assert_allclose((scores[0] - scores[1]).follow, gap.follow)
     np.testing.assert_allclose(scores[[0, 1]].contrast([1, -1]).follow, gap.follow)
     np.testing.assert_allclose(
@@ -88,15 +109,18 @@ def test_how_far_a_gap_is_followed_has_one_answer():
     )
     (board,) = analysis.estimate_boards(np.full((1, 4), 0.25))
     np.testing.assert_allclose((board[0] - board[1]).follow, gap.follow)
+    np.testing.assert_allclose((board[0] - board[1]).noise, gap.noise, rtol=1e-6)
     families = [analysis.estimate(family) for family in (lrbtl.all_gaps(), lrbtl.all_scores())]
     listed = [analysis.estimate(lrbtl.gap(0, 1, 2)), analysis.estimate(lrbtl.score(0, 2))]
     for family, one in zip(families, listed, strict=True):
         np.testing.assert_allclose(family[one.labels[0]].follow, one.follow)
+        np.testing.assert_allclose(family[one.labels[0]].noise, one.noise, rtol=1e-6)
     assert pickle.loads(pickle.dumps(gap)).verdicts().detectable == gap.verdicts().detectable
     found = lrbtl.leaderboard(battles, weights="equal")
     pair = lrbtl.infer(battles, lrbtl.gap(found.models[3], found.models[0]))
     assert found.detectable[3] == pytest.approx(pair.verdicts().detectable[0])
-    assert np.all(lrbtl.infer(battles, lrbtl.gap(0, 1), method="naive").follow == 1.0)
+    plain = lrbtl.infer(battles, lrbtl.gap(0, 1), method="naive")
+    assert plain.follow == 1.0 and plain.noise == plain.se
 
 
 def test_no_votes_show_equality_or_a_gap_as_large_as_the_margin():

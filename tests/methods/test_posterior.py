@@ -144,6 +144,29 @@ def test_covariances_of_means_over_contexts(name):
         assert_close(posterior.means.covariance(used * weights), targets @ full @ targets.T)
 
 
+@each
+def test_the_part_of_errors_that_is_the_priors(name):
+    """Votes that do not vary leave C - C H C, whatever is asked for."""
+    posterior, twin = made(name)
+    (d1, D), C, n = (
+        (posterior.design.shape[0], posterior.design.n_contexts),
+        dense_covariance(posterior, twin),
+        len(twin.g),
+    )
+    H, (cross, corner) = np.zeros_like(C), posterior.at.effects
+    H[:n, :n], H[n:, n:] = twin.H, corner
+    H[entries(posterior.design), n:] = cross
+    H[n:] = H[:, n:].T
+    full, pulled = (C - C @ H @ C)[:n, :n], posterior.without_noise
+    scale, weights = np.diag(C[:n, :n]), np.arange(1.0, D + 1)
+    gradients = np.random.default_rng(0).normal(size=(3, D, d1))
+    flat = gradients.transpose(0, 2, 1).reshape(3, -1)
+    assert_close(pulled.by_context(np.array([0]))[0], at_context(full, D, 0), scale)
+    assert_close(pulled.covariance(gradients, np.arange(D)), flat @ full @ flat.T, scale)
+    targets = np.kron(np.eye(d1), weights)
+    assert_close(pulled.means.covariance(weights), targets @ full @ targets.T, scale)
+
+
 @pytest.mark.parametrize("name", ["davidson", "shared, davidson"])
 def test_targets_that_touch_the_tie_parameter(name):
     posterior, twin = made(name)

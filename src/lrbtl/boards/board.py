@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from typing import Any, Literal
 
@@ -91,8 +92,8 @@ class Leaderboard:
     verdict : tuple of str, or None without intervals
         Each ranked model against the first, and the first against the second: "ahead", "behind", "equivalent" within
         the margin or "cannot tell"; empty for a model without a rank.
-    detectable : array or None
-        The smallest gap in Elo points that these votes would have shown there with 80% power.
+    could_show : array, function or None
+        What `detectable` is, or how it is found when it is first asked for.
     margin : float or None
         Of what is called equivalent: Elo points, or below 0.5 win probability.
     weights : dict or None
@@ -138,7 +139,7 @@ class Leaderboard:
     weighting: str = ""
     gain: float | None = None
     verdict: tuple[str, ...] | None = None
-    detectable: Floats | None = None
+    could_show: Floats | Callable[[], Floats] | None = None
     margin: float | None = None
     weights: dict[str, float] | None = None
     digest: str = ""
@@ -152,7 +153,12 @@ class Leaderboard:
         return len(self.models)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "basis": None}
+        return {**self.__dict__, "basis": None, "could_show": self.detectable}
+
+    @cached_property
+    def detectable(self) -> Floats | None:
+        """(n,) the smallest gaps in Elo points that these votes would have shown there with 80% power; or None."""
+        return self.could_show() if callable(self.could_show) else self.could_show
 
     @property
     def has_intervals(self) -> bool:

@@ -137,7 +137,7 @@ def _read_board(found: Mapping[str, Any], k: int, facts: Mapping[str, Any]) -> L
         weighting=facts["weighting"],
         gain=facts["gain"],
         verdict=tuple(x or "" for x in verdict) if judged else None,
-        detectable=_floats(detectable) if judged else None,
+        could_show=_floats(detectable) if judged else None,
         margin=found["margin"],
         weights=facts["weights"],
         digest=found["digest"] or "",

@@ -19,12 +19,11 @@ from lrbtl.inference.verdicts import (
     BEHIND,
     CANNOT_TELL,
     EQUIVALENT,
-    POWER,
     Prospect,
+    error_to_clear,
     error_to_show,
     one_sided,
     read_size,
-    shown_power,
     size_words,
 )
 from lrbtl.methods.base import RunOptions
@@ -167,7 +166,7 @@ def gate(
     decision = decide(verdicts.verdict[0], gap, se, limit, level, follow)
     needed = None
     if decision == CANNOT_TELL:
-        error = error_to_decide(gap, limit, level, Prospect(se, follow)) / unit
+        error = error_to_decide(gap, limit, level, Prospect(se, follow, unit * float(found.noise[0]))) / unit
         with suppress(LinkError, TooLargeError, UninformedError):  # the answer stands without a plan
             needed = Outlook.of(part.analysis, [target]).votes_for(error, "to decide", level)
     return Gate(
@@ -193,7 +192,8 @@ def decide(verdict: str, gap: float, se: float, margin: float | None, level: flo
     >>> decide("cannot tell", 0.1, 0.1, 0.2, 0.95), decide("behind", -0.3, 0.1, 0.2, 0.95)
     ('ship', 'worse')
     """
-    least = gap / follow - one_sided(level) * se / follow**0.5
+    shrunk = min(follow, 1.0)
+    least = gap / shrunk - one_sided(level) * se / shrunk**0.5
     if verdict in (AHEAD, EQUIVALENT) or (margin is not None and least > -margin):
         return SHIP
     return WORSE if verdict == BEHIND else CANNOT_TELL
@@ -203,6 +203,5 @@ def error_to_decide(gap: float, margin: float | None, level: float, prospect: Pr
     """Return the largest error at which a gap, in log odds, is decided with 80% power; 0 where none is small enough."""
     ways = [error_to_show(gap, level=level, prospect=prospect)]
     if margin is not None and gap > -margin:
-        error = (gap + margin) / (one_sided(level) + shown_power(POWER))
-        ways.append(error if prospect is None else prospect.shrunk(error))
+        ways.append(error_to_clear(gap + margin, level=level, prospect=prospect))
     return max(ways)

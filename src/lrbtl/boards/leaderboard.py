@@ -15,7 +15,7 @@ from lrbtl.boards.board import BASE_RATING, STATUSES, Basis, BoardScale, Lazy, L
 from lrbtl.boards.comparison import is_gap, win_table
 from lrbtl.boards.compat import COMPAT, Compat, compat_boards
 from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board, vote_notes
-from lrbtl.boards.ranking import Ranks, Texts, find_statuses, joint_above, rank_models
+from lrbtl.boards.ranking import Ranks, Rivals, Texts, find_statuses, joint_above, rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import Frame, as_battles
 from lrbtl.data.labels import shown_context, some_of
@@ -23,7 +23,7 @@ from lrbtl.errors import BoundError, MethodError, NoDecisionError, ScaleError, c
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.targets import Weights, all_gaps
-from lrbtl.inference.verdicts import Verdicts, read_size
+from lrbtl.inference.verdicts import judge, read_size
 from lrbtl.methods.base import Options, RunOptions, named_options
 from lrbtl.methods.targets import resolved_win_rate
 from lrbtl.threads import one_blas_thread, ordered_map
@@ -333,7 +333,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         sides = (lower > shift).astype(int) - (upper < shift)
         words = [", ".join(filter(None, (FLOOR[side], word))) for side, word in zip(sides.tolist(), words, strict=True)]
     ranks = _ranks(view, standing, found[np.searchsorted(at, np.flatnonzero(standing.ranked))])
-    verdicts, places = _verdicts(part, view, standing, found)
+    verdict, rivals = _verdicts(part, view, standing, found)
     group = np.array([STATUSES.index(status) for status in standing.status])
     order = np.lexsort((np.arange(d1), np.where(np.isnan(score), np.inf, -score), group))
     notes = (*view.notes, *part.lost, *info.notes, *_board_notes(part, view, standing), *anchor_note)
@@ -356,9 +356,9 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         weighting=part.weighting if np.count_nonzero(standing.weights) > 1 else "",
         gain=_gain(part, standing, found),
         effects=part.analysis.held_fixed,
-        verdict=tuple(np.array(["", *verdicts.verdict])[places[order]].tolist()),
-        detectable=np.append(np.nan, verdicts.detectable)[places[order]],
-        margin=verdicts.margin,
+        verdict=tuple(np.array(["", *verdict])[rivals.places[order]].tolist()),
+        could_show=partial(rivals.detectable, order),
+        margin=None if view.margin is None else float(view.margin),
         weights=_named_weights(part.battles, standing.weights),
         digest=view.digest,
         basis=Basis(part.analysis, standing.weights, standing.ranked),
@@ -395,10 +395,10 @@ def _ranks(view: View, standing: Standing, found: Estimate) -> Ranks:
     return Ranks(**ranks.each(spread))
 
 
-def _verdicts(part: Component, view: View, standing: Standing, found: Estimate) -> tuple[Verdicts, Longs]:
-    """Return the ranked models against the first of them, itself against the second, and 1 + the place of each model.
+def _verdicts(part: Component, view: View, standing: Standing, found: Estimate) -> tuple[tuple[str, ...], Rivals]:
+    """Return what ranked models come to against the first of them, and itself against the second.
 
-    A model without a rank has place 0. Verdicts are on scores, whatever the scale of the board.
+    Verdicts are on scores, whatever the scale of the board.
     """
     if view.scale == "probability":
         found = part.analysis.estimate_boards(standing.weights[None], standing.ranked[None])[0]
@@ -410,14 +410,10 @@ def _verdicts(part: Component, view: View, standing: Standing, found: Estimate) 
     variance = own + own[rival] - 2.0 * found.cov[ranked, ranked[rival]]
     unit = part.analysis.log_odds_unit
     gap, se = unit * (score - score[rival]), unit * np.sqrt(np.maximum(variance, 0.0))
-    against = np.zeros((ranked.size, len(found)))
-    against[np.arange(ranked.size), ranked] = 1.0
-    against[np.arange(ranked.size), ranked[rival]] = -1.0
-    follow = found.followed(against)
-    places = np.zeros(len(standing.status), dtype=np.int64)
-    places[ranked] = 1 + np.arange(ranked.size)
-    names = [str(part.battles.models[k]) for k in ranked]
-    return Verdicts.of(names, gap, se, margin=view.margin, level=view.level, follow=follow), places
+    rivals = Rivals(part.analysis, standing.weights, ranked, ranked[rival], se, view.level)
+    limit = None if view.margin is None else read_size(view.margin)
+    follow = 1.0 if limit is None else rivals.shrinkage.follow
+    return judge(gap, se, follow, margin=limit, level=view.level), rivals
 
 
 def _shift(part: Component, view: View, score: Floats) -> tuple[tuple[str, ...], float]:

@@ -380,7 +380,9 @@ def votes_needed(
     if assumed is None:
         assumed = 0.0 if limit is not None else unit * value
     assert power is not None
-    prospect = Prospect(unit * float(found.before[0]), float(analysis.run.follow(resolved)[0]))
+    shrinkage = analysis.run.shrinkage(resolved)
+    noise = unit * float(shrinkage.noise(found.before[:1])[0])
+    prospect = Prospect(unit * float(found.before[0]), float(shrinkage.follow[0]), noise)
     error = error_to_show(assumed, margin=limit, level=level, power=power, prospect=prospect) / unit
     shown = f"a gap of {ELO * abs(assumed):.0f} Elo points"
     goal = f"to show {shown}" if margin is None else f"to show that {shown} is within {size_words(margin)}"

@@ -1,16 +1,20 @@
-"""Who has a rank on a board, and ranks with their uncertainty from scores and their covariance.
+"""Who has a rank on a board, ranks with their uncertainty from scores and their covariance, and gaps to rivals.
 
 Ranks take the ranked models of one board: `score` (d1,), `cov` (d1, d1), finite, larger is better.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.joint import gap_variances, max_gap_quantile
+from lrbtl.inference.verdicts import ELO, detectable
+from lrbtl.methods.base import Shrinkage
 from lrbtl.methods.standard_errors import pair_widening
 from lrbtl.typing import Bools, Floats, Longs, Seed
 
@@ -142,3 +146,37 @@ def tiers(score: Floats, above: Bools) -> Longs:
             current, top = current + 1, a
         tier[a] = current
     return tier
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Gaps of ranked models to rivals, with their errors in log odds: what votes could have shown is asked for late."""
+
+    analysis: Analysis
+    weights: Floats
+    models: Longs
+    others: Longs
+    se: Floats
+    level: float
+
+    @cached_property
+    def places(self) -> Longs:
+        """One plus the place of each model among those ranked, 0 for the others, (d1,)."""
+        out = np.zeros(self.analysis.battles.shape[0], dtype=np.int64)
+        out[self.models] = 1 + np.arange(self.models.size)
+        return out
+
+    @cached_property
+    def shrinkage(self) -> Shrinkage:
+        """What a prior does to the gaps."""
+        against = np.zeros((self.models.size, self.analysis.battles.shape[0]))
+        each = np.arange(self.models.size)
+        against[each, self.models], against[each, self.others] = 1.0, -1.0
+        return self.analysis.run.board_shrinkage(self.weights, None, against)
+
+    def detectable(self, order: Longs) -> Floats:
+        """Return in Elo points the smallest gaps that would have been shown, of all models in some order."""
+        unit = self.analysis.log_odds_unit
+        noise = unit * self.shrinkage.noise(self.se / unit)
+        found = ELO * detectable(self.se, self.shrinkage.follow, noise, level=self.level)
+        return np.asarray(np.append(np.nan, found)[self.places[order]])

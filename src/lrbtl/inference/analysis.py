@@ -19,7 +19,7 @@ from lrbtl.fitting.fit import Fit
 from lrbtl.inference.effects import EffectEstimate, estimate_effects
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.targets import Family, Target, resolve_targets
-from lrbtl.methods.base import Method, Moments, Options, Provenance, Run, RunOptions, named_options
+from lrbtl.methods.base import Method, Moments, Options, Provenance, Run, RunOptions, Shrinkage, named_options
 from lrbtl.methods.clusters import check_clusters
 from lrbtl.methods.efficient import Efficient
 from lrbtl.methods.grounded import GroundedMethod
@@ -106,7 +106,7 @@ class Analysis:
             self._warn_lost([labels[i] for i in lost[:3]], lost.size)
         separate, scales = self.run.separate_errors, [target.scale for target in targets]
         naive = None if separate is None else partial(separate.errors, targets)
-        return self._as_estimate(labels, moments, partial(self.run.follow, targets), naive, scales)
+        return self._as_estimate(labels, moments, partial(self.run.shrinkage, targets), naive, scales)
 
     def estimate_boards(self, weights: Floats, among: Bools | None = None) -> list[Estimate]:
         """Return the mean scores of all models for each row of weights (B, D) of contexts, as one estimate per row.
@@ -120,7 +120,7 @@ class Analysis:
         for i, moments in enumerate(found):
             inside = None if among is None else among[i]
             naive = None if separate is None else partial(separate.board_errors, weights[i], inside)
-            out.append(self._as_estimate(names, moments, partial(self.run.follow_board, weights[i], inside), naive))
+            out.append(self._as_estimate(names, moments, partial(self.run.board_shrinkage, weights[i], inside), naive))
         return out
 
     def scores(self) -> Floats:
@@ -158,18 +158,18 @@ class Analysis:
         labels = family.labels(self.battles)
         if (lost := np.flatnonzero(np.isnan(values))).size:
             self._warn_lost([labels[int(i)] for i in lost[:3]], lost.size)
-        kind = family.kind
+        kind, every = family.kind, np.arange(len(values))
 
-        def follow(_: Floats | None) -> Floats:
-            return self.run.follow_family(kind).reshape(-1)
+        def shrinkage(_: Floats | None) -> Shrinkage:
+            return self.run.family_shrinkage(kind).at(every)
 
-        return Estimate(labels, values, None, se=errors, links="identity", info=self.provenance, follow=follow)
+        return Estimate(labels, values, None, se=errors, links="identity", info=self.provenance, shrinkage=shrinkage)
 
     def _as_estimate(
         self,
         labels: Sequence[str],
         moments: Moments,
-        follow: Callable[[Floats | None], Floats],
+        shrinkage: Callable[[Floats | None], Shrinkage],
         naive: Callable[[], Floats | None] | None,
         scales: WorkingScale | Sequence[WorkingScale] = "identity",
     ) -> Estimate:
@@ -184,7 +184,7 @@ class Analysis:
             info=self.provenance,
             bound_se=moments.bound,
             naive_se=naive,
-            follow=follow,
+            shrinkage=shrinkage,
         )
 
     def _warn_lost(self, names: list[str], count: int) -> None:

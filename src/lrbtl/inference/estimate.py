@@ -16,7 +16,7 @@ from lrbtl.inference.joint import WaldTest, max_t_quantile, normal_quantile, wal
 from lrbtl.inference.summary import ROWS_SHOWN, EstimateTable, name_contrast
 from lrbtl.inference.targets import FamilyLabels
 from lrbtl.inference.verdicts import ELO, POWER, Verdicts
-from lrbtl.methods.base import Provenance
+from lrbtl.methods.base import Provenance, Shrinkage
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.tables import shown_rows, to_frame
 from lrbtl.typing import Bools, Floats, Longs
@@ -59,9 +59,9 @@ class Estimate:
         (M,) on the working scale: the smallest standard error any estimator can have at this estimate, and that of
         one Bradley-Terry fit per context. A function for the latter is called when they are first read; pickles of an
         estimate for which that has not happened lack them.
-    follow
-        A function from weights (k, M), or None for the targets themselves, to how far these estimates follow a true
-        change that is alike in all contexts; None where they do wholly, as without shrinkage.
+    shrinkage
+        A function from weights (k, M), or None for the targets themselves, to what a prior does to these estimates;
+        None where it does nothing.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class Estimate:
         info: Provenance | None = None,
         bound_se: ArrayLike | None = None,
         naive_se: ArrayLike | Callable[[], ArrayLike | None] | None = None,
-        follow: Callable[[Floats | None], Floats] | None = None,
+        shrinkage: Callable[[Floats | None], Shrinkage] | None = None,
     ) -> None:
         self.labels = labels if isinstance(labels, FamilyLabels) else tuple(labels)
         self.info = Provenance() if info is None else info
@@ -103,7 +103,7 @@ class Estimate:
         self.variance_noise = self._vector(np.broadcast_to(variance_noise, (len(self.labels),)), "variance_noise")
         self._bound_se = None if bound_se is None else self._vector(bound_se, "bound_se")
         self._naive_source = naive_se
-        self._follow_source = follow
+        self._shrinkage_source = shrinkage
         self._root: Estimate = self
         self._root_weights: Floats | None = None  # (M, targets of the root); None is the identity
 
@@ -171,21 +171,30 @@ class Estimate:
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state["_naive_source"] = None if callable(self._naive_source) else self._naive_source
-        state["_follow_source"] = None
-        return {**state, "follow": self.follow}
+        state["_shrinkage_source"] = None
+        return {**state, "_shrinkage": self._shrinkage}
 
-    @cached_property
+    @property
     def follow(self) -> Floats:
         """(M,) how far the estimates follow a true change that is alike in all contexts: 1 where nothing is shrunk."""
-        if self._follow_source is not None:
-            return self._follow_source(None)
-        return self._root.followed(np.eye(len(self)) if self._root_weights is None else self._root_weights)
+        return self._shrinkage.follow
 
-    def followed(self, weights: Floats) -> Floats:
-        """Return the same of sums of targets, with weights (k, M) on the working scale."""
-        if self._follow_source is None:
-            return np.ones(len(weights))
-        return self._follow_source(weights)
+    @property
+    def noise(self) -> Floats:
+        """(M,) how the estimates vary with the votes, on the working scale: `se` less what a prior pulls at."""
+        return self._shrinkage.noise(self._se)
+
+    @cached_property
+    def _shrinkage(self) -> Shrinkage:
+        if self._shrinkage_source is not None:
+            return self._shrinkage_source(None)
+        return self._root.shrinkage_of(np.eye(len(self)) if self._root_weights is None else self._root_weights)
+
+    def shrinkage_of(self, weights: Floats) -> Shrinkage:
+        """Return what a prior does to sums of targets, with weights (k, M) on the working scale."""
+        if self._shrinkage_source is None:
+            return Shrinkage.none(len(weights))
+        return self._shrinkage_source(weights)
 
     @cached_property
     def _is_logit(self) -> Bools:
@@ -313,6 +322,7 @@ class Estimate:
             level=level,
             power=power,
             follow=self.follow,
+            noise=unit * self.noise,
         )
 
     def __len__(self) -> int:
@@ -350,7 +360,7 @@ class Estimate:
             info=self.info,
             bound_se=None if self._bound_se is None else self._bound_se[rows],
             naive_se=lambda: None if self._naive_se is None else self._naive_se[rows],
-            follow=(lambda _: self.follow[rows]) if cov is None else None,
+            shrinkage=(lambda _: self._shrinkage.at(rows)) if cov is None else None,
         )
         part._root = self._root
         if cov is not None:

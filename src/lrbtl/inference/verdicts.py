@@ -4,8 +4,10 @@ A gap is ahead or behind where its interval at `level` leaves zero out. It is eq
 at 1 - level, reject that it is as large as the margin [Schuirmann 1987]. A gap may be both: it is then called
 equivalent, since a margin says what does not matter. Everything here works on log odds.
 
-A method that shrinks follows a true gap by a factor f < 1: its estimate is f times the gap on average and varies by
-sqrt(f) se. Shrunk gaps would look equivalent too often, so that these tests take gap / f and its error, se / sqrt(f).
+A method that shrinks follows a true gap g by a factor f: its estimate is f g on average and varies by its noise, which
+is smaller than se, as errors stand for what the prior pulls at too. So g is called ahead with the power P(N(f g, noise)
+> z se). Shrunk gaps would look equivalent too often: these tests take gap / f and se / sqrt(f), its error under a
+normal prior, where f is below 1.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ def judge(
     with np.errstate(invalid="ignore"):
         found = np.where(gap > reach * se, AHEAD, np.where(gap < -reach * se, BEHIND, CANNOT_TELL))
         if margin is not None:
-            reached = np.abs(gap) / follow + one_sided(level) * se / np.sqrt(follow)
+            shrunk = np.minimum(follow, 1.0)
+            reached = np.abs(gap) / shrunk + one_sided(level) * se / np.sqrt(shrunk)
             found = np.where(reached < margin, EQUIVALENT, found)
     return tuple(found.tolist())
 
@@ -76,35 +79,55 @@ def one_sided(level: float) -> float:
     return float(ndtri(level))
 
 
-def detectable(se: Floats, follow: Floats | float = 1.0, *, level: float = 0.95, power: float = POWER) -> Floats:
-    """Return the smallest gaps that would be called ahead with this power.
+def detectable(
+    se: Floats,
+    follow: Floats | float = 1.0,
+    noise: Floats | None = None,
+    *,
+    level: float = 0.95,
+    power: float = POWER,
+) -> Floats:
+    """Return the smallest gaps that would be called ahead with this power; `noise` is that of the estimate, or se.
 
-    (z_(1 - alpha/2) + sqrt(f) z_power) se / f, since the chance to be called behind instead is nil.
+    (z_(1 - alpha/2) se + z_power noise) / f, since the chance to be called behind instead is nil.
 
-    >>> detectable(np.array([1.0])).round(2), detectable(np.array([1.0]), 0.81).round(2)
+    >>> one = np.ones(1)
+    >>> detectable(one).round(2), detectable(one, 0.81, 0.9 * one).round(2)
     (array([2.8]), array([3.35]))
     """
-    return np.asarray((normal_quantile(level) + shown_power(power) * np.sqrt(follow)) * se / follow)
+    noise = se if noise is None else noise
+    return np.asarray((normal_quantile(level) * se + shown_power(power) * noise) / follow)
 
 
 @dataclass(frozen=True)
 class Prospect:
-    """An error and how far the estimate follows a true gap: votes that lower the one raise the other.
+    """An error, how far the estimate follows a true gap and how it varies: votes that lower the first change all.
 
-    >>> round(Prospect(1.0, 0.8).follow(0.5), 2)
-    0.95
+    >>> now = Prospect(1.0, 0.8, 0.9)
+    >>> round(now.follow(0.5), 2), round(now.noise_at(0.5), 3)
+    (0.95, 0.488)
     """
 
     se: float
     followed: float = 1.0
+    noise: float | None = None
 
     def follow(self, se: float) -> float:
         """Return the factor at another error: what is shrunk away goes with the variance."""
         return max(1.0 - (1.0 - self.followed) * (se / self.se) ** 2, 1e-9)
 
-    def shrunk(self, error: float) -> float:
-        """Return the error of the estimate where that of the gap without shrinkage is se / sqrt(f) = error."""
-        return error / math.sqrt(1.0 + (1.0 - self.followed) * (error / self.se) ** 2)
+    def noise_at(self, se: float) -> float:
+        """Return how the estimate varies at another error: what the prior adds goes with the squared variance."""
+        if self.noise is None:
+            return se
+        pulled = (1.0 - (self.noise / self.se) ** 2) * (se / self.se) ** 2
+        return se * math.sqrt(max(1.0 - pulled, 0.0))
+
+    def tested(self, gap: float, se: float) -> tuple[float, float, float]:
+        """Return of a gap as margins test it: its mean, how it varies, and the error that it is tested with."""
+        f = self.follow(se)
+        shrunk = min(f, 1.0)
+        return gap * f / shrunk, self.noise_at(se) / shrunk, se / math.sqrt(shrunk)
 
 
 def error_to_show(
@@ -126,19 +149,37 @@ def error_to_show(
     gap, z_power = abs(gap), shown_power(power)
 
     def ahead(se: float) -> float:
-        f = prospect.follow(se)
-        return f * gap - (normal_quantile(level) + z_power * math.sqrt(f)) * se
+        return prospect.follow(se) * gap - normal_quantile(level) * se - z_power * prospect.noise_at(se)
 
-    def equivalent(error: float) -> float:
-        room = margin - one_sided(level) * error  # type: ignore[operator]
-        return float(ndtr((room - gap) / error) + ndtr((room + gap) / error) - 1.0) - power
+    def equivalent(se: float) -> float:
+        mean, noise, error = prospect.tested(gap, se)
+        room, noise = margin - one_sided(level) * error, max(noise, 1e-9 * error)  # type: ignore[operator]
+        return float(ndtr((room - mean) / noise) + ndtr((room + mean) / noise) - 1.0) - power
 
     if margin is None and gap > 0.0:
         least = normal_quantile(level) + min(z_power, 0.0)
-        return _last(ahead, gap / least) if least > 0.0 else math.inf  # chance alone has that power
+        largest = max(prospect.followed, 1.0) * gap
+        return _last(ahead, largest / least) if least > 0.0 else math.inf  # chance alone has that power
     if margin is None:
         return 0.0
-    return 0.0 if gap >= margin else prospect.shrunk(_last(equivalent, margin / one_sided(level)))
+    return 0.0 if gap >= margin else _last(equivalent, margin / one_sided(level))
+
+
+def error_to_clear(
+    room: float, *, level: float = 0.95, power: float = POWER, prospect: Prospect | None = None
+) -> float:
+    """Return the standard error at which a gap is shown, by one test, to be no more than `room` below what it is.
+
+    >>> round(1 / error_to_clear(1.0), 2)
+    2.49
+    """
+    prospect, z_power = prospect or Prospect(1.0), shown_power(power)
+
+    def clear(se: float) -> float:
+        _, noise, error = prospect.tested(0.0, se)
+        return room - one_sided(level) * error - z_power * noise
+
+    return _last(clear, room / one_sided(level))
 
 
 def _last(enough: Callable[[float], float], most: float) -> float:
@@ -169,7 +210,7 @@ class Verdicts(Printed):
         Gaps with their intervals. That of a win probability is its log odds.
     detectable : array
         The smallest gap that these votes would have shown with the `power`, if it is alike in all contexts. Where the
-        method would shrink such a gap it is larger.
+        method would shrink such a gap it is larger; where part of an error is not noise of votes, smaller.
     margin : float or None
         As it was given: Elo points, or below 0.5 win probability.
     level, power : float
@@ -202,8 +243,9 @@ class Verdicts(Printed):
         level: float,
         power: float = POWER,
         follow: Floats | float = 1.0,
+        noise: Floats | None = None,
     ) -> Verdicts:
-        """Return the verdicts on gaps in log odds; `follow` is how far estimates follow a true gap."""
+        """Return the verdicts on gaps in log odds; estimates follow a true gap by `follow` and vary by `noise`."""
         limit = None if margin is None else read_size(margin)
         reach = ELO * normal_quantile(level) * se
         return cls(
@@ -212,7 +254,7 @@ class Verdicts(Printed):
             ELO * gap,
             ELO * gap - reach,
             ELO * gap + reach,
-            ELO * detectable(se, follow, level=level, power=power),
+            ELO * detectable(se, follow, noise, level=level, power=power),
             None if margin is None else float(margin),
             level,
             power,

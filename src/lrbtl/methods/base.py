@@ -23,9 +23,10 @@ from lrbtl.model.links import Link
 from lrbtl.model.sampling import Sampling
 from lrbtl.progress import as_progress
 from lrbtl.threads import check_threads
-from lrbtl.typing import Bools, Floats, Progress, Rank, Ridge, Seed
+from lrbtl.typing import Bools, Floats, Longs, Progress, Rank, Ridge, Seed
 
 CLUSTER_BATCH = 512  # targets whose errors are summed by cluster at a time, where covariances are not asked for
+LEAST_NOISE = 1e-4  # of the variance of an estimate: how it varies with the votes at least
 NO_FACTS = ("level", "notes", "unit", "log_odds_unit")
 FamilyKind = Literal["scores", "gaps"]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -200,6 +201,35 @@ def joined(parts: Sequence[Moments]) -> Moments:
     )
 
 
+@dataclass(frozen=True)
+class Shrinkage:
+    """What a prior does to estimates.
+
+    Attributes
+    ----------
+    follow : array
+        By which factor they follow a true change that is alike in all contexts, on average over votes.
+    pulled : array
+        Part of their variance that stands for what the prior pulls at; the rest is how they vary with the votes.
+    """
+
+    follow: Floats
+    pulled: Floats
+
+    @classmethod
+    def none(cls, shape: int | tuple[int, int]) -> "Shrinkage":
+        """Return that of estimates that follow wholly."""
+        return cls(np.ones(shape), np.zeros(shape))
+
+    def at(self, rows: Longs) -> "Shrinkage":
+        """Return that of some of the estimates, in one row."""
+        return Shrinkage(self.follow.reshape(-1)[rows], self.pulled.reshape(-1)[rows])
+
+    def noise(self, se: Floats) -> Floats:
+        """Return how estimates with these errors vary with the votes, as a standard deviation."""
+        return np.asarray(np.sqrt(np.maximum(se**2 - self.pulled, LEAST_NOISE * se**2)))
+
+
 class SeparateErrors(Protocol):
     """Model-based errors that one fit per context would have; None where they are not told."""
 
@@ -237,21 +267,18 @@ class Run(ABC):
         """
         return self.influence_rows(targets)(np.arange(self.data.n_cells))
 
-    def follow(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Floats:
-        """Return how far estimates of targets, or of sums of them, follow a true change that is alike in all contexts.
+    def shrinkage(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Shrinkage:
+        """Return what a prior does to estimates of targets, or of sums of them: nothing in methods without one."""
+        return Shrinkage.none(len(targets) if weights is None else len(weights))
 
-        It is 1 for methods that do not shrink.
-        """
-        return np.ones(len(targets) if weights is None else len(weights))
-
-    def follow_board(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Floats:
+    def board_shrinkage(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Shrinkage:
         """Return the same for the mean scores of a board, or sums of them; see `score_moments`."""
-        return np.ones(self.data.shape[0] if weights is None else len(weights))
+        return Shrinkage.none(self.data.shape[0] if weights is None else len(weights))
 
-    def follow_family(self, kind: FamilyKind) -> Floats:
+    def family_shrinkage(self, kind: FamilyKind) -> Shrinkage:
         """Return the same for all scores (d1, D), or all gaps (pairs, D)."""
         d1, D = self.data.shape[0], self.data.n_contexts
-        return np.ones((d1 if kind == "scores" else d1 * (d1 - 1) // 2, D))
+        return Shrinkage.none((d1 if kind == "scores" else d1 * (d1 - 1) // 2, D))
 
     @property
     def clustered(self) -> bool:

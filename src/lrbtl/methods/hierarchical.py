@@ -12,7 +12,7 @@ from lrbtl.errors import MethodError, NoDecisionError
 from lrbtl.fitting.blocks import Field
 from lrbtl.fitting.fit import make_design
 from lrbtl.lowrank.tucker import check_rank
-from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run
+from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, Shrinkage
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import SeparateFits
 from lrbtl.methods.search import LIKELY, Node, Search, only_contexts, some_contexts
@@ -102,17 +102,15 @@ def deviation_sentence(share: float) -> str:
     return f"{share:.0%} of what differs between models in a category is not shared with the other categories"
 
 
-def followed(levels: Floats, answers: Floats, weights: Floats | None = None) -> Floats:
+def followed(levels: Floats, answers: Floats) -> Floats:
     """Return by which factors estimates follow changes of models' levels along what they are sums of, both (M, d1).
 
     >>> followed(np.array([[1.0, -1.0]]), np.array([[0.8, -0.8]])).round(2)
     array([0.8])
     """
-    if weights is not None:
-        levels, answers = weights @ levels, weights @ answers
     size = np.einsum("mj,mj->m", levels, levels)
     found = np.einsum("mj,mj->m", levels, answers) / np.where(size > 0, size, 1.0)
-    return np.where(size > 0, np.clip(found, LEAST_FOLLOWED, 1.0), 1.0)
+    return np.where(size > 0, np.maximum(found, LEAST_FOLLOWED), 1.0)
 
 
 class HierarchicalRun(Run):
@@ -311,6 +309,11 @@ class HierarchicalRun(Run):
     def _many_contexts(self) -> bool:
         return self.data.n_contexts * self.data.shape[0] > MANY_SCORES
 
+    @property
+    def _few_contexts(self) -> bool:
+        """Whether matrices of all contexts over all models are small."""
+        return self.data.n_contexts * self.data.shape[0] ** 2 <= BATCH
+
     @one_blas_thread
     def _level_answers(self, contexts: Longs) -> Floats:
         """Return how scores follow a true change of each model's level that is alike everywhere, (n, d1, d1)."""
@@ -323,48 +326,70 @@ class HierarchicalRun(Run):
         every = np.arange(self.data.n_contexts)
         return self._average(node.posterior.level_answers(every) for node in self.nodes)
 
-    @property
-    def _few_contexts(self) -> bool:
-        """Whether matrices of all contexts over all models are small."""
-        return self.data.n_contexts * self.data.shape[0] ** 2 <= BATCH
+    @one_blas_thread
+    def _pulled(self, contexts: Longs) -> Floats:
+        """Return the covariance of the scores of some contexts for what the prior pulls at, (n, d1, d1)."""
+        if self._few_contexts:
+            return self._all_pulled[contexts]
+        return self._average(node.posterior.without_noise.by_context(contexts) for node in self.nodes)
 
-    def follow(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Floats:
-        """Return how far estimates of targets, or of sums of them, follow a true change alike in all contexts.
+    @cached_property
+    def _all_pulled(self) -> Floats:
+        every = np.arange(self.data.n_contexts)
+        return self._average(node.posterior.without_noise.by_context(every) for node in self.nodes)
 
-        In logs of very many contexts they are taken to follow it wholly: a level is shared by all of them.
+    @one_blas_thread
+    def shrinkage(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Shrinkage:
+        """Return what the prior does to estimates of targets, or of sums of them.
+
+        In logs of very many contexts they are taken to follow wholly: a level is shared by all of them.
         """
         if self._many_contexts:
-            return super().follow(targets, weights)
-        _, gradients = evaluate(targets, self._view)
-        dense, contexts, _ = self._dense(gradients)
+            return super().shrinkage(targets, weights)
+        used = np.arange(len(targets)) if weights is None else np.flatnonzero(weights.any(axis=0))
+        _, gradients = evaluate([targets[int(k)] for k in used], self._view)
+        dense, contexts, slopes = self._dense(gradients)
+        if weights is not None:
+            dense = np.tensordot(weights[:, used], dense, 1)
+            slopes = None if slopes is None else weights[:, used] @ slopes
         answers = np.zeros((len(dense), self.data.shape[0]))
         for part in in_batches(len(contexts), self.data.shape[0] ** 2):
             answers += np.einsum("mua,uab->mb", dense[:, part], self._level_answers(contexts[part]), optimize=True)
-        return followed(dense.sum(axis=1), answers, weights)
+        each = [node.posterior.without_noise for node in self.nodes]
+        pulled = self._average(one.covariance(dense, contexts, slopes, diagonal=True) for one in each)
+        return Shrinkage(followed(dense.sum(axis=1), answers), pulled)
 
-    def follow_board(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Floats:
+    def board_shrinkage(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Shrinkage:
         """Return the same for the mean scores of a board, or sums of them."""
         if self._many_contexts:
-            return super().follow_board(row, among, weights)
-        used, inside = np.flatnonzero(row), slice(None) if among is None else among
-        levels = row.sum() * np.eye(self.data.shape[0])
+            return super().board_shrinkage(row, among, weights)
+        used, levels = np.flatnonzero(row), row.sum() * np.eye(self.data.shape[0])
         if len(used) > 1:
             answers = self._average(node.posterior.level_means(row) for node in self.nodes)
+            pulled = self._average(node.posterior.without_noise.means.covariance(row) for node in self.nodes)
         else:
             answers = np.tensordot(row[used], self._level_answers(used), 1)
-        return followed(levels - levels[inside].mean(axis=0), answers - answers[inside].mean(axis=0), weights)
+            pulled = np.tensordot(row[used] ** 2, self._pulled(used), 1)
+        inside = slice(None) if among is None else among
+        sums = np.eye(len(levels)) if weights is None else weights
+        sums = sums - sums.sum(axis=1, keepdims=True) * np.eye(len(levels))[inside].mean(axis=0)
+        own = np.einsum("ka,ka->k", sums @ pulled, sums)
+        return Shrinkage(followed(sums @ levels, sums @ answers), own)
 
-    def follow_family(self, kind: FamilyKind) -> Floats:
+    def family_shrinkage(self, kind: FamilyKind) -> Shrinkage:
         """Return the same for all scores (d1, D), or all gaps (pairs, D)."""
         if self._many_contexts:
-            return super().follow_family(kind)
+            return super().family_shrinkage(kind)
         (a, b), out = np.triu_indices(self.data.shape[0], 1), []
         for part in self._batches():
-            answers = self._level_answers(part)
-            own = np.einsum("uaa->au", answers)
-            gaps = 0.5 * (own[a] + own[b] - (answers[:, a, b] + answers[:, b, a]).T)
-            out.append(own / (1.0 - 1.0 / len(own)) if kind == "scores" else gaps)
-        return np.asarray(np.clip(np.hstack(out), LEAST_FOLLOWED, 1.0))
+            found = []
+            for each in (self._level_answers(part), self._pulled(part)):
+                own = np.einsum("uaa->au", each)
+                found.append(own if kind == "scores" else own[a] + own[b] - (each[:, a, b] + each[:, b, a]).T)
+            out.append(found)
+        answers, pulled = (np.hstack(side) for side in zip(*out, strict=True))
+        levels = 1.0 - 1.0 / self.data.shape[0] if kind == "scores" else 2.0
+        return Shrinkage(np.maximum(answers / levels, LEAST_FOLLOWED), pulled)
 
     def _dense(self, gradients: Gradients) -> tuple[Floats, Longs, Floats | None]:
         """Return gradients in the scores of n contexts, (M, n, d1), centred, these contexts, and those in effects."""

@@ -224,6 +224,14 @@ class Posterior:
         return out
 
     @cached_property
+    def without_noise(self) -> "Posterior":
+        """The same if votes did not vary at all, B = 0: C - C H C, the part of errors that is the prior's."""
+        out = _Noiseless(self.at, self.design, self.shared)
+        known = ("_kept", "_inverse")
+        out.__dict__.update({name: self.__dict__[name] for name in known if name in self.__dict__})
+        return out
+
+    @cached_property
     def means(self) -> Means:
         """Covariances of means over contexts."""
         return Means(self.at, self.open_excess, self.effect_excess, self.shared, *self._shared_excess)
@@ -393,3 +401,18 @@ class Posterior:
             ones[k : space.U.size : len(space.V[0])] = 1.0
             out += v[design.slot_places[0]] * design.slot_changes(space, *space.push(self.at.factor.solve(ones)))
         return out
+
+
+class _Noiseless(Posterior):
+    """See `Posterior.without_noise`."""
+
+    @cached_property
+    def _excess(self) -> Floats:
+        """Weight of each cell in B - H for B = 0."""
+        return -self.at.cell_weights
+
+    @cached_property
+    def effect_excess(self) -> tuple[Floats, Floats] | None:
+        """The same for shared effects."""
+        cross, corner = self.at.effects
+        return (-cross, -corner) if corner.size else None

@@ -42,7 +42,7 @@ def test_a_table_is_explained(log, capsys):
 def test_its_commands_work(log, capsys):
     main(["doctor", log])
     told = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  lrbtl ")]
-    assert len(told) == 6
+    assert len(told) == 7
     for command in told:
         code = main(shlex.split(command)[1:])
         assert code in ((0, 1, 2) if " gate " in command else (0,)), command

@@ -6,7 +6,6 @@ import shlex
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -153,12 +152,11 @@ def commands(path: str, battles: Battles, found: Found, roles: Roles) -> list[tu
     rows.append((f"lrbtl compare {file} {first} {second} --margin 10", "two models in every category"))
     rows.append((f"lrbtl gate {file} --candidate {first} --baseline {second}", "may one replace the other?"))
     rows.append((f"lrbtl report {file} -o report.html", "everything on one page"))
-    carried: dict[str, Any] = {}
+    carried = [f"--covariate {shlex.quote(f'{name}={a},{b}')}" for name, (a, b) in roles.covariates.items()]
     if roles.clusters:
-        carried["cluster"] = max(roles.clusters, key=roles.clusters.__getitem__)
-    if roles.covariates:
-        carried["covariates"] = roles.covariates
+        carried.append(f"--cluster {shlex.quote(max(roles.clusters, key=roles.clusters.__getitem__))}")
     if carried:
-        words = ", ".join(f"{name}={value!r}" for name, value in carried.items())
-        rows.append((f"Battles.from_frame(frame, {words})", "in Python: what votes carry"))
+        rows.append((f"lrbtl leaderboard {file} {' '.join(carried)}", "what votes carry is allowed for"))
+    if roles.times:
+        rows.append((f"lrbtl.history(frame, {next(iter(roles.times))!r})", "in Python: scores over time"))
     return rows

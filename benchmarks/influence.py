@@ -21,7 +21,7 @@ import pandas as pd
 from scipy.special import expit
 
 import lrbtl
-from lrbtl.boards.misfits import fit_others
+from lrbtl.boards.influence import fit_others
 from lrbtl.errors import LrbtlWarning
 from replications import keep_results
 

@@ -32,6 +32,30 @@ def apply_gram(
                 sum_out[slot_a[i]] += pull
 
 
+def apply_gram_columns(
+    const long long[::1] slot_a,  # in
+    const long long[::1] slot_b,  # in
+    const double[:, ::1] value,   # in: of each slot, several columns
+    const double[::1] weight,     # in: of each pair
+    double[:, ::1] sum_out,       # out, zeroed: sum over pairs of weight <value, X> X, by slot
+):
+    cdef Py_ssize_t i, k, m = value.shape[1]
+    cdef double pull, w
+    cdef const double* left
+    cdef const double* right
+    cdef double* first
+    cdef double* second
+    with nogil:
+        for i in range(slot_a.shape[0]):
+            w = weight[i]
+            left, right = &value[slot_a[i], 0], &value[slot_b[i], 0]
+            first, second = &sum_out[slot_a[i], 0], &sum_out[slot_b[i], 0]
+            for k in range(m):
+                pull = w * (left[k] - right[k])
+                first[k] += pull
+                second[k] -= pull
+
+
 def sum_runs(
     const long long[::1] number,  # in: ascending
     const double[::1] value,      # in

@@ -32,6 +32,7 @@ from lrbtl.typing import Bools, Floats, Longs, Seed
 Board = TypeVar("Board")
 
 SCALES = ("elo", "logit", "probability")
+AT_ONCE = 1 << 25  # numbers that covariances of boards may fill at a time
 MOST_WEIGHTS = 1000  # contexts whose weights a board remembers
 FLOOR = {1: "above the floor", -1: "below the floor", 0: ""}
 FEW_HERE = 10  # in the contexts of a board, below which a model has a note
@@ -280,14 +281,21 @@ def _boards(part: Component, view: View, labels: Sequence[Any], weights: Floats)
     standings = [standing for k, standing in enumerate(found) if k == 0 or standing.ranked.sum() > 1]
     if standings[0].ranked.sum() < 2:
         raise NoDecisionError(_why_nobody(part, standings[0]))
-    if view.scale == "probability":
-        estimates = [_win_rates(part, standing) for standing in standings]
-    else:
-        among = None if part.analysis.run.absolute else np.array([standing.ranked for standing in standings])
-        estimates = part.analysis.estimate_boards(np.array([standing.weights for standing in standings]), among)
     shared = not (view.rng is None or isinstance(view.rng, int | np.integer))  # a generator is used in order
-    pairs = list(zip(standings, estimates, strict=True))
-    return list(ordered_map(lambda pair: _board(part, view, *pair), pairs, 1 if shared else view.n_threads))
+    boards: list[Leaderboard] = []
+    step = max(1, AT_ONCE // part.battles.shape[0] ** 2)
+    for some in (standings[k : k + step] for k in range(0, len(standings), step)):
+        pairs = list(zip(some, _estimates(part, view, some), strict=True))
+        boards += ordered_map(lambda pair: _board(part, view, *pair), pairs, 1 if shared else view.n_threads)
+    return boards
+
+
+def _estimates(part: Component, view: View, standings: Sequence[Standing]) -> list[Estimate]:
+    """Return the scores of some boards with their covariances."""
+    if view.scale == "probability":
+        return [_win_rates(part, standing) for standing in standings]
+    among = None if part.analysis.run.absolute else np.array([standing.ranked for standing in standings])
+    return part.analysis.estimate_boards(np.array([standing.weights for standing in standings]), among)
 
 
 def _standing(part: Component, view: View, label: Any, weights: Floats) -> Standing:

@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl.inference.analysis import Analysis
-from lrbtl.inference.joint import gap_variances, max_gap_quantile
+from lrbtl.inference.joint import max_gap_quantile
 from lrbtl.inference.verdicts import ELO, detectable
 from lrbtl.methods.base import Shrinkage
 from lrbtl.methods.standard_errors import pair_widening
 from lrbtl.typing import Bools, Floats, Longs, Seed
 
 Texts = NDArray[np.str_]
+
+PANEL = 256  # models that are compared with all others at a time
 
 
 @dataclass(frozen=True)
@@ -110,11 +112,15 @@ def joint_above(
     array([[False,  True],
            [False, False]])
     """
-    gaps = score[:, None] - score[None, :]
-    se = np.sqrt(gap_variances(cov))
-    critical = max_gap_quantile(cov, level, rng)
-    reach = critical * (1.0 if variance_noise is None else pair_widening(critical, variance_noise))
-    return np.asarray((gaps > reach * se) & (se > 0))
+    critical, own, out = max_gap_quantile(cov, level, rng), np.diag(cov), np.empty(cov.shape, dtype=np.bool_)
+    known = variance_noise is None or not variance_noise.any()
+    widening = None if known or variance_noise is None else pair_widening(critical, variance_noise)
+    for first in range(0, len(out), PANEL):
+        rows = slice(first, first + PANEL)
+        se = np.sqrt(np.maximum(own[rows, None] + own - cov[rows] - cov[:, rows].T, 0.0))
+        reach = critical * se if widening is None else critical * widening[rows] * se
+        out[rows] = (score[rows, None] - score > reach) & (se > 0)
+    return out
 
 
 def rank_interval(above: Bools) -> tuple[Longs, Longs]:

@@ -65,6 +65,23 @@ def without_idle_slots(design: Design) -> Design:
     return other
 
 
+def only_models(design: Design, models: Longs) -> Design:
+    """Return the votes among some models as a design of these alone."""
+    number = np.full(design.shape[0], -1, dtype=design.a.dtype)
+    number[models] = np.arange(len(models))
+    part = design.restricted(np.flatnonzero((number[design.a] >= 0) & (number[design.b] >= 0)))
+    return replace(part, shape=(len(models), *design.shape[1:]), a=number[part.a], b=number[part.b])
+
+
+def only_contexts(design: Design, contexts: Longs) -> Design:
+    """Return the votes of some contexts of a matrix as a design of these alone."""
+    sizes = np.diff(design.start)[contexts]
+    kept = np.concatenate([np.arange(design.start[u], design.start[u + 1]) for u in contexts])
+    part = design.restricted(kept)
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    return replace(part, shape=(design.shape[0], len(contexts)), start=start)
+
+
 class BlockDesign(Design):
     """The cells of a design, with a symmetric matrix per context in the place of a weight per cell."""
 
@@ -217,9 +234,10 @@ class BlockDesign(Design):
         """Return the product of `laplacians` with values per slot (n_slots,) or (n_slots, k), cell by cell."""
         if values.ndim == 1:
             return self.gram_sums(weight, values)
-        out = np.empty(values.shape)
-        for k, column in enumerate(values.T):
-            out[:, k] = self.gram_sums(weight, np.ascontiguousarray(column))
+        atoms, out = self.atom_table, np.zeros(values.shape)
+        if values.shape[1]:
+            merged = Design.atom_weights(self, weight)
+            kernels.apply_gram_columns(atoms.slot_a, atoms.slot_b, np.ascontiguousarray(values), merged, out)
         return out
 
     def pooled(self, weight: Floats) -> Floats:

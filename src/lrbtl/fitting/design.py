@@ -311,12 +311,16 @@ class Design:
         """Return J^T (sum of weight X X^T) J x without forming a matrix."""
         return self.pull_sums(space, self.gram_sums(weight, self.slot_changes(space, *space.push(coordinates))))
 
-    def unsigned_sums(self, value: Floats) -> Floats | sparse.csr_array:
-        """Return the sum of a cell value over the cells that touch each (context, model), (D, d1)."""
+    def unsigned(self, value: Floats) -> Floats:
+        """Return the sum of a cell value over the cells that touch each slot."""
         slot_a, slot_b, slot_start, _ = self.slot_table
         pair = slot_b >= 0
         sums = np.bincount(slot_a, value, slot_start[-1]) + np.bincount(slot_b[pair], value[pair], slot_start[-1])
-        return self.slot_matrix(np.asarray(sums, dtype=np.float64))
+        return np.asarray(sums, dtype=np.float64)
+
+    def unsigned_sums(self, value: Floats) -> Floats | sparse.csr_array:
+        """Return the same as a matrix (D, d1)."""
+        return self.slot_matrix(self.unsigned(value))
 
     @cached_property
     def atom_table(self) -> _Atoms:

@@ -1,4 +1,7 @@
-"""The mode of T = L + E at a rank and a tau: Newton steps on the expansions of `fitting.deviations`."""
+"""The mode of T = L + E at a rank and a tau: Newton steps on the expansions of `fitting.deviations`.
+
+Where models are too many for matrices over all of them, L and E step together by conjugate gradients (`Joint`).
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,8 +11,11 @@ import numpy as np
 from lrbtl.fitting.blocks import BlockDesign
 from lrbtl.fitting.deviations import OF_VOTES, Expansion, Scores
 from lrbtl.fitting.newton import SLOW, Curvature
+from lrbtl.fitting.priors import factor_entries, within_gauge
+from lrbtl.fitting.solvers import outer_sums
 from lrbtl.lowrank.arrowhead import Factor
 from lrbtl.lowrank.tucker import Tucker
+from lrbtl.typing import Floats
 
 MAX_ITER = 10
 SETTLING = 5  # steps after which the prior stays
@@ -88,12 +94,7 @@ def find_mode(
         step = factor.solve(gradient)
         dE = at.deviation_step(step)
         last, expected = expected, at.decrement(gradient, step, dE)
-        here, scale, trial = at.cost(scores), 1.0, scores.moved(step, dE)
-        while (fall := here - at.cost(trial, scale * step)) < -DECREMENT and scale > SMALLEST_STEP:
-            scale *= 0.5
-            trial = scores.moved(scale * step, scale * dE)
-        if fall >= -DECREMENT:
-            scores = trial
+        scores, fall, scale = _stepped(at, step, dE)
         circling = many > 1.0 and n_iter > CIRCLES and expected > CIRCLING * last
         if not whole and scores.vanished:
             return _lighter(Mode(scores, at, n_iter, False))
@@ -104,6 +105,15 @@ def find_mode(
             if done:
                 return _lighter(Mode(scores, at, n_iter, True))
     return _lighter(Mode(scores, at, n_iter, False))
+
+
+def _stepped(at: Expansion, step: Floats, dE: Floats) -> tuple[Scores, float, float]:
+    """Return the scores after a step, halved until the posterior grows, by how much it grows, and the share taken."""
+    here, scale, trial = at.cost(at.scores), 1.0, at.scores.moved(step, dE)
+    while (fall := here - at.cost(trial, scale * step)) < -DECREMENT and scale > SMALLEST_STEP:
+        scale *= 0.5
+        trial = at.scores.moved(scale * step, scale * dE)
+    return trial if fall >= -DECREMENT else at.scores, fall, scale
 
 
 def _small_steps(at: Expansion, factor: Factor, scores: Scores, expected: float) -> tuple[Scores, bool]:
@@ -132,6 +142,148 @@ def _lighter(mode: Mode) -> Mode:
     for name in (*OF_VOTES, "_told", "residual", "information", "factor"):
         mode.last.__dict__.pop(name, None)
     return mode
+
+
+# ------------------------------------------------------------------------------
+# Many models: products with the precision go over votes, and nothing of size d1^2 is kept.
+# ------------------------------------------------------------------------------
+
+MANY_STEPS, STEP_TOL = 25, 0.03  # Newton steps by conjugate gradients, and the relative error of each
+MOST_PRODUCTS = 500
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """Diagonal blocks of a precision in coordinates: of the rows of the model factor and of the eliminated mode."""
+
+    models: Floats  # (d1, r1, r1)
+    rows: Floats  # (dl, rl, rl)
+
+    def diagonal(self) -> Floats:
+        """Return the diagonal."""
+        return np.concatenate([np.einsum("aii->ai", each).reshape(-1) for each in (self.models, self.rows)])
+
+
+@dataclass(frozen=True)
+class Joint(Expansion):
+    """The posterior of a matrix of scores round some, L and E together: Q = K^T H K + P with K = [J, I].
+
+    P is the prior of the coordinates and 1 / tau^2 of E. Q is only multiplied with, vote by vote. Conjugate gradients
+    start from what it would be if all opponents were known: H becomes its diagonal, and models fall apart.
+    """
+
+    @cached_property
+    def votes(self) -> Floats:
+        """Diagonal of H on the slots."""
+        return self.on_slots(self.cell_weights)
+
+    def on_slots(self, weight: Floats) -> Floats:
+        """Return sums of weights of cells over those that touch each slot."""
+        return np.asarray(self.scores.design.unsigned(weight))
+
+    @cached_property
+    def shrunk(self) -> Floats:
+        """S on the slots with opponents known."""
+        return np.asarray(1.0 / (1.0 + self.tau**2 * self.votes))
+
+    @cached_property
+    def information(self) -> RowBlocks:  # type: ignore[override]
+        """Blocks of J^T W J with opponents known."""
+        design, space = self.scores.design, self.scores.space
+        W = design.slot_matrix(self.votes * self.shrunk)
+        E = space.E[0]
+        return RowBlocks(outer_sums(W.T, space.V), E.T @ outer_sums(W, space.U) @ E)
+
+    @cached_property
+    def row_inverses(self) -> RowBlocks:
+        """Inverses of these blocks with the prior."""
+        space, told = self.scores.space, self.information
+        prior = self.prior.precision
+        models = prior[space.slices[0]].reshape(told.models.shape[:2])
+        rows = prior[space.slices[space.mode]].reshape(told.rows.shape[:2])
+        return RowBlocks(_inverses(told.models, models), _inverses(told.rows, rows))
+
+    def within_gauge(self, x: Floats) -> Floats:
+        """Return columns of coordinates without moves of the model factor that only turn it, or shift all models."""
+        space, out = self.scores.space, x.copy()
+        dU = out[space.slices[0]].reshape(len(space.U), -1)
+        dU -= space.U @ (space.U.T @ dU)
+        dU -= dU.mean(axis=0)
+        return out
+
+    def times(self, z: Floats) -> Floats:
+        """Return Q times columns of coordinates and deviations, (size + n_slots, m)."""
+        design, space = self.scores.design, self.scores.space
+        x, E = z[: space.size], z[space.size :]
+        pulled = self.informed(design.push_columns(space, x) + E)
+        along = self.within_gauge(design.pull_columns(space, pulled) + self.prior.precision[:, None] * x)
+        return np.concatenate([along, pulled + E / self.tau**2 if self.tau > 0.0 else E])
+
+    def by_rows(self, r: Floats, *, models_only: bool = False) -> Floats:
+        """Return the solution for columns r with opponents known, and with the contexts of L known or not."""
+        design, space = self.scores.design, self.scores.space
+        rx, rE = r[: space.size], r[space.size :]
+        share, m = (self.tau**2 * self.votes * self.shrunk)[:, None], r.shape[1]
+        left, x = rx - design.pull_columns(space, share * rE), np.zeros_like(rx)
+        models, rows = space.slices[0], space.slices[space.mode]
+        inverses = self.row_inverses
+        if models_only:
+            x[models] = (inverses.models @ left[models].reshape(*space.U.shape, m)).reshape(-1, m)
+        else:
+            left = self.within_gauge(left)
+            x[models] = (inverses.models @ left[models].reshape(*space.U.shape, m)).reshape(-1, m)
+            x[rows] = (inverses.rows @ left[rows].reshape(*inverses.rows.shape[:2], m)).reshape(-1, m)
+            x = self.within_gauge(x)
+        return np.concatenate([x, self.tau**2 * self.shrunk[:, None] * rE - share * design.push_columns(space, x)])
+
+    def solve(self, rhs: Floats, tol: float) -> Floats:
+        """Return Q^-1 times columns by conjugate gradients, to a relative error."""
+        out, left = np.zeros_like(rhs), rhs.copy()
+        size = self.scores.space.size
+        left[:size] = self.within_gauge(left[:size])
+        z = self.by_rows(left)
+        direction, rho = z, np.einsum("im,im->m", left, z)
+        target = tol**2 * rho
+        for _ in range(MOST_PRODUCTS):
+            if np.all(rho <= target):
+                break
+            applied = self.times(direction)
+            step = rho / np.maximum(np.einsum("im,im->m", direction, applied), 1e-300)
+            out += step * direction
+            left -= step * applied
+            z = self.by_rows(left)
+            rho, before = np.einsum("im,im->m", left, z), rho
+            direction = z + rho / np.maximum(before, 1e-300) * direction
+        return out
+
+    def slopes(self) -> Floats:
+        """Return the gradient of the log posterior in coordinates and deviations, as one column."""
+        design, space, E = self.scores.design, self.scores.space, self.scores.E
+        prior = within_gauge(space, self.prior.precision * (factor_entries(space) - self.prior.mean))
+        own = self.g - E / self.tau**2 if self.tau > 0.0 else np.zeros_like(E)
+        return np.concatenate([design.pull_sums(space, self.g) - prior, own])[:, None]
+
+
+def _inverses(blocks: Floats, diagonal: Floats) -> Floats:
+    """Return inverses of blocks (n, r, r) plus diagonals (n, r)."""
+    return np.asarray(np.linalg.inv(blocks + diagonal[:, :, None] * np.eye(blocks.shape[1])))
+
+
+def find_joint_mode(scores: Scores, tau: float, dispersion: float, gauge: float, before: Floats | None = None) -> Mode:
+    """Return the mode reached from some scores where models are many; `before` is a precision of the prior nearby."""
+    if tau == 0.0:
+        scores = replace(scores, E=np.zeros_like(scores.E))
+    many = max(1.0, scores.design.n_slots / MANY_SLOTS)
+    for n_iter in range(1, MANY_STEPS + 1):
+        at = Joint(scores, tau, dispersion, gauge, before, n_iter > SETTLING)
+        before, slopes = at.prior.precision, at.slopes()
+        step = at.solve(slopes, STEP_TOL)
+        expected = 0.5 * float(slopes[:, 0] @ step[:, 0])
+        size = scores.space.size
+        scores, fall, scale = _stepped(at, step[:size, 0], step[size:, 0])
+        if abs(fall) < many * DECREMENT or expected < many * ENOUGH:
+            return Mode(scores, at, n_iter, scale == 1.0)
+    return Mode(scores, at, n_iter, False)
 
 
 def start_scores(design: BlockDesign, point: Tucker) -> Scores:

@@ -171,8 +171,8 @@ def diagonal_blocks(design: Design, space: TangentSpace, weight: Floats) -> tupl
     Those of the context modes take x x^T to be U[a] U[a]^T + U[b] U[b]^T: one pass over the cells serves all blocks.
     """
     touched = design.unsigned_sums(weight)
-    rows = {0: _outer_sums(touched.T, space.V)}
-    gram = _outer_sums(touched, space.U)
+    rows = {0: outer_sums(touched.T, space.V)}
+    gram = outer_sums(touched, space.U)
     for k in range(1, len(space.factors)):
         E = space.context_jacobian(k)
         rows[k] = space.sum_over(E.transpose(0, 2, 1) @ gram @ E, k)
@@ -185,7 +185,7 @@ def diagonal_blocks(design: Design, space: TangentSpace, weight: Floats) -> tupl
     return rows, core
 
 
-def _outer_sums(weight: Floats | sparse.csr_array | sparse.csc_array, rows: Floats) -> Floats:
+def outer_sums(weight: Floats | sparse.csr_array | sparse.csc_array, rows: Floats) -> Floats:
     """Return sum_j weight[i, j] rows[j] rows[j]^T for every i."""
     rank = rows.shape[1]
     outer = (rows[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)

@@ -27,8 +27,10 @@ from lrbtl.methods.hierarchical import Hierarchical
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.mle import Mle
 from lrbtl.methods.naive import Naive
+from lrbtl.methods.search import MANY_MODELS
 from lrbtl.methods.targets import Resolved, WorkingScale
 from lrbtl.methods.whitened import Whitened
+from lrbtl.model.links import LOGISTIC, Link, as_link
 from lrbtl.typing import Bools, Floats
 
 
@@ -263,7 +265,7 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         check_clusters(battles)
     elif control is not None or effects != "shared":
         raise CovariateError("control and effects are for battles with covariates, not for observed entries.")
-    chosen, found = Options(**options), find_method(options.get("method"), battles)
+    chosen, found = Options(**options), find_method(options.get("method"), battles, options.get("link"))
     chosen.check(battles.shape)
     if chosen.start is not None:
         chosen = replace(chosen, start=scores_for(chosen.start, battles))
@@ -351,7 +353,7 @@ MOST_WORK = 2e10  # cubed models, summed over contexts with enough votes to link
 MOST_MODELS, LINKED = 2000, 0.75  # and models for that; votes per model that link most of them in a context
 
 
-def find_method(name: str | None, data: Data) -> Method:
+def find_method(name: str | None, data: Data, link: str | Link | None = None) -> Method:
     """Return the method of a name, by default the one for these data; raise where there is none.
 
     Battles with votes that both were bad have the grounded method only. Observed entries have no hierarchical method,
@@ -371,12 +373,12 @@ def find_method(name: str | None, data: Data) -> Method:
     if bad:
         return GroundedMethod()
     if name is None:
-        name = DEFAULT_METHOD if isinstance(data, Battles) and is_feasible(data) else "efficient"
+        name = DEFAULT_METHOD if isinstance(data, Battles) and is_feasible(data, link) else "efficient"
     check_choice(name, tuple(METHODS), "method")
     return METHODS[name]
 
 
-def is_feasible(battles: Battles) -> bool:
+def is_feasible(battles: Battles, link: str | Link | None = None) -> bool:
     """Return whether the hierarchical method takes seconds or minutes, not hours, for battles of this size.
 
     >>> import lrbtl
@@ -388,4 +390,7 @@ def is_feasible(battles: Battles) -> bool:
         return True
     full = np.count_nonzero(np.diff(battles.cells.start) > LINKED * d1)
     simple = len(battles.shape) == 2 and battles.effects_by != "context" and battles.tag_mode is None
+    plain = as_link(link or LOGISTIC).n_extra == 0
+    if simple and plain and d1 > MANY_MODELS and not battles.covariates:
+        return True
     return simple and d1 <= MOST_MODELS and float(full) * d1**3 <= MOST_WORK

@@ -14,7 +14,7 @@ from math import sqrt
 from numbers import Real
 
 import numpy as np
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg.lapack import dpotrf, dpstrf
 from scipy.special import erfc, ndtr, ndtri
 
 from lrbtl._kernels.gaps import scan_gaps
@@ -27,6 +27,7 @@ USES = 8  # picks per normal vector
 SEARCH_DRAWS, BATCH_DRAWS = 1 << 9, 1 << 11
 MOST_DRAWS = 1 << 18
 MOST_VALUES = 1 << 28  # draws times statistics
+MANY, JITTER = 1000, 1e-9  # statistics beyond which a covariance with so much more variance each is factored, faster
 TOLERANCE = 0.005  # standard error of a critical value, if MOST_VALUES allows; a thousandth of the gaps it decides on
 GOAL = 1.3  # tail at the start of the draws over the tail asked for
 
@@ -99,17 +100,22 @@ def max_gap_quantile(cov: Floats, level: float = 0.95, rng: Seed = 0) -> float:
     """
     cov = _checked_square(cov, "covariance")
     precision = _gap_precision(cov)
-    a, b = np.nonzero(np.triu(precision))
-    low, high = normal_quantile(level), sidak_quantile(level, max(a.size, 1))
-    if a.size <= 1:
+    n, varies = len(cov), len(cov) * (len(cov) - 1) // 2
+    pairs: Callable[[Longs], Longs] = partial(pair_at, n)
+    if np.count_nonzero(precision) < n * (n - 1):
+        some = np.stack(np.nonzero(np.triu(precision)), axis=1)
+        varies, pairs = len(some), some.__getitem__
+    low, high = normal_quantile(level), sidak_quantile(level, max(varies, 1))
+    if varies <= 1:
         return low
     factor = _factor(cov)
-    factor = factor - factor.mean(axis=0)  # gaps stay, and bounds on them are tighter without what all scores share
-    cov = factor @ factor.T
+    factor -= factor.mean(axis=0)  # gaps stay, and bounds on them are tighter without what all scores share
+    cov = cov - cov.mean(axis=0)
+    cov -= cov.mean(axis=1, keepdims=True)
     statistics = _Statistics(
         factor=factor,
-        n_statistics=a.size,
-        scan=partial(_scan_gaps, cov, precision, _least_squares(cov, precision), a, b),
+        n_statistics=varies,
+        scan=partial(_scan_gaps, cov, precision, _least_squares(cov, precision), pairs),
     )
     return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
 
@@ -130,7 +136,7 @@ def _least_squares(cov: Floats, precision: Floats) -> Floats:
     with g_a^2 / v_a > bar^2 / (2 max_b (v_a + v_b) precision_ab).
     """
     own = np.diag(cov)
-    reach = ((own[:, None] + own) * precision).max(axis=1)
+    reach = np.array([((mine + own) * row).max() for mine, row in zip(own, precision, strict=True)])
     return np.asarray(0.5 * (1 - 1e-9) * own / np.maximum(reach, 1e-300))
 
 
@@ -138,8 +144,7 @@ def _scan_gaps(
     cov: Floats,
     precision: Floats,
     least: Floats,
-    a: Longs,
-    b: Longs,
+    pairs: Callable[[Longs], Longs],
     draws: Floats,
     pick: Longs,
     beyond: Floats,
@@ -148,8 +153,8 @@ def _scan_gaps(
     """Return what the kernel finds; it skips models that cannot be part of a gap above the bar."""
     floor = bar**2 * least
     largest, count = np.empty(pick.shape), np.empty(pick.shape)
-    pairs = a[pick], b[pick]
-    scan_gaps(draws, *pairs, beyond, cov, precision, floor, bar * bar, np.empty(len(cov)), largest, count)
+    a, b = np.ascontiguousarray(np.moveaxis(pairs(pick), -1, 0))
+    scan_gaps(draws, a, b, beyond, cov, precision, floor, bar * bar, np.empty(len(cov)), largest, count)
     return np.sqrt(largest), count
 
 
@@ -157,13 +162,30 @@ def _gap_precision(cov: Floats) -> Floats:
     """Return 1 / Var(G_a - G_b), and 0 where that variance is rounding error."""
     variance = gap_variances(cov)
     varies = variance > 1e-12 * np.diag(cov).max(initial=0.0)
-    return np.divide(1.0, variance, out=np.zeros_like(variance), where=varies)
+    np.divide(1.0, variance, out=variance, where=varies)
+    variance[~varies] = 0.0
+    return variance
+
+
+def pair_at(n: int, position: Longs) -> Longs:
+    """Return the pairs a < b of n things at some positions in the order (0, 1), (0, 2), ..., (..., 2).
+
+    >>> pair_at(3, np.arange(3)).tolist()
+    [[0, 1], [0, 2], [1, 2]]
+    """
+    left = n * (n - 1) // 2 - 1 - position  # counted from the end, rows have 1, 2, 3, ... pairs
+    row = ((np.sqrt(8.0 * left + 1.0) - 1.0) / 2.0).astype(np.int64)
+    row += (row + 1) * (row + 2) // 2 <= left  # rounding
+    row -= row * (row + 1) // 2 > left
+    return np.asarray(np.stack([n - 2 - row, n - 1 - (left - row * (row + 1) // 2)], axis=-1))
 
 
 def gap_variances(cov: Floats) -> Floats:
     """Return Var(G_a - G_b) = cov_aa + cov_bb - 2 cov_ab of every pair, (d, d)."""
-    diagonal = np.diag(cov)
-    return np.maximum(diagonal[:, None] + diagonal[None, :] - cov - cov.T, 0.0)
+    out, diagonal = cov + cov.T, np.diag(cov)
+    np.subtract(diagonal, out, out=out)
+    out += diagonal[:, None]
+    return np.asarray(np.maximum(out, 0.0, out=out))
 
 
 def _checked_square(matrix: Floats, what: str) -> Floats:
@@ -178,6 +200,12 @@ def _checked_square(matrix: Floats, what: str) -> Floats:
 def _factor(cov: Floats) -> Floats:
     """Return L (d, k) with cov = L Lᵀ, k the rank, by Cholesky with pivoting: cov may be singular."""
     scale = float(np.diag(cov).max())
+    if len(cov) > MANY:
+        nearby = cov.copy()
+        nearby[np.diag_indices(len(cov))] += JITTER * scale
+        lower, failed = dpotrf(nearby.T, lower=1, clean=1, overwrite_a=1)
+        if not failed:
+            return np.asarray(lower)
     lower, pivots, rank, _ = dpstrf(cov, tol=1e-10 * scale, lower=1)
     factor = np.zeros((len(cov), rank))
     factor[pivots - 1] = np.tril(lower)[:, :rank]

@@ -10,6 +10,7 @@ import numpy as np
 
 from lrbtl.fitting.blocks import Field
 from lrbtl.methods.posterior import Posterior
+from lrbtl.methods.sampled import Sampled
 from lrbtl.typing import Bools, Floats
 
 NONE = 0.25  # prior probability that no entry is an exception
@@ -44,7 +45,7 @@ class Exceptions:
     variance: Floats
 
 
-def find_exceptions(posterior: Posterior) -> Exceptions:
+def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
     """Return which entries the votes single out, by a spike and a slab round what the mode says.
 
     With g the votes' scores at the mode and V = diag(H - H C H) their variance there, shift = offset + g / V is

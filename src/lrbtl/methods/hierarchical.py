@@ -9,13 +9,15 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, NoDecisionError
-from lrbtl.fitting.blocks import Field
+from lrbtl.fitting.blocks import Field, only_contexts, only_models
 from lrbtl.fitting.fit import make_design
 from lrbtl.lowrank.tucker import check_rank
 from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, Shrinkage
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import SeparateFits
-from lrbtl.methods.search import LIKELY, Node, Search, only_contexts, some_contexts
+from lrbtl.methods.posterior import Posterior
+from lrbtl.methods.sampled import Sampled
+from lrbtl.methods.search import LIKELY, Node, Search, some_contexts, some_models
 from lrbtl.methods.shared import TAGS
 from lrbtl.methods.standard_errors import BATCH, centred, in_batches
 from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate
@@ -48,8 +50,10 @@ class Hierarchical(Method):
         if not np.any(data.cells.y != 0.5):
             raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
         design, tags = make_design(data, options.link), shared_tags(data)
-        part = some_contexts(design) if tags is None and options.start is None else None
-        search = Search(design if part is None else only_contexts(design, part), options.start, tags)
+        models = some_models(design) if tags is None else None
+        searched, start = (design, options.start) if models is None else (only_models(design, models), None)
+        part = some_contexts(searched) if tags is None and start is None else None
+        search = Search(searched if part is None else only_contexts(searched, part), start, tags)
         if len(data.shape) == 1:
             nodes = [search.node(search.climb(search.first((1,)), 0.0), 1.0)]
         else:
@@ -57,15 +61,16 @@ class Hierarchical(Method):
                 search.ranks(options) if options.rank == "auto" else search.given(check_rank(options.rank, data.shape))
             )
             nodes = search.average(modes)
-            nodes = nodes if part is None else search.widened(design, nodes)
+            nodes = nodes if part is None and models is None else search.widened(design, nodes, models)
         link = nodes[0].mode.scores.design.link
         unrelated = () if tags is None or TAGS in search.columns.modes else (UNRELATED,)
+        simulated = () if models is None else (simulated_sentence(len(models), nodes),)
         provenance = Provenance(
             method=self.name,
             rank=main_rank(nodes),
             n_battles=data.n_battles,
             link=None if link == LOGISTIC else str(link),
-            notes=() if len(data.shape) == 1 else (deviation_sentence(deviation_share(nodes)), *unrelated),
+            notes=() if len(data.shape) == 1 else (deviation_sentence(deviation_share(nodes)), *unrelated, *simulated),
         )
         return HierarchicalRun(data, nodes, provenance)
 
@@ -102,6 +107,21 @@ def deviation_sentence(share: float) -> str:
     return f"{share:.0%} of what differs between models in a category is not shared with the other categories"
 
 
+def exact(node: Node) -> Posterior:
+    """Return the posterior of a node whose models are not too many for matrices over them."""
+    assert isinstance(node.posterior, Posterior)
+    return node.posterior
+
+
+def simulated_sentence(n_models: int, nodes: Sequence[Node]) -> str:
+    """Return in words what is not computed from all votes where models are many."""
+    n_logs = sum(node.posterior.n for node in nodes if isinstance(node.posterior, Sampled))
+    return (
+        f"with so many models, rank and deviations are told by votes among the {n_models:,} models of most votes, and "
+        f"errors of boards by {n_logs} simulated logs"
+    )
+
+
 def followed(levels: Floats, answers: Floats) -> Floats:
     """Return by which factors estimates follow changes of models' levels along what they are sums of, both (M, d1).
 
@@ -126,10 +146,12 @@ class HierarchicalRun(Run):
 
     def _average(self, values: Iterable[Floats]) -> Floats:
         """Return the weighted mean of arrays, one per node."""
-        total: Floats = np.zeros(())
+        total: Floats | None = None
         for node, value in zip(self.nodes, values, strict=True):
-            total = total + node.weight * value
-        return np.asarray(total)
+            part = node.weight * value
+            total = part if total is None else np.add(total, part, out=total)
+        assert total is not None
+        return total
 
     @property
     def _weights(self) -> list[float]:
@@ -166,7 +188,7 @@ class HierarchicalRun(Run):
     def unshared(self) -> tuple[tuple[str, int, int], ...]:
         """Context modes with too many levels to ask what each does to a model everywhere: name, levels, most levels."""
         node, names = self.nodes[0], self.data.mode_names
-        found = node.posterior.shared.columns.left_out(node.mode.scores.design)
+        found = node.posterior.unshared()
         return tuple((names[k], self.data.shape[1 + k], most) for k, most in found)
 
     def least_deviations(self) -> tuple[Floats, Floats]:
@@ -221,7 +243,8 @@ class HierarchicalRun(Run):
             out += node.weight * away[:, :, None] * away[:, None, :]
         each = np.arange(out.shape[1])
         out[:, each, each] += self._added.columns(contexts)
-        return np.asarray(out + self._common)
+        out += self._common
+        return out
 
     @cached_property
     def _common(self) -> Floats:
@@ -256,13 +279,19 @@ class HierarchicalRun(Run):
     def _make_means(self, weights: Floats) -> Floats:
         """Return the same, computed anew."""
         out, mean = (
-            self._average(node.posterior.means.covariance(weights) for node in self.nodes),
+            self._average(node.posterior.of_means(weights) for node in self.nodes),
             self._mean.mean(weights),
         )
         for node in self.nodes:
             away = node.scores.mean(weights) - mean
-            out = out + node.weight * np.outer(away, away)
-        return np.asarray(out + centred(np.diag(self._added.mean(weights**2))))
+            if len(self.nodes) > 1:
+                out += node.weight * np.outer(away, away)
+        added = self._added.mean(weights**2)
+        middle = added.mean()
+        out -= (added - 0.5 * middle)[:, None] / len(out)
+        out -= (added - 0.5 * middle) / len(out)
+        out[np.diag_indices(len(out))] += added
+        return out
 
     @one_blas_thread
     def vote_moments(self, targets: Sequence[Resolved], *, errors_only: bool = False) -> Moments:
@@ -306,8 +335,8 @@ class HierarchicalRun(Run):
         return lambda cells: self._average(rows(cells) for rows in each)
 
     @property
-    def _many_contexts(self) -> bool:
-        return self.data.n_contexts * self.data.shape[0] > MANY_SCORES
+    def _many_scores(self) -> bool:
+        return self.data.n_contexts * self.data.shape[0] > MANY_SCORES or isinstance(self.nodes[0].posterior, Sampled)
 
     @property
     def _few_contexts(self) -> bool:
@@ -319,24 +348,24 @@ class HierarchicalRun(Run):
         """Return how scores follow a true change of each model's level that is alike everywhere, (n, d1, d1)."""
         if self._few_contexts:
             return self._all_level_answers[contexts]
-        return self._average(node.posterior.level_answers(contexts) for node in self.nodes)
+        return self._average(exact(node).level_answers(contexts) for node in self.nodes)
 
     @cached_property
     def _all_level_answers(self) -> Floats:
         every = np.arange(self.data.n_contexts)
-        return self._average(node.posterior.level_answers(every) for node in self.nodes)
+        return self._average(exact(node).level_answers(every) for node in self.nodes)
 
     @one_blas_thread
     def _pulled(self, contexts: Longs) -> Floats:
         """Return the covariance of the scores of some contexts for what the prior pulls at, (n, d1, d1)."""
         if self._few_contexts:
             return self._all_pulled[contexts]
-        return self._average(node.posterior.without_noise.by_context(contexts) for node in self.nodes)
+        return self._average(exact(node).without_noise.by_context(contexts) for node in self.nodes)
 
     @cached_property
     def _all_pulled(self) -> Floats:
         every = np.arange(self.data.n_contexts)
-        return self._average(node.posterior.without_noise.by_context(every) for node in self.nodes)
+        return self._average(exact(node).without_noise.by_context(every) for node in self.nodes)
 
     @one_blas_thread
     def shrinkage(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Shrinkage:
@@ -344,7 +373,7 @@ class HierarchicalRun(Run):
 
         In logs of very many contexts they are taken to follow wholly: a level is shared by all of them.
         """
-        if self._many_contexts:
+        if self._many_scores:
             return super().shrinkage(targets, weights)
         used = np.arange(len(targets)) if weights is None else np.flatnonzero(weights.any(axis=0))
         _, gradients = evaluate([targets[int(k)] for k in used], self._view)
@@ -355,18 +384,18 @@ class HierarchicalRun(Run):
         answers = np.zeros((len(dense), self.data.shape[0]))
         for part in in_batches(len(contexts), self.data.shape[0] ** 2):
             answers += np.einsum("mua,uab->mb", dense[:, part], self._level_answers(contexts[part]), optimize=True)
-        each = [node.posterior.without_noise for node in self.nodes]
+        each = [exact(node).without_noise for node in self.nodes]
         pulled = self._average(one.covariance(dense, contexts, slopes, diagonal=True) for one in each)
         return Shrinkage(followed(dense.sum(axis=1), answers), pulled)
 
     def board_shrinkage(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Shrinkage:
         """Return the same for the mean scores of a board, or sums of them."""
-        if self._many_contexts:
+        if self._many_scores:
             return super().board_shrinkage(row, among, weights)
         used, levels = np.flatnonzero(row), row.sum() * np.eye(self.data.shape[0])
         if len(used) > 1:
-            answers = self._average(node.posterior.level_means(row) for node in self.nodes)
-            pulled = self._average(node.posterior.without_noise.means.covariance(row) for node in self.nodes)
+            answers = self._average(exact(node).level_means(row) for node in self.nodes)
+            pulled = self._average(exact(node).without_noise.of_means(row) for node in self.nodes)
         else:
             answers = np.tensordot(row[used], self._level_answers(used), 1)
             pulled = np.tensordot(row[used] ** 2, self._pulled(used), 1)
@@ -378,7 +407,7 @@ class HierarchicalRun(Run):
 
     def family_shrinkage(self, kind: FamilyKind) -> Shrinkage:
         """Return the same for all scores (d1, D), or all gaps (pairs, D)."""
-        if self._many_contexts:
+        if self._many_scores:
             return super().family_shrinkage(kind)
         (a, b), out = np.triu_indices(self.data.shape[0], 1), []
         for part in self._batches():
@@ -415,8 +444,9 @@ class HierarchicalRun(Run):
             else:
                 own = self._of_means(row) + row.sum() ** 2 * self._common
             inside = np.ones(self.data.shape[0], dtype=np.bool_) if among is None else among[i]
-            mean = own[:, inside].mean(axis=1)
-            own = own - mean[:, None] - mean + float(mean[inside].mean())
+            mean = own @ (inside / inside.sum())
+            own = own - (mean - float(mean[inside].mean()))
+            own -= mean[:, None]
             values = self._mean.mean(row)
             se = np.sqrt(np.maximum(np.diag(own), 0.0))
             out.append(Moments(values - values[inside].mean(), own, se, np.zeros(len(values))))

@@ -21,7 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lrbtl.fitting.blocks import BlockDesign, Matrices
+from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
 from lrbtl.fitting.deviations import Expansion
 from lrbtl.lowrank.arrowhead import Inverse, as_dense
 from lrbtl.methods.clusters import Rows
@@ -173,26 +173,12 @@ class Posterior:
 
         The factor is one over the dispersion and over one minus the leverage; the excess is as far as it is trusted.
         """
-        at, cells = self.at, self.cells
-        terms = at.scores.terms_of(cells)
+        cells = self.cells
         (own, pairs, *_), root, atoms = self._entries, self.shared.slot_root, cells.atom_table
         spread = own[atoms.slot_a] + own[atoms.slot_b] - 2 * pairs
         spread += np.sum((root[atoms.slot_a] - root[atoms.slot_b]) ** 2, axis=1)
         spread = spread if len(spread) == len(cells.a) else spread[atoms.number]
-        leverage = terms.fisher * spread / at.dispersion
-        factor = 1.0 / (at.dispersion * np.maximum(1.0 - leverage, LEVERAGE_FLOOR))
-        return factor, self._trust * ((factor * terms.score) ** 2 - terms.fisher / at.dispersion)
-
-    @property
-    def _trust(self) -> Floats:
-        """How far residuals of each cell are trusted.
-
-        Of models with few votes the model is to be believed: residuals of one that only won are far too small.
-        """
-        cells = self.cells
-        votes = np.bincount(cells.a, cells.count, self._shape[0]) + np.bincount(cells.b, cells.count, self._shape[0])
-        fewest = np.minimum(votes[cells.a], votes[cells.b])
-        return np.asarray(fewest / (fewest + FEW_VOTES))
+        return vote_residuals(self.at, cells, spread)
 
     @cached_property
     def _excess(self) -> Floats:
@@ -208,7 +194,7 @@ class Posterior:
         """The same for shared effects: with the slots (n_slots, K), and among each other."""
         if not self.design.n_effects:
             return None
-        terms, weight = self.at.scores.terms_of(self.cells), self.cells.count * self._trust
+        terms, weight = self.at.scores.terms_of(self.cells), self.cells.count * trust(self.cells)
         squares, plain = weight * self.residuals[0] ** 2, weight / self.at.dispersion
         border = terms.effects.excess(self._excess, terms.score, squares, plain)
         return self.cells.effect_columns(border), border.corner
@@ -222,6 +208,19 @@ class Posterior:
                 S = np.eye(X.shape[1]) - square * W[part]
                 X[part] = S @ X[part] @ S
         return out
+
+    def of_means(self, weights: Floats) -> Floats:
+        """Return the covariance (d1, d1) of the sums over contexts of weights (D,) times scores, centred."""
+        return self.means.covariance(weights)
+
+    @property
+    def move(self) -> Field:
+        """What scores change by beside L and E."""
+        return self.shared.move
+
+    def unshared(self) -> list[tuple[int, int]]:
+        """Return context modes with too many levels to be shared, and the most levels that they may have."""
+        return self.shared.columns.left_out(self.design)
 
     @cached_property
     def without_noise(self) -> "Posterior":
@@ -416,3 +415,21 @@ class _Noiseless(Posterior):
         """The same for shared effects."""
         cross, corner = self.at.effects
         return (-cross, -corner) if corner.size else None
+
+
+def vote_residuals(at: Expansion, cells: BlockDesign, eta_variance: Floats) -> tuple[Floats, Floats]:
+    """Return of one vote of each cell what its score is multiplied by, and by how much its square is in excess then."""
+    terms = at.scores.terms_of(cells)
+    leverage = terms.fisher * eta_variance / at.dispersion
+    factor = 1.0 / (at.dispersion * np.maximum(1.0 - leverage, LEVERAGE_FLOOR))
+    return factor, trust(cells) * ((factor * terms.score) ** 2 - terms.fisher / at.dispersion)
+
+
+def trust(cells: BlockDesign) -> Floats:
+    """Return how far residuals of each cell are trusted.
+
+    Of models with few votes the model is to be believed: residuals of one that only won are far too small.
+    """
+    votes = np.bincount(cells.a, cells.count, cells.shape[0]) + np.bincount(cells.b, cells.count, cells.shape[0])
+    fewest = np.minimum(votes[cells.a], votes[cells.b])
+    return np.asarray(fewest / (fewest + FEW_VOTES))

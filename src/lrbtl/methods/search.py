@@ -14,11 +14,12 @@ from lrbtl.fitting.blocks import BlockDesign, Field, without_idle_slots
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import Expansion, Scores
 from lrbtl.fitting.fit import spectral_start
-from lrbtl.fitting.mode import Mode, find_mode, start_scores
+from lrbtl.fitting.mode import Joint, Mode, find_joint_mode, find_mode, start_scores
 from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
 from lrbtl.methods.exceptions import Exceptions, find_exceptions
 from lrbtl.methods.posterior import Posterior
+from lrbtl.methods.sampled import Sampled
 from lrbtl.methods.shared import Columns, Shared
 from lrbtl.model.links import Link
 from lrbtl.typing import Floats, Ints, Longs
@@ -47,6 +48,8 @@ PILOTS, ROUGH = 2, 0.01  # fits of rank 1 with large deviations, of which starts
 SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
 LARGE_LOG, MANY_CONTEXTS = 1 << 18, 500  # cells and contexts beyond both of which some contexts are searched for all
 PART_CELLS, FEWEST_CONTEXTS = 1 << 15, 100  # what that part of a log has, about, and at least
+MANY_MODELS, PART_MODELS = 1500, 1000  # models beyond which some of them are searched for all, and how many
+SIMULATED_LOGS, FEWEST_LOGS = 192, 64  # from which errors of so many models are taken, in all and at a node
 AT_A_TIME = 1 << 22  # numbers that simulated residuals may fill
 SLIGHTLY = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
@@ -60,7 +63,7 @@ class Node:
     rank: tuple[int, ...]
     tau: float
     mode: Mode
-    posterior: Posterior
+    posterior: Posterior | Sampled
     exceptions: Exceptions
 
     @property
@@ -71,7 +74,7 @@ class Node:
     @cached_property
     def scores(self) -> Field:
         """Scores with the moves of exceptions and of what entries share."""
-        moves = (self.mode.scores.field, self.exceptions.move, self.posterior.shared.move)
+        moves = (self.mode.scores.field, self.exceptions.move, self.posterior.move)
         return Field.mixed(moves, (1.0, 1.0, 1.0))
 
     @property
@@ -108,10 +111,15 @@ class Search:
         self.design = BlockDesign.of_cells(cells.averaged())
         self.shape = cells.shape
 
-    def widened(self, cells: Design, nodes: list[Node]) -> list[Node]:
-        """Return nodes of a log of which this search saw some contexts: same ranks, taus and weights, all contexts."""
+    def widened(self, cells: Design, nodes: list[Node], models: Longs | None = None) -> list[Node]:
+        """Return nodes of a log of which this search saw some contexts: same ranks, taus and weights, all contexts.
+
+        Where it saw some `models` only, those of the others have covariances from simulated logs.
+        """
         wide = copy(self)
         wide._take(cells)
+        if models is not None:
+            return [wide._node_of_all(node, models) for node in nodes]
         wide.columns, out = Columns.of(wide.design), []
         for rank in dict.fromkeys(node.rank for node in nodes):
             own = [node for node in nodes if node.rank == rank]
@@ -120,16 +128,30 @@ class Search:
             out += [wide.node(wide.shifted(mode, node.tau), node.weight) for node in own]
         return out
 
-    def _spread_to_all(self, node: Node) -> Scores:
-        """Return a start for all contexts at the scores of some: everywhere their middle one, without deviations."""
+    def _spread_to_all(self, node: Node, models: Longs | None = None) -> Scores:
+        """Return a start at the scores of some contexts and models: elsewhere the middle one, without deviations."""
         design, space = self.design.under(node), node.mode.scores.space
         assert isinstance(design, BlockDesign)
-        V = np.tile(np.median(space.V, axis=0), (design.n_contexts, 1))
-        noise = np.random.default_rng(0).normal(size=V.shape) * space.V.std(axis=0)
-        point = Tucker(np.eye(V.shape[1]), (space.U, V + SLIGHTLY * noise)).canonical()
+        U, V = space.U, space.V
+        if len(V) < design.n_contexts:
+            V = np.tile(np.median(V, axis=0), (design.n_contexts, 1))
+            V = V + SLIGHTLY * np.random.default_rng(0).normal(size=V.shape) * space.V.std(axis=0)
+        if models is not None:
+            U = np.zeros((design.shape[0], U.shape[1]))
+            U[models] = space.U
+        point = Tucker(np.eye(V.shape[1]), (U, V)).canonical()
         scores = Scores(design, design.space(point), np.zeros(design.n_slots))
         self.gauge = self._gauge(scores) / self.dispersion
         return scores
+
+    def _node_of_all(self, node: Node, models: Longs) -> Node:
+        """Return a node of some models as one of all."""
+        scores = self._spread_to_all(node, models)
+        mode = find_joint_mode(scores, node.tau, self._dispersion(scores), self.gauge)
+        at = mode.at
+        assert isinstance(at, Joint)
+        posterior = Sampled(at, self.cells, max(FEWEST_LOGS, round(node.weight * SIMULATED_LOGS)))
+        return Node(node.weight, node.rank, node.tau, mode, posterior, find_exceptions(posterior))
 
     def _scores_near(self, near: Floats | None) -> Scores:
         """Return where the search begins: at the scores of an earlier analysis, (d1, D), or at those of the votes."""
@@ -378,13 +400,13 @@ def some_contexts(design: Design) -> Longs | None:
     return np.sort(order[:n])
 
 
-def only_contexts(design: Design, contexts: Longs) -> Design:
-    """Return the votes of some contexts of a matrix as a design of these alone."""
-    sizes = np.diff(design.start)[contexts]
-    kept = np.concatenate([np.arange(design.start[u], design.start[u + 1]) for u in contexts])
-    part = design.restricted(kept)
-    start = np.concatenate([[0], np.cumsum(sizes)])
-    return replace(part, shape=(design.shape[0], len(contexts)), start=start)
+def some_models(design: Design) -> Longs | None:
+    """Return models whose votes among each other tell ranks and taus for all, those of most votes; None for all."""
+    d1 = design.shape[0]
+    if len(design.shape) != 2 or d1 <= MANY_MODELS or design.n_effects:
+        return None
+    votes = np.bincount(design.a, design.count, d1) + np.bincount(design.b, design.count, d1)
+    return np.sort(np.argsort(-votes, kind="stable")[:PART_MODELS])
 
 
 def tau_quantiles(taus: Floats, log_evidence: Floats, at_zero: float = AT_ZERO) -> Floats:

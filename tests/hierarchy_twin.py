@@ -13,7 +13,7 @@ from lrbtl.fitting.fit import make_design, spectral_start
 from lrbtl.fitting.mode import Mode, find_mode, start_scores
 from lrbtl.fitting.priors import factor_entries, within_gauge
 from lrbtl.lowrank.tucker import check_rank
-from lrbtl.methods.shared import LADDER, Shared
+from lrbtl.methods.shared import LADDER, Columns, Shared
 from lrbtl.typing import Bools, Floats, Longs
 from problems import battle_matrix, jacobian, rebuilt
 
@@ -151,7 +151,7 @@ def joint_precision(twin: Twin, found: Shared) -> tuple[Floats, Floats, Floats]:
     """
     at, design = found.at, found.at.scores.design
     d1, D = design.shape[0], design.n_contexts
-    Z = found.columns.values.transpose(1, 0, 2).reshape(d1 * D, -1)
+    Z = written_out(found.columns).transpose(1, 0, 2).reshape(d1 * D, -1)
     sizes = dict(zip(found.columns.modes, found.sizes, strict=True))
     sd = np.array([at.tau if mode == LADDER else sizes[mode] for mode in found.columns.mode])
     rows = np.hstack([twin.J, np.eye(d1 * D)])
@@ -161,12 +161,19 @@ def joint_precision(twin: Twin, found: Shared) -> tuple[Floats, Floats, Floats]:
     return precision, np.kron(np.eye(d1) - 1.0 / d1, np.eye(D)) @ np.hstack([rows, Z]), sd
 
 
+def written_out(columns: Columns) -> Floats:
+    """All columns in all contexts, (D, d1, m)."""
+    (D, n), d1 = columns.member.shape, len(columns.ladder)
+    own = np.einsum("ul,ab->ualb", columns.member, np.eye(d1)).reshape(D, d1, n * d1)
+    return np.concatenate([np.broadcast_to(columns.ladder[:, None], (D, d1, 1)), own], axis=2)
+
+
 def joint_gradient(twin: Twin, found: Shared) -> Floats:
     """Of the log posterior in (coordinates, E, F), at F = 0."""
     at, design, space = found.at, found.at.scores.design, found.at.scores.space
     deviation = np.zeros(len(twin.g))
     deviation[entries(design)] = at.scores.E
-    Z = found.columns.values.transpose(1, 0, 2).reshape(len(twin.g), -1)
+    Z = written_out(found.columns).transpose(1, 0, 2).reshape(len(twin.g), -1)
     coordinates = twin.J.T @ twin.g - prior_gradient(at)
     coordinates[space.extra] = at.effect_gradient
     return np.concatenate([coordinates, twin.g - deviation / at.tau**2, twin.g @ Z])

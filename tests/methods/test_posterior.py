@@ -46,7 +46,7 @@ def made(name):
     cells = BlockDesign.of_cells(make_design(battles, link))
     if cells.full != mode.scores.design.full:
         cells.__dict__["full"] = mode.scores.design.full
-    shared = Shared(mode.at, Columns.ladder(mode.scores.design))
+    shared = Shared(mode.at, Columns.ladder_of(mode.scores.design))
     if "shared" in name:
         shared = Shared(mode.at, Columns.of(mode.scores.design), (0.3, 0.2))
     _MADE[name] = Posterior(mode.at, cells, shared), Twin.of(mode.at)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import lrbtl
-from hierarchy_twin import GAUGE, Twin, joint_gradient, joint_precision, mode_of
+from hierarchy_twin import GAUGE, Twin, joint_gradient, joint_precision, mode_of, written_out
 from lrbtl.fitting.blocks import BlockDesign
 from lrbtl.fitting.fit import make_design
 from lrbtl.fitting.mode import find_mode
 from lrbtl.methods.hierarchical import HierarchicalRun
-from lrbtl.methods.shared import GRID, LADDER, MOST_COLUMNS, TAGS, Columns, Shared
+from lrbtl.methods.shared import GRID, LADDER, MOST_COLUMNS, TAGS, Columns, Shared, few_columns
 from problems import simulated
 
 
@@ -37,7 +37,7 @@ def test_a_column_for_every_model_at_every_level_of_a_mode():
     found = columns_of((4, 3, 2))
     assert found.modes == [0, 1] and len(found.mode) == 1 + 4 * (2 + 3)
     for mode, size in enumerate((3, 2)):
-        own = found.values[:, :, found.mode == mode].reshape(3, 2, 4, size, 4)
+        own = written_out(found)[:, :, found.mode == mode].reshape(3, 2, 4, size, 4)
         for u in np.ndindex(3, 2):
             for model in range(4):
                 expected = np.zeros((size, 4))
@@ -62,7 +62,7 @@ def terms():
     mode = mode_of(judged(n=(300, 600))[0], 1, 0.2)
     columns = Columns.of(mode.scores.design)
     held = np.where(columns.mode == LADDER, 0.0, 0.1 * np.random.default_rng(1).normal(size=len(columns.mode)))
-    scores = replace(mode.scores, shared=(columns.values @ held).T)
+    scores = replace(mode.scores, shared=columns.times(held[:, None])[:, :, 0].T)
     return Shared(find_mode(scores, 0.2, 1.0, GAUGE).at, columns, (0.3, 0.2)), held
 
 
@@ -135,8 +135,25 @@ def test_a_column_for_every_model_and_tag_in_all_sets_with_it():
     design = BlockDesign.of_cells(make_design(simulated((4, 3), 1, 200)[1], "logistic"))
     found = Columns.of(design, tags)
     assert found.modes == [TAGS] and len(found.mode) == 1 + 4 * 2
-    own = found.values[:, :, found.mode == TAGS].reshape(3, 4, 2, 4)
+    own = written_out(found)[:, :, found.mode == TAGS].reshape(3, 4, 2, 4)
     np.testing.assert_array_equal(own, np.einsum("ut,ab->uatb", tags, np.eye(4)))
+    Z, rng, (context, model) = written_out(found), np.random.default_rng(0), design.slot_places
+    factors, weights, values = rng.normal(size=(9, 2)), rng.random(3), rng.normal(size=(design.n_slots, 2))
+    for made, expected in (
+        (found.times(factors, np.array([2, 1])), (Z @ factors)[[2, 1]]),
+        (found.times_on_slots(factors, design.slot_places), (Z @ factors)[context, model]),
+        (found.means(factors), (Z @ factors).mean(axis=1)),
+        (found.means(factors, weights), np.tensordot(weights, Z @ factors, 1)),
+        (found.against(values, design.slot_places), Z[context, model].T @ values),
+    ):
+        np.testing.assert_allclose(made, expected, atol=1e-12)
+
+
+def test_tags_may_have_more_columns_than_modes_until_they_are_too_many():
+    design = BlockDesign.of_cells(make_design(simulated((50, 300), 1, 400)[1], "logistic"))
+    for n, fits in ((11, True), (13, False)):
+        assert not few_columns(1 + 50 * n, 50, 300)
+        assert (Columns.of(design, np.ones((300, n))).modes == [TAGS]) is fits
 
 
 def test_gains_by_a_tag_are_not_drawn_towards_other_sets():

@@ -76,7 +76,7 @@ class Posterior:
     @classmethod
     def of(cls, at: Expansion, cells: BlockDesign) -> "Posterior":
         """Return the posterior where entries share nothing but the reach of the ladder."""
-        return cls(at, cells, Shared(at, Columns.ladder(at.scores.design)))
+        return cls(at, cells, Shared(at, Columns.ladder_of(at.scores.design)))
 
     @property
     def design(self) -> BlockDesign:
@@ -176,7 +176,9 @@ class Posterior:
         cells = self.cells
         (own, pairs, *_), root, atoms = self._entries, self.shared.slot_root, cells.atom_table
         spread = own[atoms.slot_a] + own[atoms.slot_b] - 2 * pairs
-        spread += np.sum((root[atoms.slot_a] - root[atoms.slot_b]) ** 2, axis=1)
+        for part in in_batches(len(spread), root.shape[1]):
+            away = root[atoms.slot_a[part]] - root[atoms.slot_b[part]]
+            spread[part] += np.einsum("im,im->i", away, away)
         spread = spread if len(spread) == len(cells.a) else spread[atoms.number]
         return vote_residuals(self.at, cells, spread)
 

@@ -23,6 +23,7 @@ from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.typing import Floats, Longs
 
 MOST_NUMBERS, MOST_COLUMNS = 1 << 22, 640  # in the answers of all scores to the columns, and columns: time and memory
+MOST_TAG_NUMBERS = 1 << 24  # of columns of tags, whose sets share much more
 GRID = 200  # sizes that are looked at
 AT_ZERO = 0.1  # prior probability that a mode's levels share nothing
 SIZE_STEPS, SETTLED = 4, 0.02  # passes over the modes, and the relative change of a size that ends them
@@ -31,23 +32,25 @@ LADDER, TAGS = -1, -2  # modes of columns that are no context modes
 
 @dataclass(frozen=True)
 class Columns:
-    """What entries may share.
+    """What entries may share: the ladder, then every model at every level of some modes, level by level, m in all.
 
     Attributes
     ----------
-    values : array (D, d1, m)
-    mode : array (m,)
-        Context mode of each column; LADDER for that of the ladder.
+    ladder : array (d1,)
+    member : array (D, n)
+        1 where a context has a level.
+    level_mode : array (n,)
+        Mode of each level.
     """
 
-    values: Floats
-    mode: Longs
+    ladder: Floats
+    member: Floats
+    level_mode: Longs
 
     @classmethod
-    def ladder(cls, design: BlockDesign) -> "Columns":
+    def ladder_of(cls, design: BlockDesign) -> "Columns":
         """Return the column of the ladder alone."""
-        values = np.broadcast_to(design.ladder[None, :, None], (design.n_contexts, design.shape[0], 1))
-        return cls(values, np.array([LADDER]))
+        return cls(design.ladder, np.zeros((design.n_contexts, 0)), np.zeros(0, dtype=np.int64))
 
     @classmethod
     def of(cls, design: BlockDesign, tags: Floats | None = None) -> "Columns":
@@ -57,9 +60,9 @@ class Columns:
         many are left out. `tags` (D, n), 1 where a context has a tag, are a mode more, of which a context may have
         several levels.
         """
-        found, sizes = cls.ladder(design), design.shape[1:]
+        found, sizes = cls.ladder_of(design), design.shape[1:]
         if tags is not None:
-            found = found._with(TAGS, tags)
+            found = found._with(TAGS, tags, MOST_TAG_NUMBERS)
         if len(sizes) < 2:
             return found
         levels = np.unravel_index(np.arange(design.n_contexts), sizes)
@@ -77,7 +80,7 @@ class Columns:
 
     def left_out(self, design: BlockDesign) -> list[tuple[int, int]]:
         """Return modes that have no columns as their levels are too many, and how many levels would have some."""
-        D, d1, m = self.values.shape
+        D, d1, m = len(self.member), len(self.ladder), len(self.mode)
         sizes, out = design.shape[1:], []
         for k in self._shared_modes(design) if len(sizes) > 1 else []:
             fits = [n for n in range(2, sizes[k]) if few_columns(m + d1 * n, d1, D * n // sizes[k])]
@@ -85,25 +88,60 @@ class Columns:
                 out.append((k, fits[-1]))
         return out
 
-    def _with(self, mode: int, member: Floats) -> "Columns":
+    def _with(self, mode: int, member: Floats, most: int = MOST_NUMBERS) -> "Columns":
         """Return these columns and one for every model at every level of a mode, given as (D, n), unless too many."""
-        D, d1, m = self.values.shape
-        m += d1 * member.shape[1]
-        if not few_columns(m, d1, D):
+        (D, n), d1 = member.shape, len(self.ladder)
+        if not few_columns(len(self.mode) + d1 * n, d1, D, most):
             return self
-        own = member[:, None, :, None] * np.eye(d1)[None, :, None, :]
-        values = np.concatenate([self.values, own.reshape(D, d1, -1)], axis=2)
-        return Columns(values, np.append(self.mode, np.full(d1 * member.shape[1], mode)))
+        return Columns(self.ladder, np.hstack([self.member, member]), np.append(self.level_mode, np.full(n, mode)))
+
+    @cached_property
+    def mode(self) -> Longs:
+        """Mode of each column, (m,); LADDER for that of the ladder."""
+        return np.append(LADDER, np.repeat(self.level_mode, len(self.ladder)))
 
     @cached_property
     def modes(self) -> list[int]:
-        """Context modes that have columns."""
-        return [int(k) for k in np.unique(self.mode) if k != LADDER]
+        """Modes that have columns."""
+        return [int(k) for k in np.unique(self.level_mode)]
+
+    def _by_level(self, factors: Floats) -> Floats:
+        """Return the factors (m, k) of all but the ladder, (n, d1, k)."""
+        return factors[1:].reshape(len(self.level_mode), len(self.ladder), factors.shape[1])
+
+    def times(self, factors: Floats, contexts: Longs | slice = slice(None)) -> Floats:
+        """Return Z times factors (m, k) in some contexts, (n_contexts, d1, k)."""
+        out: Floats = np.tensordot(self.member[contexts], self._by_level(factors), 1)
+        out += self.ladder[:, None] * factors[0]
+        return out
+
+    def times_on_slots(self, factors: Floats, places: tuple[Longs, Longs]) -> Floats:
+        """Return the same on slots, given by context and model, (n_slots, k)."""
+        if not self.modes:
+            return np.asarray(self.ladder[places[1], None] * factors[0])
+        return np.asarray(self.times(factors)[places])
+
+    def means(self, factors: Floats, weights: Floats | None = None) -> Floats:
+        """Return the means of Z times factors (m, k) over models, (D, k), or sums over contexts by weight, (d1, k)."""
+        if weights is not None:
+            found = np.tensordot(weights @ self.member, self._by_level(factors), 1)
+            return np.asarray(found + weights.sum() * self.ladder[:, None] * factors[0])
+        return np.asarray(self.member @ self._by_level(factors).mean(axis=1) + self.ladder.mean() * factors[0])
+
+    def against(self, values: Floats, places: tuple[Longs, Longs]) -> Floats:
+        """Return Z^T of values on slots (n_slots, k), (m, k)."""
+        (context, model), (D, n), d1 = places, self.member.shape, len(self.ladder)
+        first = self.ladder[model] @ values
+        if not n:
+            return np.asarray(first[None])
+        cube = np.zeros((D, d1, values.shape[1]))
+        cube[context, model] = values
+        return np.vstack([first, np.tensordot(self.member.T, cube, 1).reshape(n * d1, -1)])
 
 
-def few_columns(m: int, d1: int, D: int) -> bool:
+def few_columns(m: int, d1: int, D: int, most: int = MOST_NUMBERS) -> bool:
     """Whether m columns of d1 models in D contexts are few enough."""
-    return m <= MOST_COLUMNS and m * d1 * D <= MOST_NUMBERS
+    return m <= MOST_COLUMNS and m * d1 * D <= most
 
 
 @dataclass(frozen=True)
@@ -130,30 +168,64 @@ class Shared:
             out[self.columns.mode == mode] = size
         return out
 
-    @cached_property
-    def _on_slots(self) -> Floats:
-        """The columns, and what the scores hold of them already, (n_slots, m + 1)."""
-        places = self.at.scores.design.slot_places
-        known = np.broadcast_to(self.at.scores.shared, self._shape[::-1]).T[places]
-        return np.concatenate([self.columns.values[places], known[:, None]], axis=1)
-
     @property
     def _shape(self) -> tuple[int, int]:
         """(D, d1)."""
-        D, d1, _ = self.columns.values.shape
-        return D, d1
+        return len(self.columns.member), len(self.columns.ladder)
+
+    @cached_property
+    def _known(self) -> Floats:
+        """What the scores hold of the columns already, on the slots, (n_slots, 1)."""
+        places = self.at.scores.design.slot_places
+        return np.asarray(np.broadcast_to(self.at.scores.shared, self._shape[::-1]).T[places][:, None])
 
     @cached_property
     def _told(self) -> tuple[Floats, Floats, Floats]:
-        """K and the votes' scores of all columns, and what the coordinates of L answer to them."""
-        at, design, space = self.at, self.at.scores.design, self.at.scores.space
-        on_slots = self._on_slots
-        told = at.told(on_slots)
-        pulled = design.pull_columns(space, told)
-        pulled[space.extra] = at.effects[0].T @ at.left_open(on_slots)
+        """K and the votes' scores of all columns, and what the coordinates of L answer to them.
+
+        The last of them stands for what the scores hold already.
+        """
+        at, design, space, columns = self.at, self.at.scores.design, self.at.scores.space, self.columns
+        places = design.slot_places
+        plain = np.hstack([columns.ladder[places[1], None], self._known])
+        told = at.told(plain)
+        pulled, own = design.pull_columns(space, told), plain.T @ told
+        pulled[space.extra] = at.effects[0].T @ at.left_open(plain)
+        K = own
+        if columns.modes:
+            of_modes, inside = self._told_modes
+            pulled = np.hstack([pulled[:, :1], of_modes, pulled[:, 1:]])
+            mixed = columns.against(told, places)[1:]
+            K = np.block([
+                [own[:1, :1], mixed[:, :1].T, own[:1, 1:]],
+                [mixed[:, :1], inside, mixed[:, 1:]],
+                [own[1:, :1], mixed[:, 1:].T, own[1:, 1:]],
+            ])  # fmt: skip
         solved = at.factor.solve(pulled)
-        K = on_slots.T @ told - pulled.T @ solved
-        return 0.5 * (K + K.T), on_slots.T @ at.residual - solved.T @ at.gradient(), solved
+        K = K - pulled.T @ solved
+        score = np.append(columns.against(at.residual[:, None], places), self._known.T @ at.residual)
+        return 0.5 * (K + K.T), score - solved.T @ at.gradient(), solved
+
+    @property
+    def _told_modes(self) -> tuple[Floats, Floats]:
+        """J^T W Z in coordinates and Z^T W Z of the columns of modes: sums over contexts by the levels that they have.
+
+        Neither Z nor W Z is ever written out.
+        """
+        at, design, space, member = self.at, self.at.scores.design, self.at.scores.space, self.columns.member
+        (D, n), (d1, r) = member.shape, space.U.shape
+        W = design.over_models(at.W, np.arange(D))
+
+        def summed(weights: Floats) -> Floats:
+            """Return sums over contexts of W times weights (D, n, k), (n, k, d1, d1)."""
+            return (weights.reshape(D, -1).T @ W.reshape(D, -1)).reshape(*weights.shape[1:], d1, d1)
+
+        gU = summed(member[:, :, None] * space.V[:, None, :]).transpose(0, 3, 2, 1).reshape(n * d1, d1, r)
+        gV = np.einsum("ul,ubk->lbuk", member, W @ space.U).reshape(n * d1, D, r)
+        pulled = space.pull(gU, gV)
+        pulled[space.extra] = self.columns.against(at.left_open(at.effects[0]), design.slot_places)[1:].T
+        inside = summed(member[:, :, None] * member[:, None, :]).transpose(0, 2, 1, 3).reshape(n * d1, n * d1)
+        return pulled, inside
 
     @cached_property
     def _information(self) -> tuple[Floats, Floats]:
@@ -184,14 +256,14 @@ class Shared:
                 sizes = list(found.sizes)
                 sizes[i] = found._typical_size(self.columns.modes[i], largest)
                 found = self._with(tuple(sizes))
-            if np.allclose(before, found.sizes, rtol=SETTLED, atol=1e-3 * largest):
+            if len(before) < 2 or np.allclose(before, found.sizes, rtol=SETTLED, atol=1e-3 * largest):
                 break
         return found
 
     def _with(self, sizes: tuple[float, ...]) -> "Shared":
         """Return the same with other sizes."""
         found = replace(self, sizes=sizes)
-        found.__dict__.update({name: getattr(self, name) for name in ("_on_slots", "_told", "_information")})
+        found.__dict__.update({name: getattr(self, name) for name in ("_known", "_told", "_information")})
         return found
 
     def _typical_size(self, mode: int, largest: float) -> float:
@@ -214,30 +286,30 @@ class Shared:
     def values(self) -> Floats:
         """Z F at its mode, without the ladder, (d1, D)."""
         kept = np.where(self.columns.mode == LADDER, 0.0, self._mean)
-        return np.asarray(self.columns.values @ kept).T
+        return np.asarray(self.columns.times(kept[:, None])[:, :, 0].T)
 
     @cached_property
     def _mean(self) -> Floats:
         """F at its mode."""
         return np.asarray(self._spread * linalg.cho_solve((self._factor, True), self._spread * self._information[1]))
 
-    @cached_property
-    def _answers(self) -> "Answers":
-        """Q of all columns and of what the scores hold of them, but for the columns themselves."""
+    def _answers(self, factors: Floats) -> tuple["Answers", Floats]:
+        """Return Q times factors (m + 1, k) but for the columns themselves, and all of it on the slots."""
         at, design, space = self.at, self.at.scores.design, self.at.scores.space
-        solved = self._told[2]
-        open_part = self._on_slots - design.push_columns(space, solved)
-        closed = at.left_open(open_part + at.tau**2 * at.effects[0] @ solved[space.extra])
-        return Answers(design, space, -solved, closed - open_part)
+        solved = self._told[2] @ factors
+        own = self.columns.times_on_slots(factors[:-1], design.slot_places) + self._known * factors[-1]
+        along = design.push_columns(space, solved)
+        closed = at.left_open(own - along + at.tau**2 * at.effects[0] @ solved[space.extra])
+        return Answers(design, space, -solved, closed + along - own), closed
 
     @cached_property
     def move(self) -> Field:
         """What scores change by."""
         factors = np.append(self._mean, -1.0)
-        found = self._answers.mixed(factors[:, None])
+        found, _ = self._answers(factors[:, None])
         if self.columns.modes:
             known = np.broadcast_to(self.at.scores.shared, self._shape[::-1])
-            left, right = np.eye(self._shape[1]), self.columns.values @ factors[:-1] - known.T
+            left, right = np.eye(self._shape[1]), self.columns.times(factors[:-1, None])[:, :, 0] - known.T
         else:
             left, right = self.at.scores.design.ladder[:, None], np.full((self._shape[0], 1), factors[0])
         return found.field(left, right).centred()
@@ -257,35 +329,24 @@ class Shared:
         return np.asarray(-self._told[2][self.at.scores.space.extra, :-1] @ self._half)
 
     @cached_property
-    def _root(self) -> "Answers":
-        """The answers to the columns, times the root of their covariance."""
-        return self._answers.mixed(np.vstack([self._half, np.zeros(self._half.shape[1])]))
+    def _root(self) -> tuple["Answers", Floats]:
+        """The answers to the columns, times the root of their covariance, and all of it on the slots."""
+        return self._answers(np.vstack([self._half, np.zeros(self._half.shape[1])]))
 
     def root(self, contexts: Longs) -> Floats:
         """Return a root of the covariance that F adds to the scores of some contexts, (n, d1, m), centred."""
-        found = self._root.dense(contexts, self.columns.values[contexts] @ self._half)
+        found = self._root[0].dense(contexts, self.columns.times(self._half, contexts))
         return np.asarray(found - found.mean(axis=1, keepdims=True))
 
     @cached_property
     def slot_root(self) -> Floats:
         """The same on the slots, (n_slots, m)."""
-        design, root = self.at.scores.design, self._root
-        assert root.slots is not None
-        found = self._on_slots[:, :-1] @ self._half + design.push_columns(root.space, root.coordinates) + root.slots
-        return np.asarray(found - self._means[design.slot_places[0]])
-
-    @cached_property
-    def _means(self) -> Floats:
-        """Means over the models of each context of the root before it is centred, (D, m)."""
-        return self._root.means(self.columns.values.mean(axis=1) @ self._half)
+        means = self._root[0].means(self.columns.means(self._half))
+        return np.asarray(self._root[1] - means[self.at.scores.design.slot_places[0]])
 
     def mean_root(self, weights: Floats) -> Floats:
         """Return the sum over contexts of the root times weights (D,), (d1, m)."""
-        if self.columns.modes:
-            own = np.einsum("u,uam->am", weights, self.columns.values, optimize=True)
-        else:
-            own = weights.sum() * self.at.scores.design.ladder[:, None]
-        found = self._root.mean(weights, own @ self._half)
+        found = self._root[0].mean(weights, self.columns.means(self._half, weights))
         return np.asarray(found - found.mean(axis=0))
 
 
@@ -297,11 +358,6 @@ class Answers:
     space: TangentSpace
     coordinates: Floats
     slots: Floats | None
-
-    def mixed(self, factors: Floats) -> "Answers":
-        """Return sums of the changes times factors (m, k)."""
-        slots = None if self.slots is None else self.slots @ factors
-        return replace(self, coordinates=self.coordinates @ factors, slots=slots)
 
     @cached_property
     def _pushed(self) -> tuple[Floats, Floats]:

@@ -1,7 +1,9 @@
 """Estimates against direct NumPy formulas."""
 
+import gc
 import json
 import pickle
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -301,3 +303,15 @@ def test_only_known_facts_are_told():
         "  ridge     0.5 × 0.1235",
         "  note      two contexts are thin",
     ]
+
+
+def test_estimates_go_when_nobody_reads_them():
+    found = Estimate(["a", "b"], [0.0, 1.0], np.eye(2), links="identity")
+    gone = weakref.ref(found)
+    assert found[["a", "b"]] is found
+    gc.disable()
+    try:
+        del found
+        assert gone() is None  # covariances of boards fill gigabytes
+    finally:
+        gc.enable()

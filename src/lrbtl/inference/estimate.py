@@ -104,8 +104,12 @@ class Estimate:
         self._bound_se = None if bound_se is None else self._vector(bound_se, "bound_se")
         self._naive_source = naive_se
         self._shrinkage_source = shrinkage
-        self._root: Estimate = self
+        self._made_of: Estimate | None = None  # the root, unless it is this one
         self._root_weights: Floats | None = None  # (M, targets of the root); None is the identity
+
+    @property
+    def _root(self) -> Estimate:
+        return self if self._made_of is None else self._made_of
 
     def _vector(self, values: Any, what: str) -> Floats:
         vector = _read_only(values)
@@ -126,7 +130,8 @@ class Estimate:
     @cached_property
     def cov(self) -> Floats:
         """(M, M) covariance on the natural scale."""
-        return self._slope[:, None] * self._known_cov() * self._slope
+        cov = self._known_cov()
+        return self._slope[:, None] * cov * self._slope if self._is_logit.any() else cov
 
     @property
     def working(self) -> Floats:
@@ -349,6 +354,8 @@ class Estimate:
         return index_labels(self.labels, "targets")
 
     def _select(self, rows: Longs) -> Estimate:
+        if np.array_equal(rows, np.arange(len(self))):
+            return self
         cov = None if self._cov is None else self._cov[np.ix_(rows, rows)]
         part = Estimate(
             [self.labels[k] for k in rows],
@@ -362,7 +369,7 @@ class Estimate:
             naive_se=lambda: None if self._naive_se is None else self._naive_se[rows],
             shrinkage=(lambda _: self._shrinkage.at(rows)) if cov is None else None,
         )
-        part._root = self._root
+        part._made_of = self._root
         if cov is not None:
             picks = np.zeros((rows.size, len(self)))
             picks[np.arange(rows.size), rows] = 1.0
@@ -418,7 +425,7 @@ class Estimate:
         links = np.where(mixed, "probability", "identity")
         variance_noise = np.max(np.where(loading != 0, self._root.variance_noise[used], 0.0), axis=1, initial=0.0)
         result = Estimate(labels, value, cov, links=links, variance_noise=variance_noise, info=self.info)
-        result._root, result._root_weights = self._root, root_weights
+        result._made_of, result._root_weights = self._root, root_weights
         return result
 
     def __add__(self, other: Estimate) -> Estimate:

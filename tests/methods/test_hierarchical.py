@@ -352,3 +352,12 @@ def test_models_of_one_category_are_not_scattered_over_the_others():
     won = rng.random(len(first)) < 1 / (1 + np.exp(truth[second, context] - truth[first, context]))
     board = lrbtl.leaderboard(lrbtl.Battles.from_arrays(first, second, won.astype(float), [context]), scale="logit")
     assert (board.upper - board.lower)[np.array(board.models) >= n_main].max() < 4.0
+
+
+def test_scores_do_not_run_away_where_votes_tell_nothing_more():
+    """Two models and soft votes of nearly zero: the prior follows the scores, which grew by a tenth with every step."""
+    cells = [(0, 0, 0.0, 2), (0, 0, 1e-9, 100), (0, 1, 0.0, 1), (1, 0, 1.0, 1), (1, 1, 0.0, 3)]
+    task, language, y, counts = zip(*cells, strict=True)
+    battles = lrbtl.Battles.from_arrays([0] * 5, [1] * 5, y, [task, language], counts=counts)
+    board = lrbtl.leaderboard(battles, scale="logit", min_battles=1)
+    assert np.abs(board.score).max() < 20.0

@@ -21,6 +21,7 @@ MAX_ITER = 10
 SETTLING = 5  # steps after which the prior stays
 SMALLEST_STEP = 1e-3
 LARGEST_START = 5.0  # logits
+FARTHEST = 20.0  # logits beyond which votes tell nothing of a score, while a prior of its own size lets it grow
 LEAST_START = 1e-3  # of the noise of an entry: the size of a start where battles favour nobody
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
 DECREMENT = 5e-3  # nats: far below what moves an interval
@@ -108,11 +109,16 @@ def find_mode(
 
 
 def _stepped(at: Expansion, step: Floats, dE: Floats) -> tuple[Scores, float, float]:
-    """Return the scores after a step, halved until the posterior grows, by how much it grows, and the share taken."""
+    """Return the scores after a step, halved until the posterior grows, by how much it grows, and the share taken.
+
+    A step that takes scores too far is the last one, and is not taken.
+    """
     here, scale, trial = at.cost(at.scores), 1.0, at.scores.moved(step, dE)
     while (fall := here - at.cost(trial, scale * step)) < -DECREMENT and scale > SMALLEST_STEP:
         scale *= 0.5
         trial = at.scores.moved(scale * step, scale * dE)
+    if fall >= -DECREMENT and np.abs(trial.low_rank).max() > max(FARTHEST, float(np.abs(at.scores.low_rank).max())):
+        return at.scores, 0.0, scale
     return trial if fall >= -DECREMENT else at.scores, fall, scale
 
 

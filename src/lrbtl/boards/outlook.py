@@ -303,12 +303,15 @@ class VotesNeeded:
 
 
 def votes_words(votes: float) -> str:
-    """Return a number of votes in words.
+    """Return a number of votes in words, rounded up to two digits: more of them would promise too much.
 
     >>> votes_words(1234.2), votes_words(math.inf)
-    ('1,235 more votes', 'no number of votes')
+    ('1,300 more votes', 'no number of votes')
     """
-    return f"{math.ceil(votes):,} more votes" if math.isfinite(votes) else "no number of votes"
+    if not math.isfinite(votes):
+        return "no number of votes"
+    unit = 10 ** max(len(str(math.ceil(votes))) - 2, 0)
+    return f"{math.ceil(votes / unit) * unit:,} more votes"
 
 
 @one_blas_thread

@@ -215,17 +215,16 @@ class Shared:
         at, design, space, member = self.at, self.at.scores.design, self.at.scores.space, self.columns.member
         (D, n), (d1, r) = member.shape, space.U.shape
         W = design.over_models(at.W, np.arange(D))
-
-        def summed(weights: Floats) -> Floats:
-            """Return sums over contexts of W times weights (D, n, k), (n, k, d1, d1)."""
-            return (weights.reshape(D, -1).T @ W.reshape(D, -1)).reshape(*weights.shape[1:], d1, d1)
-
-        gU = summed(member[:, :, None] * space.V[:, None, :]).transpose(0, 3, 2, 1).reshape(n * d1, d1, r)
+        gU, inside = np.empty((n, d1, d1, r)), np.empty((n, d1, n, d1))
+        for k, level in enumerate(member.T):
+            here = np.flatnonzero(level)
+            weights = level[here, None] * np.hstack([space.V[here], member[here]])
+            summed = (weights.T @ W[here].reshape(len(here), -1)).reshape(r + n, d1, d1)
+            gU[k], inside[k] = summed[:r].transpose(2, 1, 0), summed[r:].transpose(1, 0, 2)
         gV = np.einsum("ul,ubk->lbuk", member, W @ space.U).reshape(n * d1, D, r)
-        pulled = space.pull(gU, gV)
+        pulled = space.pull(gU.reshape(n * d1, d1, r), gV)
         pulled[space.extra] = self.columns.against(at.left_open(at.effects[0]), design.slot_places)[1:].T
-        inside = summed(member[:, :, None] * member[:, None, :]).transpose(0, 2, 1, 3).reshape(n * d1, n * d1)
-        return pulled, inside
+        return pulled, inside.reshape(n * d1, n * d1)
 
     @cached_property
     def _information(self) -> tuple[Floats, Floats]:

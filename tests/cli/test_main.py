@@ -173,6 +173,9 @@ def test_every_format_is_written(log, monkeypatch):
     assert Path("board.md").read_text().count("\n| ") == 11
     assert Path("board.html").read_text().startswith("<!doctype html>")
     assert Path("board.png").read_bytes().startswith(b"\x89PNG")
+    whole = Path("board.svg").stat().st_size
+    assert main(["leaderboard", str(log), "--rank", "1", "--top", "1", "--quiet", "--out", "board.svg"]) == EXIT_OK
+    assert Path("board.svg").stat().st_size < whole
 
 
 def test_files_are_replaced_whole(log, monkeypatch):

@@ -58,7 +58,7 @@ def run_leaderboard(options: Namespace) -> None:
     boards = leaderboard(battles, context=context, compat=options.compat, **board, **analysis)
     for path in targets:  # before anything is printed: whoever reads may stop
         if path.suffix.lower() in PICTURES:
-            write_picture(path, boards.overall if isinstance(boards, Leaderboards) else boards)
+            write_picture(path, boards, options.top)
         else:
             write_result(path, boards, f"Leaderboard of {file_title(options.file)}")
     if not options.quiet:
@@ -119,7 +119,7 @@ def run_demo(options: Namespace) -> None:
     boards = leaderboard(battles, context="all", progress=progress_of(options))
     if folder is not None:
         write_result(folder / "board.csv", boards, "Demo")
-        write_picture(folder / "board.png", boards.overall)
+        write_picture(folder / "board.png", boards)
         write_report(folder / "report.html", boards, title="Demo: a simulated arena", battles=battles)
     show("A simulated arena: models, votes and results are made up.\n")
     show(battles.summary(), "\n")
@@ -130,11 +130,11 @@ def run_demo(options: Namespace) -> None:
         say(f"wrote board.csv, board.png and report.html into {folder}")
 
 
-def write_picture(path: Path, board: Leaderboard) -> None:
-    """Draw a board into a PNG or SVG file."""
+def write_picture(path: Path, board: Leaderboard | Leaderboards, top: int | None = None) -> None:
+    """Draw a board, of several the overall one, into a PNG or SVG file."""
     from lrbtl.show.plots import plot_leaderboard, save_picture
 
-    save_picture(plot_leaderboard(board), path)
+    save_picture(plot_leaderboard(board, top=top), path)
 
 
 def make_folder(folder: Path) -> None:

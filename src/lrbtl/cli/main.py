@@ -276,7 +276,7 @@ def _add_leaderboard(commands: Any) -> None:
     )
     _add_view(group)
     group.add_argument("--compat", choices=("arena-rank", "fastchat"), help="that package's arithmetic instead")
-    group.add_argument("--top", type=int, metavar="N", help="print the N best only")
+    group.add_argument("--top", type=int, metavar="N", help="print and draw the N best only")
     group.add_argument(
         "--out", metavar="FILE", action="append", default=[], help=".csv .json .md .html .txt .png .svg; repeatable"
     )

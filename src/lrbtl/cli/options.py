@@ -205,7 +205,7 @@ def say(text: str) -> None:
 
 def show(*parts: object) -> None:
     """Print a result; what labels must not do to a terminal is written as escapes."""
-    print("\n".join(shown(line) for line in " ".join(map(str, parts)).split("\n")))
+    print("\n".join(shown(line).rstrip() for line in " ".join(map(str, parts)).split("\n")))
 
 
 # ------------------------------------------------------------------------------

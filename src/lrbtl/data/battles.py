@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from lrbtl.data import cells as _cells
 from lrbtl.data import labels as _labels
-from lrbtl.data.build import Axis, assemble, context_axes
+from lrbtl.data.build import Axis, build_cells, context_axes
 from lrbtl.data.cells import Cells
 from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, scaled
 from lrbtl.data.describe import Described
@@ -281,7 +281,7 @@ class Battles(Described, Stored):
         if reweight is not None:
             check_choice(reweight, ("pairs",), "reweight", VoteWeightError)
         votes = None if carried is None else carried.votes
-        cells, labels, n_self = assemble(coded, axes, counts, votes=votes, **options)
+        cells, labels, n_self = build_cells(coded, axes, counts, votes=votes, **options)
         if n_self:
             warn_user(
                 f"{n_self:,} battles of a model against itself were dropped: check the model columns if they are many.",

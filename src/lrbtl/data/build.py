@@ -55,7 +55,7 @@ def context_axes(names: Sequence[str], levels: Any, n_levels: int | Sequence[int
     return [Axis(*spec, integer_codes=True) for spec in zip(names, listed, sizes, strict=True)]
 
 
-def assemble(
+def build_cells(
     columns: Sequence[Coded],
     axes: Sequence[Axis],
     counts: Longs | None,

@@ -204,9 +204,8 @@ class SeparateFit:
             "every chain of battles between them has wins in one direction only" if linked else "no battle links them"
         )
         at = "" if where.context is None else f" in context {where.context!r}"
-        return (
-            f"the gap of {names[a]!r} over {names[b]!r}{at} does not exist: {reason}; pool contexts or share strength."
-        )
+        gap = f"the gap of {names[a]!r} over {names[b]!r}{at}"
+        return f"{gap} does not exist: {reason}; pool contexts, or use method='hierarchical'."
 
     def __repr__(self) -> str:
         found, total = int(np.sum(self.converged)), self.converged.size

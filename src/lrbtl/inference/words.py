@@ -72,9 +72,9 @@ def _conclude(d: FitDiagnosis, chosen: bool) -> tuple[str, str]:
             "too few battles",
             "Some models never meet the others, not even through a chain: make one board per group.",
         )
-    strength = f"The weakest component is {d.signal:.1f} times the noise"
+    signal = f"The weakest component is {d.signal:.1f} times the noise"
     if d.advice is not None and not chosen:
-        return f"too few {d.unit}", f"{strength}; below {SIGNAL_FLOOR} {d.advice}."
+        return f"too few {d.unit}", f"{signal}; below {SIGNAL_FLOOR} {d.advice}."
     if d.bernstein > BERNSTEIN_CEILING:
         return "prefer whitened", (
             f"A few {d.unit} carry most of the correction: a bound that allows for them is {d.bernstein:.1f} times the "
@@ -82,8 +82,8 @@ def _conclude(d: FitDiagnosis, chosen: bool) -> tuple[str, str]:
             "method does not need it."
         )
     if d.advice is not None:
-        return "efficient, with care", f"{strength}, below {SIGNAL_FLOOR}; {d.advice}."
-    return "efficient is safe", f"{strength} and no {d.unit.removesuffix('s')} dominates the correction."
+        return "efficient, with care", f"{signal}, below {SIGNAL_FLOOR}; {d.advice}."
+    return "efficient is safe", f"{signal} and no {d.unit.removesuffix('s')} dominates the correction."
 
 
 # ------------------------------------------------------------------------------

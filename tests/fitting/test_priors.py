@@ -5,6 +5,7 @@ import numpy as np
 import lrbtl
 from hierarchy_twin import mode_of
 from lrbtl.fitting.priors import population_prior
+from lrbtl.lowrank.arrowhead import Arrowhead
 from lrbtl.lowrank.tangent import TangentSpace
 from problems import random_point, rebuilt
 
@@ -14,14 +15,35 @@ def test_the_prior_gives_way_to_battles():
     space = TangentSpace(random_point((8, 6), (2, 2), 1))
     information = np.full(space.size, 1e5)
     information[space.row_columns(0, 3)] = 0.1
-    prior = population_prior(space, information)
+    prior = population_prior(space, arrowhead(space, np.diag(information)))
     precision = prior.precision[space.slices[0]].reshape(8, 2)
     assert (precision > 0).all() and (np.delete(precision, 3, axis=0) < 0.01 * precision[3]).all()
     spread = 1 / precision[3]
-    assert ((spread * 8 > 0.05) & (spread * 8 < 3)).all()  # columns of the factor have mean square 1/8
+    assert ((spread * 8 > 0.05) & (spread * 8 < 6)).all()  # columns of the factor have mean square 1/8
     assert not prior.mean[space.slices[0]].any()
     middle = np.median(space.factors[1], axis=0)
     np.testing.assert_allclose(prior.mean[space.slices[1]].reshape(6, 2), np.tile(middle, (6, 1)))
+
+
+def test_votes_along_one_direction_of_a_row_leave_its_prior():
+    """Votes in one context tell how good a model is there, and nothing of its skills one by one."""
+    space = TangentSpace(random_point((8, 6), (2, 2), 1))
+    information = np.diag(np.full(space.size, 1e5))
+    row, v = space.row_columns(0, 3), space.factors[1][2]
+    information[np.ix_(row, row)] = 1e5 * np.outer(v, v)
+    none = information.copy()
+    none[np.ix_(row, row)] = 0.0
+    along, nothing = (population_prior(space, arrowhead(space, each)).precision[row] for each in (information, none))
+    np.testing.assert_allclose(along, nothing, rtol=1e-3)
+
+
+def arrowhead(space, matrix):
+    """A matrix of the coordinates in the parts that are kept of it."""
+    width = space.factors[-1].shape[1]
+    q = space.size - space.factors[-1].size
+    each = range(q, space.size, width)
+    blocks = np.array([matrix[i : i + width, i : i + width] for i in each])
+    return Arrowhead(matrix[:q, :q], blocks, matrix[q:, :q])
 
 
 def test_a_context_of_few_votes_is_like_the_others():

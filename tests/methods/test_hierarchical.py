@@ -332,7 +332,6 @@ def test_boards_name_the_rank_of_most_weight():
     assert main_rank([small, large, large]) == (9, 9)
 
 
-@pytest.mark.xfail(strict=True, reason="priors.py asks what votes tell of a component if all others are known")
 def test_models_of_one_category_are_not_scattered_over_the_others():
     """Their votes tell one direction of their skills; along the others they are like the population.
 

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy import optimize, stats
 
 import lrbtl
 from hierarchy_twin import Twin, absent_somewhere, at_context, entries, joint_gradient, joint_precision, mode_of
 from lrbtl.fitting.blocks import BlockDesign
 from lrbtl.fitting.fit import make_design
-from lrbtl.methods.exceptions import find_exceptions
+from lrbtl.methods.exceptions import LARGEST_SHIFT, find_exceptions
 from lrbtl.methods.posterior import FEW_VOTES, LEVERAGE_FLOOR, Posterior
 from lrbtl.methods.shared import Columns, Shared
 from lrbtl.methods.standard_errors import centred
@@ -218,12 +219,15 @@ def test_exceptions_are_those_of_the_formula(name):
     played = np.greater(P, 1e-9 * P.max())
     P = np.where(played, P, 1.0)
     scores = posterior.at.scores.field.dense().reshape(-1)
-    k = P * np.mean(scores**2) / 4
+    k = P * np.mean(scores**2) * 0.36
     own = np.diag(C @ twin.H)
-    density = [np.exp(-(twin.g**2) / P / (2 * v)) / np.sqrt(v) for v in (np.ones_like(k), 1 + k)]
+    shift = np.clip(twin.g / P, -LARGEST_SHIFT, LARGEST_SHIFT)
+    density = [np.exp(-P * shift**2 / (2 * v)) / np.sqrt(v) for v in (np.ones_like(k), 1 + k)]
     probability = mixture_probability(density[0][played], density[1][played], played)
-    move = np.where(played, twin.g / P * k / (1 + k) * (1 - own), 0.0)
-    variance = probability * ((1 - own) ** 2 * k / (1 + k) / P + (1 - probability) * move**2)
+    move = np.where(played, shift * k / (1 + k) * (1 - own), 0.0)
+    before = np.where(played, np.maximum(own, 1e-6) / np.where(played, np.diag(twin.H), 1.0), 1.0)
+    after = before + np.where(played, (1 - own) ** 2 * k / (1 + k) / P, 0.0)
+    variance = [width_of_mixture(*each) - each[2] for each in zip(probability, move, before, after, strict=True)]
     place = entries(posterior.design)
     assert_close(found.probability, probability[place], 1.0)
     assert not np.delete(probability, place).any()
@@ -232,14 +236,22 @@ def test_exceptions_are_those_of_the_formula(name):
     assert_close(found.variance, np.where(played, variance, 0.0)[place], np.diag(twin.C))
 
 
+def width_of_mixture(probability, move, before, after):
+    """The variance of the normal law whose central 95% are as wide as those of the mixture, round its mean."""
+    laws = [(1 - probability, stats.norm(-probability * move, np.sqrt(before)))]
+    laws += [(probability, stats.norm((1 - probability) * move, np.sqrt(after)))]
+    h = optimize.brentq(lambda h: sum(w * (law.cdf(h) - law.cdf(-h)) for w, law in laws) - 0.95, 0, 1e3, xtol=1e-13)
+    return (h / stats.norm.ppf(0.975)) ** 2
+
+
 def mixture_probability(ordinary, exceptional, played):
     """Averaged over shares s of exceptions, each with the product of its mixtures as evidence, and over none at all."""
     shares = [0.3 / 1.7**j for j in range(24)]
-    prior = np.array([s**2 * (1 - s) ** 64 for s in shares])
+    prior = np.array([s**4 * (1 - s) ** 64 for s in shares])
     mixtures = [s * exceptional + (1 - s) * ordinary for s in shares]
-    evidence = 0.75 * prior / prior.sum() * [np.prod(mixture / ordinary) for mixture in mixtures]
+    evidence = 0.95 * prior / prior.sum() * [np.prod(mixture / ordinary) for mixture in mixtures]
     out = np.zeros(played.shape)
-    for s, mixture, weight in zip(shares, mixtures, evidence / (evidence.sum() + 0.25), strict=True):
+    for s, mixture, weight in zip(shares, mixtures, evidence / (evidence.sum() + 0.05), strict=True):
         out[played] += weight * s * exceptional / mixture
     return out
 

@@ -42,7 +42,7 @@ def both(request):
 
 def test_the_mode_is_the_same(both):
     exact, found = (each.at.scores.field.dense() for each in both)
-    np.testing.assert_allclose(found, exact, atol=0.02)
+    np.testing.assert_allclose(found, exact, atol=0.05)
 
 
 def test_few_targets_have_the_same_covariance(both):

@@ -237,7 +237,7 @@ class Expansion:
     @cached_property
     def prior(self) -> Prior:
         """Of the coordinates."""
-        found = population_prior(self.scores.space, self.information.diagonal())
+        found = population_prior(self.scores.space, self.information)
         if self.before is None:
             return found
         if not self.settled:
@@ -341,7 +341,7 @@ class Expansion:
         """Return the gradient at scores nearby, with this information in the place of theirs."""
         found = self.sharing(replace(self, scores=scores), "cell_weights", "_told", "effects", "contexts")
         found.__dict__["prior"] = replace(
-            population_prior(scores.space, self.information.diagonal()), precision=self.prior.precision
+            population_prior(scores.space, self.information), precision=self.prior.precision
         )
         return found
 

@@ -165,9 +165,9 @@ class RowBlocks:
     models: Floats  # (d1, r1, r1)
     rows: Floats  # (dl, rl, rl)
 
-    def diagonal(self) -> Floats:
-        """Return the diagonal."""
-        return np.concatenate([np.einsum("aii->ai", each).reshape(-1) for each in (self.models, self.rows)])
+    def row_blocks(self, part: slice, width: int) -> Floats:
+        """Return the (width, width) matrices along the diagonal of a slice of the coordinates."""
+        return self.rows if part.start else self.models
 
 
 @dataclass(frozen=True)

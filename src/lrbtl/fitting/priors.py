@@ -8,12 +8,17 @@ modes make the contexts, whole contexts have such a prior too.
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
+from lrbtl.lowrank.arrowhead import Arrowhead
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.typing import Floats
 
 KAPPA = 2.0  # battles that bring so many times the prior's own information leave half of its precision
 ROBUST = 1.4826  # standard deviation over median absolute deviation of a normal population
+ALONG = 1e-9  # of a coordinate's information: below it coordinates are not told apart
+FEWEST = 10  # models that are taken for so many, lest their spread count as unknown
+EFFICIENCY = 0.37  # of the median absolute deviation, next to the standard deviation
 LEAST_SPREAD = 0.1  # of the mean square: no population counts as narrower
 FAINT = 0.01  # information of a gap below which votes say no more than that one of two models won everything
 
@@ -38,27 +43,59 @@ def factor_entries(space: TangentSpace) -> Floats:
     return out
 
 
-def population_prior(space: TangentSpace, information: Floats) -> Prior:
+def own_information(rows: Floats) -> Floats:
+    """Return what battles tell of each coordinate of a row if its others are unknown, (n, r), from that of rows.
+
+    Battles in one context inform one direction of a row, and none of its coordinates by itself.
+
+    Examples
+    --------
+    >>> own_information(np.array([[[2.0, 0.0], [0.0, 3.0]], [[1.0, 1.0], [1.0, 1.0]]])).round(6)
+    array([[2., 3.],
+           [0., 0.]])
+    """
+    diagonal = np.einsum("nii->ni", rows)
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    unit = rows * scale[:, :, None] * scale[:, None, :] + ALONG * np.eye(rows.shape[1])
+    return np.asarray(diagonal / np.einsum("nii->ni", np.linalg.inv(unit)))
+
+
+def predictive_factor(n: int) -> float:
+    """Return a standard deviation over the median absolute deviation of n models, for one model more.
+
+    The median tells the spread of few models badly: the factor is wider as Student's quantiles are.
+
+    Examples
+    --------
+    >>> round(predictive_factor(40), 2), round(predictive_factor(10_000), 2)
+    (1.62, 1.48)
+    """
+    return float(ROBUST * stdtrit(EFFICIENCY * max(n - 1, FEWEST), 0.975) / ndtri(0.975))
+
+
+def population_prior(space: TangentSpace, information: Arrowhead) -> Prior:
     """Return the spread of the population as prior of each factor's rows, weaker where battles inform a coordinate.
 
-    Models spread round zero, context levels round their median. `information` is that of each coordinate.
+    Models spread round zero, context levels round their median. `information` is that of all coordinates.
     """
     precision, mean = np.zeros(space.size), np.zeros(space.size)
     for k, part in space.slices.items():
         factor = space.factors[k]
         middle = np.zeros(factor.shape[1]) if k == 0 else np.median(factor, axis=0)
         away = np.abs(factor - middle)
-        spread = np.maximum((ROBUST * np.median(away, axis=0)) ** 2, LEAST_SPREAD * np.mean(away**2, axis=0))
+        robust = predictive_factor(len(factor)) if k == 0 else ROBUST
+        spread = np.maximum((robust * np.median(away, axis=0)) ** 2, LEAST_SPREAD * np.mean(away**2, axis=0))
         spread = np.maximum(spread, LEAST_SPREAD * np.mean(factor**2, axis=0))
         own = np.tile(1.0 / np.maximum(spread, 1e-12), (len(factor), 1))
+        told = own_information(information.row_blocks(part, factor.shape[1]))
         # in its first component no population counts as narrower than what battles can tell of one of its members
-        own[:, 0] = np.minimum(own[:, 0], information[part].reshape(factor.shape)[:, 0].mean())
+        own[:, 0] = np.minimum(own[:, 0], told[:, 0].mean())
         if k > 0 and len(space.factors[0]) == 2:
             # the loading of two models is their gap, of which nothing but votes tells, as long as they tell anything
-            known = information[part].reshape(factor.shape)[:, 0] > FAINT
+            known = told[:, 0] > FAINT
             own[:, 0] = np.where(known, 0.0, FAINT)
         own = own.reshape(-1)
-        both = KAPPA * own + information[part]
+        both = KAPPA * own + told.reshape(-1)
         precision[part] = np.divide(KAPPA * own**2, both, out=np.zeros_like(own), where=both > 0)
         mean[part] = np.tile(middle, len(factor))
     return Prior(precision, mean)

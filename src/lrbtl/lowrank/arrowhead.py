@@ -52,6 +52,14 @@ class Arrowhead:
         """Return the diagonal."""
         return np.concatenate([np.diag(self.border), np.einsum("jii->ji", self.blocks).reshape(-1)])
 
+    def row_blocks(self, part: slice, width: int) -> Floats:
+        """Return the (width, width) matrices along the diagonal of a slice, in the border or in the blocks."""
+        if part.start >= self.q:
+            return self.blocks
+        n = (part.stop - part.start) // width
+        each = np.arange(n)
+        return np.asarray(self.border[part, part].reshape(n, width, n, width)[each, :, each])
+
     def __matmul__(self, x: Floats) -> Floats:
         """Return the product with a vector (size,) or columns (size, M)."""
         top, bottom = x[: self.q], x[self.q :]

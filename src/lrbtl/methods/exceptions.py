@@ -7,18 +7,22 @@ a slab round what the mode says of it (`find_exceptions`).
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
 
 from lrbtl.fitting.blocks import Field
 from lrbtl.methods.posterior import Posterior
 from lrbtl.methods.sampled import Sampled
 from lrbtl.typing import Bools, Floats
 
-NONE = 0.25  # prior probability that no entry is an exception
+NONE = 0.05  # prior probability that no entry is an exception
 SHARES = 0.3 * 1.7 ** -np.arange(24.0)  # of entries that may be exceptions, in equal steps of their logarithm
-SHARE_PRIOR = SHARES**2 * (1 - SHARES) ** 64  # largest at 3% of the entries
+SHARE_PRIOR = SHARES**4 * (1 - SHARES) ** 64  # largest at 6% of the entries
 SHARE_PRIOR *= (1 - NONE) / SHARE_PRIOR.sum()
-SLAB = 0.5  # of the spread of all scores: the size of exceptions
+SLAB = 0.6  # of the spread of all scores: the size of exceptions
 NEGLIGIBLE = 1e-12  # weight of a share that changes nothing
+REACH = 1.959963984540054  # standard errors of a 95% interval
+OUTSIDE, HALVINGS = 0.05, 30  # what such an interval leaves out, and steps to find it
+LEAST_OWN = 1e-6  # share of an entry's information that is taken for what the others leave open of it
 LARGEST_RATIO = 600.0  # nats: beyond it numbers would overflow
 LARGEST_SHIFT = 5.0  # logits that an exception may add: g / V says nothing further from where V was taken
 
@@ -61,7 +65,10 @@ def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
     shift = np.where(played, np.clip(offset + at.g / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
     probability = exception_probabilities(-0.5 * np.log1p(k) + 0.5 * V * shift**2 * k / (1 + k), played)
     shift *= k / (1 + k)
-    added = probability * (1 - own) ** 2 * (k / (1 + k) / V + (1 - probability) * shift**2)
+    # (C H)_ii / H_ii is the variance of an entry less those that it met
+    before = np.where(played, np.maximum(own, LEAST_OWN) / np.where(played, design.unsigned(at.cell_weights), 1.0), 1.0)
+    after = before + (1 - own) ** 2 * k / (1 + k) / V
+    added = mixed_variance(probability, (1 - own) * shift, before, after) - before
     move = Field.of(design, space.U[:, :0], space.V[:, :0], (probability * shift - offset) * (1 - own))
     return Exceptions(probability, shift, move.centred(), np.where(played, added, 0.0))
 
@@ -85,3 +92,24 @@ def exception_probabilities(log_ratio: Floats, played: Bools) -> Floats:
         if weight > NEGLIGIBLE:
             out[played] += weight * share * ratio / (1 + share * (ratio - 1))
     return np.minimum(out, 1.0)
+
+
+def mixed_variance(probability: Floats, shift: Floats, before: Floats, after: Floats) -> Floats:
+    """Return variances whose normal 95% intervals hold 95% of N(0, before) and N(shift, after) mixed.
+
+    Moments would be too small where an exception is in doubt, which is far away then, and too large where it is
+    unlikely. Intervals are round the mean of the mixture, as estimates are.
+
+    Examples
+    --------
+    >>> mixed_variance(np.array([0.0, 0.1, 1.0]), np.full(3, 5.0), np.ones(3), np.full(3, 1.5)).round(2)
+    array([1.  , 5.27, 1.5 ])
+    """
+    p, (first, second) = probability, np.sqrt([before, after])
+    low, high = np.zeros(p.shape), np.abs(shift) + REACH * second
+    for _ in range(HALVINGS):
+        h = 0.5 * (low + high)
+        outside = (1 - p) * (ndtr((p * shift - h) / first) + ndtr((-p * shift - h) / first))
+        outside += p * (ndtr(((1 - p) * shift - h) / second) + ndtr((-(1 - p) * shift - h) / second))
+        low, high = np.where(outside > OUTSIDE, h, low), np.where(outside > OUTSIDE, high, h)
+    return np.asarray((0.5 * (low + high) / REACH) ** 2)

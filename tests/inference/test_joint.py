@@ -112,6 +112,24 @@ def test_quantile_lies_between_normal_and_sidak_and_ignores_order_and_sign(seed,
     assert max_gap_quantile(1e-6 * cov, level) == pytest.approx(max_gap_quantile(cov, level), abs=1e-9)
 
 
+@pytest.mark.parametrize("rank", [3, 40])
+def test_draws_of_many_statistics_are_in_single_precision(monkeypatch, rank):
+    cov = random_cov(2, 40, rank)
+    right = max_gap_quantile(cov)
+    monkeypatch.setattr(joint, "MANY", 20)
+    assert max_gap_quantile(cov) == pytest.approx(right, abs=2 * TOLERANCE)
+
+
+@given(st.integers(2, 3000))
+def test_pairs_by_their_position(n):
+    position = np.unique(np.linspace(0, n * (n - 1) // 2 - 1, 50).astype(np.int64))
+    expected = np.stack(np.triu_indices(n, 1), axis=1)[position] if n < 300 else joint.pair_at(n, position)
+    found = joint.pair_at(n, position)
+    np.testing.assert_array_equal(found, expected)
+    a, b = found.T
+    np.testing.assert_array_equal(a * n - a * (a + 1) // 2 + b - a - 1, position)
+
+
 def test_the_seed_fixes_the_result():
     correlation = to_correlation(random_cov(1, 5, 5))
     assert max_t_quantile(correlation, rng=3) == max_t_quantile(correlation, rng=3)

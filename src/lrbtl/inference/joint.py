@@ -14,7 +14,7 @@ from math import sqrt
 from numbers import Real
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpstrf
+from scipy.linalg.lapack import dpstrf, spotrf
 from scipy.special import erfc, ndtr, ndtri
 
 from lrbtl._kernels.gaps import scan_gaps
@@ -27,7 +27,7 @@ USES = 8  # picks per normal vector
 SEARCH_DRAWS, BATCH_DRAWS = 1 << 9, 1 << 11
 MOST_DRAWS = 1 << 18
 MOST_VALUES = 1 << 28  # draws times statistics
-MANY, JITTER = 1000, 1e-9  # statistics beyond which a covariance with so much more variance each is factored, faster
+MANY, JITTER = 1000, 1e-5  # statistics beyond which draws are made in single precision, with so much more variance each
 TOLERANCE = 0.005  # standard error of a critical value, if MOST_VALUES allows; a thousandth of the gaps it decides on
 GOAL = 1.3  # tail at the start of the draws over the tail asked for
 
@@ -198,12 +198,15 @@ def _checked_square(matrix: Floats, what: str) -> Floats:
 
 
 def _factor(cov: Floats) -> Floats:
-    """Return L (d, k) with cov = L Lᵀ, k the rank, by Cholesky with pivoting: cov may be singular."""
+    """Return L (d, k) with cov = L Lᵀ, k the rank, by Cholesky with pivoting: cov may be singular.
+
+    Of many statistics L is in single precision, with a little more variance each in the place of pivoting.
+    """
     scale = float(np.diag(cov).max())
     if len(cov) > MANY:
-        nearby = cov.copy()
+        nearby = cov.astype(np.float32)
         nearby[np.diag_indices(len(cov))] += JITTER * scale
-        lower, failed = dpotrf(nearby.T, lower=1, clean=1, overwrite_a=1)
+        lower, failed = spotrf(nearby.T, lower=1, clean=1, overwrite_a=1)
         if not failed:
             return np.asarray(lower)
     lower, pivots, rank, _ = dpstrf(cov, tol=1e-10 * scale, lower=1)
@@ -272,10 +275,10 @@ def _tail_draws(
     maxima, counts = [], []
     for done in range(0, n_draws // USES, CHUNK):
         shape = min(CHUNK, n_draws // USES - done), USES
-        draws = generator.standard_normal((shape[0], factor.shape[1])) @ factor.T
+        draws = generator.standard_normal((shape[0], factor.shape[1])).astype(factor.dtype, copy=False) @ factor.T
         pick = generator.integers(0, total, shape)
         beyond = -ndtri(generator.random(shape) * ndtr(-start))  # Z given Z > start; the sign is free by symmetry
-        largest, count = statistics.scan(draws, pick, beyond, start)
+        largest, count = statistics.scan(draws.astype(np.float64, copy=False), pick, beyond, start)
         maxima.append(largest)
         counts.append(count)
     scale = total * 2.0 * ndtr(-start)

@@ -119,7 +119,11 @@ class Search:
         wide = copy(self)
         wide._take(cells)
         if models is not None:
-            return [wide._node_of_all(node, models) for node in nodes]
+            alike: dict[tuple[tuple[int, ...], float], Node] = {}  # of one rank and tau: the same mode of all models
+            for node in nodes:
+                weight = node.weight + (alike[key].weight if (key := (node.rank, node.tau)) in alike else 0.0)
+                alike[key] = replace(alike.get(key, node), weight=weight)
+            return [wide._node_of_all(node, models) for node in alike.values()]
         wide.columns, out = Columns.of(wide.design), []
         for rank in dict.fromkeys(node.rank for node in nodes):
             own = [node for node in nodes if node.rank == rank]

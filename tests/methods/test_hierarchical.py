@@ -287,6 +287,16 @@ def test_two_models_have_the_errors_of_their_votes(contexts):
     assert ours.se[0] == pytest.approx(plain.se[0], rel=0.02)
 
 
+def test_a_single_win_between_two_models_says_little_of_its_category():
+    """Their gap there is about that of the other categories, and the mean over categories is not spoilt."""
+    won, lost = [30, 2, 1], [1, 1, 0]
+    y, counts = np.repeat([1.0, 0.0], 3)[:5], (won + lost)[:5]
+    battles = lrbtl.Battles.from_arrays([0] * 5, [1] * 5, y, [[0, 1, 2, 0, 1]], counts=counts)
+    est = lrbtl.infer(battles, [lrbtl.gap(0, 1, k) for k in range(3)] + [lrbtl.gap(0, 1)])
+    assert est.se[0] == pytest.approx(np.sqrt(1 / 30 + 1), rel=0.1)
+    assert abs(est.estimate[2] - est.estimate[0]) < 1.0 and 1.5 < est.se[2] < 4.0 and est.se[3] < 2.0
+
+
 @pytest.mark.parametrize(("n", "doubtful"), [(150, True), (20_000, False)])
 def test_where_votes_hardly_tell_skills_a_mean_is_not_known_better_than_from_pooled_votes(n, doubtful):
     """R = N + unsure (P - N)_+, with N by the nodes and P by one score of each model, in plain NumPy."""

@@ -20,7 +20,7 @@ ALONG = 1e-9  # of a coordinate's information: below it coordinates are not told
 FEWEST = 10  # models that are taken for so many, lest their spread count as unknown
 EFFICIENCY = 0.37  # of the median absolute deviation, next to the standard deviation
 LEAST_SPREAD = 0.1  # of the mean square: no population counts as narrower
-FAINT = 0.01  # information of a gap below which votes say no more than that one of two models won everything
+LEAST_GAP = 2.0  # logits: gaps of two models in different contexts count as spread no less
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,12 @@ def own_information(rows: Floats) -> Floats:
     return np.asarray(diagonal / np.einsum("nii->ni", np.linalg.inv(unit)))
 
 
+def gap_of_loading(space: TangentSpace, k: int) -> float:
+    """Return by how much a gap of two models changes with the loading of a context level, on average."""
+    square = np.sum((space.U.T @ space.U) * (space.V.T @ space.V)) / (len(space.U) * len(space.V))
+    return 2.0 * float(np.sqrt(square / np.mean(space.factors[k][:, 0] ** 2)))
+
+
 def predictive_factor(n: int) -> float:
     """Return a standard deviation over the median absolute deviation of n models, for one model more.
 
@@ -86,14 +92,12 @@ def population_prior(space: TangentSpace, information: Arrowhead) -> Prior:
         robust = predictive_factor(len(factor)) if k == 0 else ROBUST
         spread = np.maximum((robust * np.median(away, axis=0)) ** 2, LEAST_SPREAD * np.mean(away**2, axis=0))
         spread = np.maximum(spread, LEAST_SPREAD * np.mean(factor**2, axis=0))
+        if k > 0 and len(space.factors[0]) == 2:  # the loading of two models is their gap, which few contexts tell
+            spread[0] = max(spread[0], (LEAST_GAP / gap_of_loading(space, k)) ** 2)
         own = np.tile(1.0 / np.maximum(spread, 1e-12), (len(factor), 1))
         told = own_information(information.row_blocks(part, factor.shape[1]))
         # in its first component no population counts as narrower than what battles can tell of one of its members
         own[:, 0] = np.minimum(own[:, 0], told[:, 0].mean())
-        if k > 0 and len(space.factors[0]) == 2:
-            # the loading of two models is their gap, of which nothing but votes tells, as long as they tell anything
-            known = told[:, 0] > FAINT
-            own[:, 0] = np.where(known, 0.0, FAINT)
         own = own.reshape(-1)
         both = KAPPA * own + told.reshape(-1)
         precision[part] = np.divide(KAPPA * own**2, both, out=np.zeros_like(own), where=both > 0)

@@ -22,6 +22,7 @@ SLAB = 0.6  # of the spread of all scores: the size of exceptions
 NEGLIGIBLE = 1e-12  # weight of a share that changes nothing
 REACH = 1.959963984540054  # standard errors of a 95% interval
 OUTSIDE, HALVINGS = 0.05, 30  # what such an interval leaves out, and steps to find it
+OTHERS_SAY = 1e-4  # of what votes say of an entry: where others say less, nothing is an exception from it
 LEAST_OWN = 1e-6  # share of an entry's information that is taken for what the others leave open of it
 LARGEST_RATIO = 600.0  # nats: beyond it numbers would overflow
 LARGEST_SHIFT = 5.0  # logits that an exception may add: g / V says nothing further from where V was taken
@@ -59,14 +60,16 @@ def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
     at, design, space = posterior.at, posterior.design, posterior.at.scores.space
     offset = np.broadcast_to(at.scores.offset, at.g.shape)
     variance, own = posterior.own_entries()
-    played = variance > 1e-9 * max(float(variance.max(initial=0.0)), 1e-300)
+    information = design.unsigned(at.cell_weights)
+    several = np.count_nonzero(np.diff(design.start)) > 1  # in one context alone nothing is an exception
+    played = (variance > OTHERS_SAY * information) & several
     V = np.where(played, variance, 1.0)
     k = V * SLAB**2 * at.scores.field.mean_square()
     shift = np.where(played, np.clip(offset + at.g / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
     probability = exception_probabilities(-0.5 * np.log1p(k) + 0.5 * V * shift**2 * k / (1 + k), played)
     shift *= k / (1 + k)
     # (C H)_ii / H_ii is the variance of an entry less those that it met
-    before = np.where(played, np.maximum(own, LEAST_OWN) / np.where(played, design.unsigned(at.cell_weights), 1.0), 1.0)
+    before = np.where(played, np.maximum(own, LEAST_OWN) / np.where(played, information, 1.0), 1.0)
     after = before + (1 - own) ** 2 * k / (1 + k) / V
     added = mixed_variance(probability, (1 - own) * shift, before, after) - before
     move = Field.of(design, space.U[:, :0], space.V[:, :0], (probability * shift - offset) * (1 - own))

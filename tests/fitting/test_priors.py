@@ -22,7 +22,11 @@ def test_the_prior_gives_way_to_battles():
     assert ((spread * 8 > 0.05) & (spread * 8 < 6)).all()  # columns of the factor have mean square 1/8
     assert not prior.mean[space.slices[0]].any()
     middle = np.median(space.factors[1], axis=0)
-    np.testing.assert_allclose(prior.mean[space.slices[1]].reshape(6, 2), np.tile(middle, (6, 1)))
+    mean, precision = (x[space.slices[1]].reshape(6, 2) for x in (prior.mean, prior.precision))
+    np.testing.assert_allclose(mean[:, 1], middle[1])
+    # six loadings together hold scores to 3 logits as much as one score would be
+    scale = np.mean((space.U @ space.V.T) ** 2) / np.mean(space.factors[1][:, 0] ** 2) / 9 / 6
+    np.testing.assert_allclose(mean[:, 0] * precision[:, 0], middle[0] * (precision[:, 0] - scale))
 
 
 def test_votes_along_one_direction_of_a_row_leave_its_prior():

@@ -287,6 +287,15 @@ def test_two_models_have_the_errors_of_their_votes(contexts):
     assert ours.se[0] == pytest.approx(plain.se[0], rel=0.02)
 
 
+@pytest.mark.parametrize("n", [1, 3, 100])
+def test_votes_that_one_model_won_all_leave_scores_that_can_be_printed(n):
+    """The size of all scores has a weak prior: 3 votes had a gap of 4.5 ± 5.9 logits, and 1 vote one of 4 ± 11."""
+    est = lrbtl.infer(lrbtl.Battles.from_arrays([0], [1], [1.0], counts=[n]), lrbtl.gap(0, 1))
+    assert 1.0 < est.estimate[0] < 7.0 and est.se[0] < 4.0
+    lower = np.log(0.025 ** (1 / n) / (1 - 0.025 ** (1 / n)))  # that of Clopper and Pearson
+    assert est.conf_int()[0, 0] < lower + 0.2
+
+
 def test_a_single_win_between_two_models_says_little_of_its_category():
     """Their gap there is about that of the other categories, and the mean over categories is not spoilt."""
     won, lost = [30, 2, 1], [1, 1, 0]

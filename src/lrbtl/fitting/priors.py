@@ -20,6 +20,7 @@ ALONG = 1e-9  # of a coordinate's information: below it coordinates are not told
 FEWEST = 10  # models that are taken for so many, lest their spread count as unknown
 EFFICIENCY = 0.37  # of the median absolute deviation, next to the standard deviation
 LEAST_SPREAD = 0.1  # of the mean square: no population counts as narrower
+LARGE_SPREAD = 3.0  # of scores in logits: their size has a prior of this width, which counts as little as one score
 LEAST_GAP = 2.0  # logits: gaps of two models in different contexts count as spread no less
 
 
@@ -60,10 +61,10 @@ def own_information(rows: Floats) -> Floats:
     return np.asarray(diagonal / np.einsum("nii->ni", np.linalg.inv(unit)))
 
 
-def gap_of_loading(space: TangentSpace, k: int) -> float:
-    """Return by how much a gap of two models changes with the loading of a context level, on average."""
+def score_of_loading(space: TangentSpace, k: int) -> float:
+    """Return by how much scores change with the first loading of a row of a factor, on average."""
     square = np.sum((space.U.T @ space.U) * (space.V.T @ space.V)) / (len(space.U) * len(space.V))
-    return 2.0 * float(np.sqrt(square / np.mean(space.factors[k][:, 0] ** 2)))
+    return float(np.sqrt(max(square, 1e-24) / np.mean(space.factors[k][:, 0] ** 2)))
 
 
 def predictive_factor(n: int) -> float:
@@ -93,7 +94,7 @@ def population_prior(space: TangentSpace, information: Arrowhead) -> Prior:
         spread = np.maximum((robust * np.median(away, axis=0)) ** 2, LEAST_SPREAD * np.mean(away**2, axis=0))
         spread = np.maximum(spread, LEAST_SPREAD * np.mean(factor**2, axis=0))
         if k > 0 and len(space.factors[0]) == 2:  # the loading of two models is their gap, which few contexts tell
-            spread[0] = max(spread[0], (LEAST_GAP / gap_of_loading(space, k)) ** 2)
+            spread[0] = max(spread[0], (0.5 * LEAST_GAP / score_of_loading(space, k)) ** 2)
         own = np.tile(1.0 / np.maximum(spread, 1e-12), (len(factor), 1))
         told = own_information(information.row_blocks(part, factor.shape[1]))
         # in its first component no population counts as narrower than what battles can tell of one of its members
@@ -102,6 +103,17 @@ def population_prior(space: TangentSpace, information: Arrowhead) -> Prior:
         both = KAPPA * own + told.reshape(-1)
         precision[part] = np.divide(KAPPA * own**2, both, out=np.zeros_like(own), where=both > 0)
         mean[part] = np.tile(middle, len(factor))
+    prior = Prior(precision, mean)
+    return prior if space.has_core else hold_size(space, prior)
+
+
+def hold_size(space: TangentSpace, prior: Prior) -> Prior:
+    """Return the prior with one of the size of all scores, round zero: else votes that one model won tell no end."""
+    part, factor = space.slices[space.mode], space.factors[space.mode]
+    first = slice(part.start, part.stop, factor.shape[1])
+    precision, mean = prior.precision.copy(), prior.mean.copy()
+    precision[first] += (score_of_loading(space, space.mode) / LARGE_SPREAD) ** 2 / len(factor)
+    mean[first] *= prior.precision[first] / precision[first]
     return Prior(precision, mean)
 
 

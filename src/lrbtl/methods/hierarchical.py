@@ -25,7 +25,7 @@ from lrbtl.model.links import LOGISTIC
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Longs
 
-WIDE = 2.0  # times the spread of all scores: a prior that does not hold back what votes tell
+WIDE = 4.0  # times the spread of all scores: a prior that does not hold back what votes tell
 CLEAR = 2.0  # times the noise: scores this large show half of their directions
 LITTLE_DOUBT = 1e-3
 LEAST_FOLLOWED = 0.01  # of a true change: less is as good as nothing

@@ -156,6 +156,14 @@ def test_a_model_without_votes_can_be_planned_for(battles):
         lrbtl.plan(wider, 200, method="naive")
 
 
+def test_gaps_that_ties_alone_tell_are_not_planned_without_a_prior():
+    """Pairs that tied once have residuals of zero, and their gap no error in separate fits."""
+    battles = lrbtl.Battles.from_arrays([0, 0, 0, 2], [1, 1, 2, 3], [0.0, 0.5, 0.5, 0.5])
+    with pytest.raises(UninformedError, match="naive method has no errors"):
+        lrbtl.plan(battles, 20, goal="gaps", method="naive")
+    assert lrbtl.plan(battles, 20, goal="gaps").votes.sum() == 20
+
+
 def test_plans_print_and_go_into_frames(battles):
     plan = lrbtl.plan(battles, 400, method="naive")
     assert str(plan).startswith("Plan of 400 votes: the gaps of all pairs") and "by category" in str(plan)

@@ -63,12 +63,13 @@ class Outlook:
         d1, D = analysis.battles.shape[0], analysis.battles.n_contexts
         scores = [resolved_score(a, unit) for unit in np.eye(D) for a in range(d1)]
         base = analysis.estimate_resolved([*scores, *targets])
-        if not np.isfinite(base.se).all():
+        found = cls(analysis, base, np.eye(len(targets)) if contrasts is None else contrasts)
+        if not np.isfinite(base.se).all() or not (found.before > 0.0).all():
             raise UninformedError(
                 f"the {analysis.method} method has no errors for all scores, so that nothing can be planned; use "
                 "method='hierarchical', or leave models without a score out with battles.select(...)."
             )
-        return cls(analysis, base, np.eye(len(targets)) if contrasts is None else contrasts)
+        return found
 
     @property
     def battles(self) -> Battles:

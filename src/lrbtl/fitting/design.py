@@ -311,6 +311,11 @@ class Design:
         """Return J^T (sum of weight X X^T) J x without forming a matrix."""
         return self.pull_sums(space, self.gram_sums(weight, self.slot_changes(space, *space.push(coordinates))))
 
+    @property
+    def several_contexts(self) -> bool:
+        """Whether there are votes in more than one context."""
+        return int(np.count_nonzero(np.diff(self.start))) > 1
+
     def unsigned(self, value: Floats) -> Floats:
         """Return the sum of a cell value over the cells that touch each slot."""
         slot_a, slot_b, slot_start, _ = self.slot_table

@@ -7,7 +7,7 @@ a slab round what the mode says of it (`find_exceptions`).
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from lrbtl.fitting.blocks import Field
 from lrbtl.methods.posterior import Posterior
@@ -20,8 +20,9 @@ SHARE_PRIOR = SHARES**4 * (1 - SHARES) ** 64  # largest at 6% of the entries
 SHARE_PRIOR *= (1 - NONE) / SHARE_PRIOR.sum()
 SLAB = 0.6  # of the spread of all scores: the size of exceptions
 NEGLIGIBLE = 1e-12  # weight of a share that changes nothing
-REACH = 1.959963984540054  # standard errors of a 95% interval
-OUTSIDE, HALVINGS = 0.05, 30  # what such an interval leaves out, and steps to find it
+OUTSIDE = 0.05  # what an interval leaves out
+REACH = float(ndtri(1 - OUTSIDE / 2))  # its standard errors
+STEPS, SETTLED = 40, 1e-7  # most steps to find where it ends, and the relative step that is the last
 OTHERS_SAY = 1e-4  # of what votes say of an entry: where others say less, nothing is an exception from it
 LEAST_OWN = 1e-6  # share of an entry's information that is taken for what the others leave open of it
 LARGEST_RATIO = 600.0  # nats: beyond it numbers would overflow
@@ -61,8 +62,7 @@ def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
     offset = np.broadcast_to(at.scores.offset, at.g.shape)
     variance, own = posterior.own_entries()
     information = design.unsigned(at.cell_weights)
-    several = np.count_nonzero(np.diff(design.start)) > 1  # in one context alone nothing is an exception
-    played = (variance > OTHERS_SAY * information) & several
+    played = (variance > OTHERS_SAY * information) & design.several_contexts  # in one alone nothing is an exception
     V = np.where(played, variance, 1.0)
     k = V * SLAB**2 * at.scores.field.mean_square()
     shift = np.where(played, np.clip(offset + at.g / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
@@ -101,18 +101,27 @@ def mixed_variance(probability: Floats, shift: Floats, before: Floats, after: Fl
     """Return variances whose normal 95% intervals hold 95% of N(0, before) and N(shift, after) mixed.
 
     Moments would be too small where an exception is in doubt, which is far away then, and too large where it is
-    unlikely. Intervals are round the mean of the mixture, as estimates are.
+    unlikely. Intervals are round the mean of the mixture, as estimates are. Their ends are found by Newton's method,
+    between bounds.
 
     Examples
     --------
     >>> mixed_variance(np.array([0.0, 0.1, 1.0]), np.full(3, 5.0), np.ones(3), np.full(3, 1.5)).round(2)
     array([1.  , 5.27, 1.5 ])
     """
-    p, (first, second) = probability, np.sqrt([before, after])
-    low, high = np.zeros(p.shape), np.abs(shift) + REACH * second
-    for _ in range(HALVINGS):
-        h = 0.5 * (low + high)
-        outside = (1 - p) * (ndtr((p * shift - h) / first) + ndtr((-p * shift - h) / first))
-        outside += p * (ndtr(((1 - p) * shift - h) / second) + ndtr((-(1 - p) * shift - h) / second))
-        low, high = np.where(outside > OUTSIDE, h, low), np.where(outside > OUTSIDE, high, h)
-    return np.asarray((0.5 * (low + high) / REACH) ** 2)
+    away = np.abs(shift)
+    places = np.stack([probability * away, -probability * away, (1 - probability) * away, (probability - 1) * away])
+    weights = np.stack([1 - probability, 1 - probability, probability, probability])
+    errors = np.sqrt([before, before, after, after])
+    h = REACH * np.sqrt(before + probability * (after - before + (1 - probability) * shift**2))
+    low, high, left = np.zeros_like(h), away + REACH * errors[2], np.arange(h.size)
+    for _ in range(STEPS):
+        z = (places[:, left] - h[left]) / errors[:, left]
+        outside = np.sum(weights[:, left] * ndtr(z), axis=0) - OUTSIDE
+        slope = np.sum(weights[:, left] * np.exp(-0.5 * z**2) / errors[:, left], axis=0) / np.sqrt(2 * np.pi)
+        low[left], high[left] = np.where(outside > 0, h[left], low[left]), np.where(outside > 0, high[left], h[left])
+        step = outside / np.maximum(slope, 1e-300)
+        end, middle = h[left] + step, 0.5 * (low[left] + high[left])
+        h[left] = np.where((end >= low[left]) & (end <= high[left]), end, middle)
+        left = left[np.abs(step) > SETTLED * h[left]]
+    return np.asarray((h / REACH) ** 2)

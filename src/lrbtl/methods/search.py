@@ -358,8 +358,8 @@ class Search:
             at[tau] = self.log_evidence(mode, tau)
         at[0.0] = self.log_evidence(mode, 0.0)
         taus = np.array(sorted(at))
-        several = np.count_nonzero(np.diff(self.design.start)) > 1  # one context alone cannot tell E from L
-        found = tau_quantiles(taus, np.array([at[tau] for tau in taus]), AT_ZERO if several else 0.0)
+        at_zero = AT_ZERO if self.design.several_contexts else 0.0  # one context alone cannot tell E from L
+        found = tau_quantiles(taus, np.array([at[tau] for tau in taus]), at_zero)
         noise = self.design.noise**2 * self.dispersion
         if found[-1] ** 2 - found[0] ** 2 > ALIKE * (noise + found[0] ** 2):
             return found

@@ -8,6 +8,7 @@ from hierarchy_twin import mode_of
 from lrbtl.fitting.blocks import BlockDesign
 from lrbtl.fitting.fit import make_design
 from lrbtl.methods.exceptions import exception_probabilities, find_exceptions
+from lrbtl.methods.hierarchical import HierarchicalRun
 from lrbtl.methods.posterior import Posterior
 
 
@@ -32,15 +33,26 @@ def test_without_exceptions_none_is_named():
     assert found.probability.max() < 0.5 and np.abs(found.move.dense()).max() < 0.05
 
 
+def test_an_exception_does_not_hide_behind_another_entry_of_its_model():
+    rng = np.random.default_rng(14)
+    truth = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 8))
+    truth /= np.sqrt(np.mean(truth**2))
+    planted = np.array([3, 8, 17, 34]), np.array([0, 0, 1, 2])
+    truth[planted] += 0.8
+    run = lrbtl.analyse(lrbtl.simulate_battles(truth - truth.mean(axis=0), 100_000, rng=14)).run
+    assert isinstance(run, HierarchicalRun)
+    assert run.exception_probability.dense()[planted].min() > 0.9  # let out together, two of one model deny each other
+
+
 def test_shares_of_exceptions_are_bounded():
     played = np.ones((4, 5), dtype=bool)
-    none = exception_probabilities(np.full((4, 5), -30.0), played)
-    every = exception_probabilities(np.full((4, 5), 0.0), played)
+    none = exception_probabilities(np.full((4, 5), -30.0), played, 5.0)
+    every = exception_probabilities(np.full((4, 5), 0.0), played, 5.0)
     assert none.max() < 1e-10 and every.max() <= expit(np.log(0.3 / 0.7)) + 1e-12
     played[0] = False
-    assert not exception_probabilities(np.full((4, 5), 9.0), played)[0].any()
+    assert not exception_probabilities(np.full((4, 5), 9.0), played, 5.0)[0].any()
 
 
 def test_certain_exceptions_do_not_overflow():
-    found = exception_probabilities(np.array([5000.0, -1.0, -1.0]), np.ones(3, dtype=bool))
+    found = exception_probabilities(np.array([5000.0, -1.0, -1.0]), np.ones(3, dtype=bool), 3.0)
     assert 1 - 1e-9 < found[0] <= 1 and found[1] < 0.2

@@ -16,8 +16,8 @@ from lrbtl.typing import Bools, Floats
 
 NONE = 0.05  # prior probability that no entry is an exception
 SHARES = 0.3 * 1.7 ** -np.arange(24.0)  # of entries that may be exceptions, in equal steps of their logarithm
-SHARE_PRIOR = SHARES**4 * (1 - SHARES) ** 64  # largest at 6% of the entries
-SHARE_PRIOR *= (1 - NONE) / SHARE_PRIOR.sum()
+MOST, A_MODEL = 1 / 16, 1 / 2  # largest of the likeliest shares of exceptions, and likeliest number of a model
+PRIOR_ENTRIES = 64  # that the prior of the share counts as
 SLAB = 0.6  # of the spread of all scores: the size of exceptions
 NEGLIGIBLE = 1e-12  # weight of a share that changes nothing
 OUTSIDE = 0.05  # what an interval leaves out
@@ -43,12 +43,28 @@ class Exceptions:
         What scores change by, on average over both cases.
     variance : array (n_slots,)
         What it adds to its variance.
+    nats : array (n_slots,)
+        By how much votes say that an entry is one.
     """
 
     probability: Floats
     shift: Floats
     move: Field
     variance: Floats
+    nats: Floats
+
+    def likeliest(self, among: Bools) -> Bools:
+        """Return which of some entries are the likeliest exceptions of their models, or contexts if these are more.
+
+        Two entries of one model may each be taken for the exception that the other one is.
+        """
+        design = self.move.design
+        context, model = design.slot_places
+        group = model if design.shape[0] >= design.n_contexts else context
+        nats = np.where(among, self.nats, -np.inf)
+        most = np.full(len(nats), -np.inf)
+        np.maximum.at(most, group, nats)
+        return np.asarray(among & (nats == most[group]))
 
 
 def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
@@ -66,29 +82,32 @@ def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
     V = np.where(played, variance, 1.0)
     k = V * SLAB**2 * at.scores.field.mean_square()
     shift = np.where(played, np.clip(offset + at.g / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
-    probability = exception_probabilities(-0.5 * np.log1p(k) + 0.5 * V * shift**2 * k / (1 + k), played)
+    nats = -0.5 * np.log1p(k) + 0.5 * V * shift**2 * k / (1 + k)
+    probability = exception_probabilities(nats, played, played.sum() / design.shape[0])
     shift *= k / (1 + k)
     # (C H)_ii / H_ii is the variance of an entry less those that it met
     before = np.where(played, np.maximum(own, LEAST_OWN) / np.where(played, information, 1.0), 1.0)
     after = before + (1 - own) ** 2 * k / (1 + k) / V
     added = mixed_variance(probability, (1 - own) * shift, before, after) - before
     move = Field.of(design, space.U[:, :0], space.V[:, :0], (probability * shift - offset) * (1 - own))
-    return Exceptions(probability, shift, move.centred(), np.where(played, added, 0.0))
+    return Exceptions(probability, shift, move.centred(), np.where(played, added, 0.0), nats)
 
 
-def exception_probabilities(log_ratio: Floats, played: Bools) -> Floats:
+def exception_probabilities(log_ratio: Floats, played: Bools, n_contexts: float) -> Floats:
     """Return the probability that each entry is an exception, given log likelihood ratios.
 
-    The share of exceptions is averaged over: its prior says that there are none, or else few.
+    The share of exceptions is averaged over. Its prior says that there are none, or else few: half an exception a
+    model, which has `n_contexts` entries on average, but not more than one in 16 of them.
 
     Examples
     --------
-    >>> exception_probabilities(np.array([[-4.0, -4.0, -4.0, 20.0]]), np.ones((1, 4), dtype=bool)).round(1)
+    >>> exception_probabilities(np.array([[-4.0, -4.0, -4.0, 20.0]]), np.ones((1, 4), dtype=bool), 8).round(1)
     array([[0., 0., 0., 1.]])
     """
     ratio = np.exp(np.minimum(log_ratio[played], LARGEST_RATIO))
     nats = [float(np.log1p(share * (ratio - 1)).sum()) for share in SHARES]
-    told = np.append(np.log(SHARE_PRIOR) + nats, np.log(NONE))
+    prior = SHARES ** (PRIOR_ENTRIES * min(MOST, A_MODEL / max(n_contexts, 1.0))) * (1 - SHARES) ** PRIOR_ENTRIES
+    told = np.append(np.log(prior * (1 - NONE) / prior.sum()) + nats, np.log(NONE))
     weights = np.exp(told - np.logaddexp.reduce(told))[:-1]
     out = np.zeros(log_ratio.shape)
     for share, weight in zip(SHARES, weights, strict=True):

@@ -42,7 +42,7 @@ LITTLE = 0.3  # standard deviations that a component must take out of the residu
 FORGOTTEN = 0.12  # weight below which a rank is left out
 LARGEST_RANK = 8
 NOISE_TIMES = 2.0  # what noise would explain: components of context modes that explain less are left out
-LETTING_OUT = 3  # most passes: without the pull of some exceptions others stand out
+LETTING_OUT = 6  # most passes: without the pull of some exceptions others stand out, or do so no more
 LIKELY = 0.5  # probability from which an entry is called an exception
 PILOTS, ROUGH = 2, 0.01  # fits of rank 1 with large deviations, of which starts are made; nats per slot of a last step
 SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
@@ -296,11 +296,11 @@ class Search:
         mode = start if isinstance(start, Mode) else self.settle(start)
         for _ in range(LETTING_OUT):
             found = find_exceptions(Posterior.of(mode.at, self.cells))
-            likely = found.probability > LIKELY
-            if not np.any(likely & (np.broadcast_to(mode.scores.offset, len(likely)) == 0.0)):
+            before = np.broadcast_to(mode.scores.offset, len(found.nats)) != 0.0
+            out = (found.probability > LIKELY) & (before | found.likeliest(~before))
+            if np.array_equal(out, before):
                 break
-            offset = np.where(likely, found.shift, 0.0)
-            E = np.where(likely, 0.0, mode.scores.E)
+            offset, E = np.where(out, found.shift, 0.0), np.where(out, 0.0, mode.scores.E)
             mode = self.settle(self.climb(replace(mode.scores, E=E, offset=offset), mode.tau))
         return mode
 

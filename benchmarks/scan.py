@@ -3,6 +3,7 @@
 python benchmarks/scan.py --rows 100000000
 
 Every measurement is a process of its own, in turns; the best of each kind counts. CPU seconds are those of all threads.
+Batches of pyarrow have as many rows as those of `scan`; both may use all cores, or both are kept to one.
 """
 
 import argparse
@@ -19,10 +20,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lrbtl.data.logs import BATCH_ROWS
 from replications import keep_results
 
 N_MODELS, N_CATEGORIES, ROWS_PER_FILE, ROWS_PER_GROUP = 200, 10, 10_000_000, 1_000_000
 COLUMNS = ["category", "model_a", "model_b", "winner"]
+PAIRS = [
+    ("Battles.scan", "pyarrow, whole table"),
+    ("Battles.scan", "pyarrow, batch by batch"),
+    ("Battles.scan, one core", "pyarrow, batch by batch, one core"),
+]
 
 
 def write_log(folder: Path, n_rows: int) -> None:
@@ -60,7 +67,7 @@ def read_batches(folder: Path) -> int:
     total = 0
     for path in sorted(folder.glob("*.parquet")):
         file = pq.ParquetFile(path, read_dictionary=COLUMNS)
-        total += sum(batch.num_rows for batch in file.iter_batches(1 << 19, columns=COLUMNS))
+        total += sum(batch.num_rows for batch in file.iter_batches(BATCH_ROWS, columns=COLUMNS))
     return total
 
 
@@ -76,11 +83,20 @@ def load(folder: Path) -> int:
     return lrbtl.Battles.load(folder / "state.lrbtl").n_battles
 
 
+def board(folder: Path) -> int:
+    import lrbtl
+
+    return lrbtl.leaderboard(lrbtl.Battles.load(folder / "state.lrbtl")).n_battles
+
+
 KINDS: dict[str, Callable[[Path], int]] = {
     "pyarrow, whole table": read_whole,
     "pyarrow, batch by batch": read_batches,
     "Battles.scan": scan,
+    "pyarrow, batch by batch, one core": read_batches,
+    "Battles.scan, one core": scan,
     "Battles.load": load,
+    "load and overall board": board,
 }
 
 
@@ -91,6 +107,9 @@ def measure(kind: str, folder: Path) -> dict[str, float]:
 
     import lrbtl
 
+    if "one core" in kind:
+        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+        pa.set_cpu_count(1)
     lrbtl.Battles.from_frame({"model_a": ["x"], "model_b": ["y"], "winner": [1.0]}).save(folder / "warm.lrbtl")
     lrbtl.Battles.load(folder / "warm.lrbtl")
     base = peak_memory()
@@ -149,9 +168,11 @@ def main() -> None:
         "log_mb": log_mb,
         "state_mb": state_mb,
         "best": best,
-        "ratio_to_whole_table": best["Battles.scan"]["seconds"] / best["pyarrow, whole table"]["seconds"],
-        "ratio_to_batches": best["Battles.scan"]["seconds"] / best["pyarrow, batch by batch"]["seconds"],
-        "cpu_ratio_to_whole_table": best["Battles.scan"]["cpu_seconds"] / best["pyarrow, whole table"]["cpu_seconds"],
+        **{
+            f"{name}: {other}": best[kind][name] / best[other][name]
+            for kind, other in PAIRS
+            for name in ("seconds", "cpu_seconds")
+        },
         "runs": runs,
     }
     keep_results("scan", result)

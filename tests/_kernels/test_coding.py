@@ -7,6 +7,7 @@ from lrbtl._kernels.coding import (
     code_halves,
     code_objects,
     count_keys,
+    count_rows,
     extend_keys,
     key_battles,
     mark_codes,
@@ -41,6 +42,13 @@ def test_coding_kernels_equal_numpy() -> None:
     longer = keys.copy()
     extend_keys(keys.astype(np.int32), identity(20)[::-1].copy(), 20, longer)
     np.testing.assert_array_equal(longer, keys * 20 + 19 - keys)
+
+    columns = [rng.integers(0, size, 3000).astype(np.int32) for size in (4, 7, 3)]
+    steps = [identity(4)[::-1] * 21, identity(7) * 3, identity(3)]
+    counted = np.zeros(84, dtype=np.uint32)
+    count_rows(columns, [np.ascontiguousarray(step) for step in steps], counted)
+    places = np.ravel_multi_index((3 - columns[0], *columns[1:]), (4, 7, 3))
+    np.testing.assert_array_equal(counted, np.bincount(places, minlength=84))
 
     halves = np.empty(3, dtype=np.int8)
     assert code_halves(np.array([0.5, 0.0, 1.0]), halves) and halves.tolist() == [1, 0, 2]

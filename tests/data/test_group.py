@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lrbtl.data.group
-from lrbtl.data.encode import encode
+from lrbtl.data.encode import Coded, encode
 from lrbtl.data.group import RowCounter
 
 ROWS = st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 3), st.sampled_from([0.0, 0.25, 1.0])), min_size=1)
@@ -27,7 +27,9 @@ def counted(rows, size):
     return list(zip(*values, strict=True)), times
 
 
-@pytest.mark.parametrize("limits", [{}, {"LARGEST_TABLE": 4}, {"LARGEST_TABLE": 4, "FEWEST_MERGED": 2}])
+@pytest.mark.parametrize(
+    "limits", [{}, {"MOST_COUNTED": 20}, {"LARGEST_TABLE": 4}, {"LARGEST_TABLE": 4, "FEWEST_MERGED": 2}]
+)
 @pytest.mark.parametrize("more", [{}, {"KEY_LIMIT": 10}])
 @given(rows=ROWS, size=st.integers(1, 40))
 @settings(max_examples=25, deadline=None)
@@ -38,6 +40,19 @@ def test_batches_do_not_matter(limits, more, rows, size):
         found, times = counted(rows, size)
     assert len(set(found)) == len(found)
     assert dict(zip(found, times.tolist(), strict=True)) == Counter(rows)
+
+
+def test_batches_that_share_labels():
+    labels, rng = ["x", "y", "z"], np.random.default_rng(0)
+    batches = [rng.integers(0, size, 50) for size in (1, 2, 2, 3, 3)]
+    counter = RowCounter(1)
+    for codes in batches:
+        counter.add([Coded(codes, labels)])
+    (column,), times = counter.rows()
+    expected = Counter(np.concatenate(batches).tolist())
+    assert dict(zip(column.values(column.codes), times.tolist(), strict=True)) == {
+        labels[k]: n for k, n in expected.items()
+    }
 
 
 @pytest.mark.parametrize("limit", [4, 1 << 20])

@@ -186,6 +186,36 @@ def test_conditions_elsewhere_are_refused(source, rows, tmp_path):
         lrbtl.Battles.scan(ds.dataset(pa.table(rows)), where=[("day", "about", 3)])
 
 
+def test_a_later_file_holds_a_column_otherwise(rows, tmp_path):
+    more = pa.table(make_rows(seed=1))
+    small = more.set_column(more.schema.get_field_index("n"), "n", more["n"].cast(pa.int8()))
+    for name, table in {"a": pa.table(rows), "b": small, "c": more.drop_columns("task")}.items():
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    both = [lrbtl.Battles.from_frame(part, count="n") for part in (rows, make_rows(seed=1))]
+    assert_same(lrbtl.Battles.scan([tmp_path / "a.parquet", tmp_path / "b.parquet"], count="n"), sum(both))
+    with pytest.raises(MissingValueError, match="rows after the first 500, task has 500 missing values"):
+        lrbtl.Battles.scan([tmp_path / "a.parquet", tmp_path / "c.parquet"], **OPTIONS)
+
+
+def test_damaged_codes_are_noticed(tmp_path):
+    """Arrow does not look whether codes are in the dictionary; a kernel that trusts them writes anywhere."""
+    path = tmp_path / "log.parquet"
+    sides = {"model_a": ["x", "y", "z"] * 50, "model_b": ["y", "z", "x"] * 50, "winner": ["tie"] * 150}
+    pq.write_table(pa.table(sides), path, compression="none", write_statistics=False)
+    data = path.read_bytes()
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    outside = 0
+    for place in range(column.data_page_offset, column.data_page_offset + 60):
+        path.write_bytes(data[:place] + b"\xff" + data[place + 1 :])
+        try:
+            lrbtl.Battles.scan(path)
+        except FileReadError as error:
+            outside += "outside of its dictionary" in str(error)
+        except MissingValueError:
+            pass
+    assert outside
+
+
 def test_missing_values_are_named(rows, tmp_path):
     table = pa.table({**rows, "winner": [*rows["winner"][:-1], None]})
     with pytest.raises(

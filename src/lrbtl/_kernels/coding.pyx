@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Loops over the rows of a battle log: give labels integer codes, count integer keys."""
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 
 import numpy as np
 
@@ -143,3 +143,34 @@ def extend_keys(const int32_t[::1] codes, const int32_t[::1] meaning, int64_t si
     with nogil:
         for i in range(codes.shape[0]):
             keys_inout[i] = keys_inout[i] * size + meaning[codes[i]]
+
+
+cdef enum:
+    BLOCK = 1024  # rows whose places stay in the first cache
+
+
+def count_rows(list codes, list steps, uint32_t[::1] table_out):
+    """Count rows by the codes of all columns: ``table_out[steps[0][codes[0]] + steps[1][codes[1]] + ...] += 1``."""
+    cdef Py_ssize_t n_columns = len(codes), n = len(codes[0]), block, lo, size, i, j
+    cdef uintptr_t[:, ::1] starts = np.empty((2, n_columns), dtype=np.uintp)
+    cdef int32_t[BLOCK] places
+    cdef const int32_t[::1] column
+    cdef const int32_t* rows
+    cdef const int32_t* step
+    for j in range(n_columns):
+        column = codes[j]
+        starts[0, j] = <uintptr_t> &column[0]
+        column = steps[j]
+        starts[1, j] = <uintptr_t> &column[0]
+    with nogil:
+        for block in range((n + BLOCK - 1) // BLOCK):
+            lo = block * BLOCK
+            size = min(n - lo, <Py_ssize_t> BLOCK)
+            for i in range(size):
+                places[i] = 0
+            for j in range(n_columns):
+                rows, step = <const int32_t*> starts[0, j] + lo, <const int32_t*> starts[1, j]
+                for i in range(size):
+                    places[i] += step[rows[i]]
+            for i in range(size):
+                table_out[places[i]] += 1

@@ -13,6 +13,7 @@ from lrbtl._kernels.coding import code_characters, code_halves, code_objects, ma
 from lrbtl.data.labels import suggest_labels
 from lrbtl.errors import (
     CountError,
+    FileReadError,
     InputTypeError,
     LengthMismatchError,
     LrbtlError,
@@ -340,7 +341,7 @@ def encode_arrow(column: Any, name: str) -> Coded:
     chunks = column.unify_dictionaries().chunks if hasattr(column, "chunks") else [column]
     if not chunks:
         return Coded(np.empty(0, dtype=np.int32), [])
-    parts = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks]
+    parts = [arrow_codes(chunk) for chunk in chunks]
     codes = parts[0] if len(parts) == 1 else np.concatenate(parts)
     labels = _python_values(chunks[0].dictionary.to_pylist, name)
     if None in labels:
@@ -349,6 +350,14 @@ def encode_arrow(column: Any, name: str) -> Coded:
             raise_missing(name, missing)
     is_integer = bool(labels) and all(isinstance(label, int) and not isinstance(label, bool) for label in labels)
     return Coded(codes, labels, is_integer, all_used=is_plain)
+
+
+def arrow_codes(array: Any) -> AnyInts:
+    """Codes of an Arrow array with a dictionary; raise where they are outside of it, as in damaged files."""
+    codes: AnyInts = array.indices.to_numpy(zero_copy_only=False)
+    if len(codes) and codes.view(f"u{codes.itemsize}").max() >= len(array.dictionary):  # negative ones are huge
+        raise FileReadError("codes of a column are outside of its dictionary; the data is damaged, write it again.")
+    return codes
 
 
 def read_frame(frame: Any, names: Sequence[str], sets: Sequence[str] = ()) -> tuple[dict[str, Any], Longs | None]:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl._kernels.coding import count_keys, extend_keys
+from lrbtl._kernels.coding import count_rows, extend_keys
 from lrbtl.data.cells import group_rows
 from lrbtl.data.encode import Coded, used_codes
-from lrbtl.typing import Floats, Ints, Longs
+from lrbtl.typing import AnyInts, Ints, Longs
 
-CHUNK = 1 << 15  # rows whose keys stay in cache while they are counted
 LARGEST_TABLE = 1 << 24  # distinct rows that may be counted in one table
 FEWEST_MERGED = 1 << 22  # rows that wait, at least, before equal ones are merged
+MOST_COUNTED = (1 << 32) - 1  # rows that a table can count
 KEY_LIMIT = 1 << 62
 FEW_NUMBERS, REPEATED = 1 << 12, 8  # a batch with more distinct numbers than this, and fewer rows of each, is of values
 
@@ -39,9 +39,10 @@ class RowCounter:
 
     def __init__(self, n_columns: int) -> None:
         self._labels: list[dict[Any, int]] = [{} for _ in range(n_columns)]
-        self._last: list[tuple[Any, Ints] | None] = [None] * n_columns
+        self._last: list[tuple[Any, Ints]] = [((), np.empty(0, dtype=np.int32))] * n_columns
         self._is_wide = [False] * n_columns
-        self._table: Longs | None = np.zeros((1,) * n_columns, dtype=np.int64)
+        self._table: NDArray[np.uint32] | None = np.zeros((1,) * n_columns, dtype=np.uint32)
+        self._steps: list[Ints] = []
         self._chunks: list[Chunk] = []
         self._n_merged = 0
         self.n_rows = 0
@@ -52,18 +53,14 @@ class RowCounter:
         if not n:
             return
         self.n_rows += n
-        for j, column in enumerate(columns):
-            n_numbers = len(column.labels) if isinstance(column.labels, np.ndarray) else 0
-            self._is_wide[j] |= n_numbers > max(FEW_NUMBERS, n // REPEATED)
-        meanings = [None if self._is_wide[j] else self._meaning(j, column) for j, column in enumerate(columns)]
-        if self._table is not None and (any(self._is_wide) or prod(self._sizes) > LARGEST_TABLE):
-            self._chunks, self._table = [self._table_rows()], None
+        if not (self._steps and self.n_rows <= MOST_COUNTED and all(map(_has_labels, columns, self._last))):
+            self._read_labels(columns)
         if self._table is not None:
-            self._count(columns, meanings)
+            count_rows([_int32(column.codes) for column in columns], self._steps, self._table.reshape(-1))
         elif any(self._is_wide):
-            self._chunks.append((_wide_rows(columns, meanings), np.ones(n, dtype=np.int64)))
+            self._chunks.append((self._rows(columns), np.ones(n, dtype=np.int64)))
         else:
-            self._chunks.append(self._distinct(columns, meanings))
+            self._chunks.append(self._distinct(columns))
             if sum(len(times) for _, times in self._chunks) > self._n_merged + max(FEWEST_MERGED, self._n_merged):
                 self._merge()
 
@@ -87,42 +84,64 @@ class RowCounter:
     def _sizes(self) -> list[int]:
         return [max(len(index), 1) for index in self._labels]
 
-    def _meaning(self, j: int, column: Coded) -> Ints:
-        """Return the number of each label of a batch among those of the whole column; new ones are added."""
-        last = self._last[j]
-        if last is not None and type(column.labels) is list and column.labels == last[0]:
-            return last[1]
-        index, used = self._labels[j], used_codes(column)
-        meaning = np.zeros(len(column.labels), dtype=np.int32)
-        meaning[used] = [index.setdefault(label, len(index)) for label in column.values(used)]
-        is_complete = type(column.labels) is list and len(used) == len(meaning)
-        self._last[j] = (column.labels, meaning) if is_complete else None
-        return meaning
-
-    def _count(self, columns: Sequence[Coded], meanings: Sequence[Any]) -> None:
+    def _read_labels(self, columns: Sequence[Coded]) -> None:
+        """Learn what codes of a batch mean; give up the table where it would become too large."""
+        for j, column in enumerate(columns):
+            n_numbers = len(column.labels) if isinstance(column.labels, np.ndarray) else 0
+            self._is_wide[j] |= n_numbers > max(FEW_NUMBERS, len(column) // REPEATED)
+            if not self._is_wide[j]:
+                self._last[j] = column.labels, self._meaning(j, column)
+        if self._table is None:
+            return
         sizes = self._sizes
-        assert self._table is not None
+        if any(self._is_wide) or prod(sizes) > LARGEST_TABLE or self.n_rows > MOST_COUNTED:
+            self._chunks, self._table, self._steps = [self._table_rows()], None, []
+            return
         if list(self._table.shape) != sizes:
-            larger = np.zeros(sizes, dtype=np.int64)
+            larger = np.zeros(sizes, dtype=np.uint32)
             larger[tuple(map(slice, self._table.shape))] = self._table
             self._table = larger
-        flat = self._table.reshape(-1)
-        for lo in range(0, len(columns[0]), CHUNK):
-            count_keys(_keys(columns, meanings, sizes, slice(lo, lo + CHUNK)), flat)
+        strides = [prod(sizes[j + 1 :]) for j in range(len(sizes))]
+        self._steps = [meaning * np.int32(step) for (_, meaning), step in zip(self._last, strides, strict=True)]
+
+    def _meaning(self, j: int, column: Coded) -> Ints:
+        """Return the number of each label of a batch among those of the whole column, -1 for those in no row so far."""
+        labels, index = column.labels, self._labels[j]
+        if type(labels) is list:
+            meaning = np.array([index.get(label, -1) for label in labels], dtype=np.int32)
+        else:
+            meaning = np.full(len(labels), -1, dtype=np.int32)
+        if meaning.min(initial=0) < 0:
+            used = used_codes(column)
+            new = used[meaning[used] < 0]
+            meaning[new] = [index.setdefault(label, len(index)) for label in column.values(new)]
+        return meaning
 
     def _table_rows(self) -> Chunk:
         assert self._table is not None
         table = self._table.reshape(-1)
         found = np.flatnonzero(table)
-        return [codes.astype(np.int32) for codes in np.unravel_index(found, self._table.shape)], table[found]
+        codes, rest = [], found.astype(np.int32)  # several times faster than np.unravel_index
+        for size in reversed(self._table.shape):
+            rest, code = rest // np.int32(size), rest
+            codes.append(code - rest * np.int32(size))
+        return codes[::-1], table[found].astype(np.int64)
 
-    def _distinct(self, columns: Sequence[Coded], meanings: Sequence[Any]) -> Chunk:
+    def _rows(self, columns: Sequence[Coded]) -> list[NDArray[Any]]:
+        return [
+            np.asarray(column.labels, dtype=np.float64)[column.codes] if is_wide else meaning[column.codes]
+            for column, is_wide, (_, meaning) in zip(columns, self._is_wide, self._last, strict=True)
+        ]
+
+    def _distinct(self, columns: Sequence[Coded]) -> Chunk:
         """Return the distinct rows of a batch."""
         sizes = self._sizes
         if prod(sizes) >= KEY_LIMIT:
-            codes = [meaning[column.codes] for column, meaning in zip(columns, meanings, strict=True)]
-            return _merged(codes, np.ones(len(columns[0]), dtype=np.int64), sizes)
-        keys, times = np.unique(_keys(columns, meanings, sizes, slice(None)), return_counts=True)
+            return _merged(self._rows(columns), np.ones(len(columns[0]), dtype=np.int64), sizes)
+        keys = np.zeros(len(columns[0]), dtype=np.int64)
+        for column, (_, meaning), size in zip(columns, self._last, sizes, strict=True):
+            extend_keys(_int32(column.codes), meaning, size, keys)
+        keys, times = np.unique(keys, return_counts=True)
         return [codes.astype(np.int32) for codes in np.unravel_index(keys, sizes)], times
 
     def _merge(self) -> None:
@@ -132,26 +151,17 @@ class RowCounter:
         self._n_merged = len(self._chunks[0][1])
 
 
+def _has_labels(column: Coded, last: tuple[Any, Ints]) -> bool:
+    """Whether a column has the labels of the last batch, all of which are known."""
+    labels, meaning = last
+    return column.labels is labels and meaning.min(initial=0) >= 0
+
+
 def _merged(codes: list[NDArray[Any]], times: Longs, sizes: list[int]) -> Chunk:
     order, first = group_rows(codes, sizes)
     kept = order[first]
     return [column[kept] for column in codes], np.add.reduceat(times[order], first)
 
 
-def _keys(columns: Sequence[Coded], meanings: Sequence[Ints], sizes: list[int], rows: slice) -> Longs:
-    """Return one number per row, in C order over the columns."""
-    keys = np.zeros(len(columns[0].codes[rows]), dtype=np.int64)
-    for column, meaning, size in zip(columns, meanings, sizes, strict=True):
-        extend_keys(np.ascontiguousarray(column.codes[rows], dtype=np.int32), meaning, size, keys)
-    return keys
-
-
-def _wide_rows(columns: Sequence[Coded], meanings: Sequence[Ints | None]) -> list[NDArray[Any]]:
-    return [
-        _numbers(column)[column.codes] if meaning is None else meaning[column.codes]
-        for column, meaning in zip(columns, meanings, strict=True)
-    ]
-
-
-def _numbers(column: Coded) -> Floats:
-    return np.asarray(column.labels, dtype=np.float64)
+def _int32(codes: AnyInts) -> Ints:
+    return np.ascontiguousarray(codes, dtype=np.int32)

@@ -10,14 +10,15 @@ import shutil
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 from weakref import finalize
 
-from lrbtl.data.encode import Coded, Log, encode, encode_arrow, encode_sets
+from lrbtl.data.encode import Coded, Log, arrow_codes, encode, encode_arrow, encode_sets
 from lrbtl.data.group import RowCounter
 from lrbtl.data.labels import suggest_labels
 from lrbtl.data.text import CSV, JSON_LINES, TSV, named_errors, text_batches, text_rows
@@ -32,8 +33,7 @@ from lrbtl.errors import (
 from lrbtl.progress import as_progress
 from lrbtl.typing import Longs, Progress
 
-BATCH_ROWS = 1 << 18
-READ_AHEAD = {"batch_readahead": 2, "fragment_readahead": 1}  # more would only fill memory: counting keeps up
+BATCH_ROWS = 1 << 17  # few enough for their codes to stay in cache until they are counted
 PAUSE = 1.0  # seconds between two lines of progress
 PARQUET = "parquet"
 FORMATS = {
@@ -244,20 +244,31 @@ def _arrow_errors(what: object) -> Iterator[None]:
         raise FileReadError(f"cannot read {what}: {str(error).splitlines()[0]}") from error
 
 
-def coded_batch(batch: Any, names: Sequence[str], sets: Sequence[str], first_row: int) -> Batch:
-    """Return columns of a record batch, coded; a missing value is an error that says how many rows came before."""
-    try:
-        return [_coded_array(batch.column(name), name, name in sets) for name in names]
-    except MissingValueError as error:
-        raise MissingValueError(f"in the rows after the first {first_row:,}, {error}") from error
+def coded_batches(batches: Iterable[Any], names: Sequence[str], sets: Sequence[str]) -> Iterator[Batch]:
+    """Yield columns of record batches, coded; a missing value is an error that says how many rows came before."""
+    n_rows, known = 0, dict[str, tuple[Any, Coded]]()
+    for batch in batches:
+        try:
+            coded = [_coded_array(batch.column(name), name, name in sets, known) for name in names]
+        except MissingValueError as error:
+            raise MissingValueError(f"in the rows after the first {n_rows:,}, {error}") from error
+        n_rows += batch.num_rows
+        yield coded
 
 
-def _coded_array(array: Any, name: str, is_set: bool) -> Coded:
+def _coded_array(array: Any, name: str, is_set: bool, known: dict[str, tuple[Any, Coded]]) -> Coded:
+    """Return a column, coded; the labels of a dictionary are read once while batches share it."""
     if is_set:
         return encode_sets(array.to_pylist(), name)
-    if hasattr(array.type, "index_type"):
-        return encode_arrow(array, name)
-    return encode(_arrow("pyarrow").chunked_array([array]), name)
+    if not hasattr(array.type, "index_type"):
+        return encode(_arrow("pyarrow").chunked_array([array]), name)
+    dictionary, last = known.get(name, (None, None))
+    if last is not None and not array.null_count and array.dictionary.equals(dictionary):
+        return Coded(arrow_codes(array), last.labels, last.is_integer, last.all_used)
+    coded = encode_arrow(array, name)
+    if None not in coded.labels:
+        known[name] = array.dictionary, coded
+    return coded
 
 
 class ArrowLog(BatchLog):
@@ -270,7 +281,8 @@ class ArrowLog(BatchLog):
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
-        return list(self.dataset.schema.names)
+        with _arrow_errors(self.title):
+            return list(self.dataset.schema.names)
 
     def restrict(self, where: Where) -> None:
         """Leave out rows that do not meet conditions, and parts of files that hold none that do."""
@@ -282,15 +294,16 @@ class ArrowLog(BatchLog):
 
     def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
-        n_rows, options = 0, {"columns": list(names), "filter": self.where, "batch_size": BATCH_ROWS}
         with _arrow_errors(self.title):
-            for batch in self.coded_dataset(names).scanner(**options, **READ_AHEAD).to_batches():
-                yield coded_batch(batch, names, sets, n_rows)
-                n_rows += batch.num_rows
+            yield from coded_batches(self.record_batches(list(names)), names, sets)
 
-    def coded_dataset(self, names: Sequence[str]) -> Any:
-        """Return the dataset with text as codes, where its format can do that."""
-        return self.dataset
+    def record_batches(self, names: list[str]) -> Iterator[Any]:
+        """Yield record batches with some of the columns."""
+        return self._scanned(self.dataset, names)
+
+    def _scanned(self, part: Any, names: list[str], **options: Any) -> Iterator[Any]:
+        options |= {"columns": names, "filter": self.where, "batch_size": BATCH_ROWS}
+        yield from part.scanner(**options, batch_readahead=2, fragment_readahead=1).to_batches()
 
 
 class ParquetLog(ArrowLog):
@@ -304,11 +317,37 @@ class ParquetLog(ArrowLog):
                 _arrow("pyarrow.dataset").dataset(self.paths, format="parquet", partitioning="hive"), title
             )
 
-    def coded_dataset(self, names: Sequence[str]) -> Any:
-        """Return the dataset with text as codes."""
-        ds = _arrow("pyarrow.dataset")
-        coded = ds.ParquetFileFormat(dictionary_columns=_text_columns(self.dataset.schema, names))
-        return ds.dataset(self.paths, format=coded, partitioning="hive")
+    def record_batches(self, names: list[str]) -> Iterator[Any]:
+        """Yield record batches with some of the columns, text as codes.
+
+        Datasets can choose rows, add what a folder's name tells and cast what one file holds otherwise than the
+        first. Files that need none of that are read without them: batches are still in cache when they are counted.
+        """
+        ds, pq = _arrow("pyarrow.dataset"), _arrow("pyarrow.parquet")
+        texts = _text_columns(self.dataset.schema, names)
+        coded = ds.ParquetFileFormat(dictionary_columns=texts)
+        dataset = ds.dataset(self.paths, format=coded, partitioning="hive")
+        for part in dataset.get_fragments(self.where):
+            if self.where is None and all(_is_field(part.physical_schema, dataset.schema, name) for name in names):
+                file = pq.ParquetFile(part.path, read_dictionary=texts, pre_buffer=False)  # a buffer of all row groups
+                yield from _ahead(file.iter_batches(BATCH_ROWS, columns=names))
+            else:
+                yield from self._scanned(part, names, schema=dataset.schema)
+
+
+def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield batches, each of which is read while the one before it is counted."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
+
+
+def _is_field(schema: Any, wanted: Any, name: str) -> bool:
+    """Whether a schema has one column of a name, of the type wanted."""
+    places = schema.get_all_field_indices(name)
+    return len(places) == 1 and schema.field(places[0]).type == wanted.field(name).type
 
 
 def _text_columns(schema: Any, names: Sequence[str]) -> list[str]:
@@ -342,11 +381,8 @@ class ReaderLog(BatchLog):
 
     def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
-        n_rows = 0
         with _arrow_errors("the record batches"):
-            for batch in self.reader:
-                yield coded_batch(batch, names, sets, n_rows)
-                n_rows += batch.num_rows
+            yield from coded_batches(self.reader, names, sets)
 
 
 # ------------------------------------------------------------------------------

@@ -83,12 +83,6 @@ def load(folder: Path) -> int:
     return lrbtl.Battles.load(folder / "state.lrbtl").n_battles
 
 
-def board(folder: Path) -> int:
-    import lrbtl
-
-    return lrbtl.leaderboard(lrbtl.Battles.load(folder / "state.lrbtl")).n_battles
-
-
 KINDS: dict[str, Callable[[Path], int]] = {
     "pyarrow, whole table": read_whole,
     "pyarrow, batch by batch": read_batches,
@@ -96,7 +90,6 @@ KINDS: dict[str, Callable[[Path], int]] = {
     "pyarrow, batch by batch, one core": read_batches,
     "Battles.scan, one core": scan,
     "Battles.load": load,
-    "load and overall board": board,
 }
 
 

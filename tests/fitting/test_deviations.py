@@ -28,6 +28,7 @@ def exactly(monkeypatch):
     """Newton steps to the end, not only as far as intervals need."""
     monkeypatch.setattr(climbing, "DECREMENT", 1e-11)
     monkeypatch.setattr(climbing, "ENOUGH", 1e-11)
+    monkeypatch.setattr(climbing, "LAST_PROMISE", 1e-11)
     monkeypatch.setattr(climbing, "MAX_ITER", 60)
 
 
@@ -93,6 +94,7 @@ def test_usual_steps_end_within_a_small_part_of_an_error(case, monkeypatch):
     usual = mode_of(battles, rank, tau, link=link)
     monkeypatch.setattr(climbing, "DECREMENT", 1e-11)
     monkeypatch.setattr(climbing, "ENOUGH", 1e-11)
+    monkeypatch.setattr(climbing, "LAST_PROMISE", 1e-11)
     monkeypatch.setattr(climbing, "MAX_ITER", 60)
     exact = mode_of(battles, rank, tau, link=link)
     error = np.sqrt(np.diag(Twin.of(exact.at).C)).reshape(usual.scores.field.dense().shape)
@@ -150,7 +152,7 @@ def dense_scores(at):
 
 
 @modes
-def test_the_evidence_is_laplaces(case):
+def test_the_evidence_is_laplaces(case, exactly):
     """Its determinant is that of the joint precision of coordinates and E, with E integrated out first."""
     shape, rank, tau, link = case
     at = mode_of(tied_battles(shape, rank), rank, tau, link=link).at
@@ -183,6 +185,18 @@ def test_the_evidence_of_other_taus_is_that_of_the_quadratic(case):
     found = [at.at_tau(f * tau).log_evidence for f in (0.5, 1.0, 2.0)]
     expected = [direct(f * tau) for f in (0.5, 1.0, 2.0)]
     np.testing.assert_allclose(np.diff(found), np.diff(expected), atol=1e-4)
+
+
+@modes
+def test_the_slope_of_the_evidence_is_its_derivative(case):
+    """In tau^2, against differences."""
+    shape, rank, tau, link = case
+    at = mode_of(tied_battles(shape, rank), rank, tau, link=link).at
+    low, high = (tau * float(np.sqrt(1 + away)) for away in (-1e-3, 1e-3))
+    told = at.told(np.eye(at.scores.design.n_slots))
+    slope, curvature = at.evidence_slope(np.trace(told - at.left_by_steps(told)))
+    difference = (at.at_tau(high).log_evidence - at.at_tau(low).log_evidence) / (high**2 - low**2)
+    assert slope == pytest.approx(difference, rel=1e-4, abs=1e-3 * np.sqrt(curvature))
 
 
 def test_an_offset_is_part_of_the_scores():

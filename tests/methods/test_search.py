@@ -8,9 +8,10 @@ from scipy.special import expit
 
 import lrbtl
 from lrbtl.fitting.fit import make_design
+from lrbtl.fitting.signal import random_bits
 from lrbtl.methods import search
 from lrbtl.methods.hierarchical import HierarchicalRun
-from lrbtl.methods.search import random_bits, some_contexts, tau_quantiles
+from lrbtl.methods.search import some_contexts, tau_quantiles
 
 
 def test_quantiles_of_tau():

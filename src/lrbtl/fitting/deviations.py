@@ -272,8 +272,9 @@ class Expansion:
             out -= self.contexts.gradient(space)
         return out - within_gauge(space, self.prior.precision * (factor_entries(space) - self.prior.mean))
 
+    @cached_property
     def left_by_step(self) -> Floats:
-        """Return what the best step of L and of the effects would leave of the residual."""
+        """What the best step of L and of the effects would leave of the residual: E / tau^2 after it."""
         design, space, step = self.scores.design, self.scores.space, self.factor.solve(self.gradient())
         taken = self.told(design.slot_changes(space, *space.push(step)))
         return self.residual - taken - self.left_open(self.effects[0] @ step[space.extra])
@@ -321,6 +322,30 @@ class Expansion:
         height = scores.loss / self.dispersion + self._prior_cost(scores)
         return 0.5 * (higher - self.factor.log_determinant() + self._told[1]) - height
 
+    def evidence_slope(self, taken: float) -> tuple[float, float]:
+        """Return the derivative of the log evidence in tau^2, and minus the second one as it is expected to be, about.
+
+        With V = W - W J A^-1 J^T W these are (|E|^2 / tau^4 - tr V) / 2 for the deviations after the best step, and
+        tr(V^2) / 2, for which V is taken to be as much smaller than W as its trace. `taken` is the trace of what L
+        takes of W; what effects take is added.
+        """
+        told = sum(float(np.einsum("bmm->", W)) for W in self.W)
+        left = told - taken - self._taken_by_effects
+        curvature = left / told * sum(float(np.vdot(W, W)) for W in self.W)
+        return 0.5 * (float(self.left_by_step @ self.left_by_step) - left), 0.5 * curvature
+
+    @property
+    def _taken_by_effects(self) -> float:
+        """Trace of what effects take of W beside L."""
+        design, space = self.scores.design, self.scores.space
+        columns, own = self.left_open(self.effects[0]), np.zeros((space.size, design.n_effects))
+        if not design.n_effects:
+            return 0.0
+        own[space.extra] = np.eye(design.n_effects)
+        with_slots = 2.0 * design.pull_columns(space, self.told(columns))
+        with_slots[space.extra] = columns.T @ columns
+        return float(np.vdot(self.factor.solve(own), with_slots))
+
     @cached_property
     def _known_evidence(self) -> dict[float, float]:
         return {}
@@ -337,13 +362,10 @@ class Expansion:
             return self
         return self.sharing(replace(self, tau=tau), *OF_VOTES, "prior", "contexts")
 
-    def at_scores(self, scores: Scores) -> "Expansion":
+    def at_scores(self, scores: Scores, settled: bool) -> "Expansion":
         """Return the gradient at scores nearby, with this information in the place of theirs."""
-        found = self.sharing(replace(self, scores=scores), "cell_weights", "_told", "effects", "contexts")
-        found.__dict__["prior"] = replace(
-            population_prior(scores.space, self.information), precision=self.prior.precision
-        )
-        return found
+        found = replace(self, scores=scores, before=self.prior.precision, settled=settled)
+        return self.sharing(found, "cell_weights", "_told", "effects", "contexts", "information")
 
     def sharing(self, other: "Expansion", *names: str) -> "Expansion":
         """Return another expansion with some of what is known here."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from lrbtl.fitting.blocks import BlockDesign
 from lrbtl.fitting.deviations import OF_VOTES, Expansion, Scores
-from lrbtl.fitting.newton import SLOW, Curvature
+from lrbtl.fitting.newton import Curvature
 from lrbtl.fitting.priors import factor_entries, within_gauge
 from lrbtl.fitting.solvers import outer_sums
 from lrbtl.lowrank.arrowhead import Factor
@@ -26,6 +26,9 @@ LEAST_START = 1e-3  # of the noise of an entry: the size of a start where battle
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
 DECREMENT = 5e-3  # nats: far below what moves an interval
 ENOUGH = 0.05  # nats that the last step with the exact Hessian may gain
+SMALL_STEPS, LAST_PROMISE = 12, 0.03  # most steps with one expansion, and nats below which one is the last
+SLOW, STUCK = 0.25, 0.9  # ratios of promises beyond which the Hessian takes over, and beyond which steps end
+NEARBY = 1.0  # nats from the mode where its steps need no halving
 MANY_SLOTS = 50_000  # beyond which these nats grow with the slots: each moves by a thousandth of its error at most
 CIRCLES, CIRCLING = 3, 0.8  # steps, and share of the last promise, from which a prior that follows scores goes round
 
@@ -101,10 +104,12 @@ def find_mode(
             return _lighter(Mode(scores, at, n_iter, False))
         if circling or abs(fall) < many * DECREMENT or expected < max(rough, many * ENOUGH if close else 0.0):
             return _lighter(Mode(scores, at, n_iter, scale == 1.0))
-        if close and scale == 1.0:
-            scores, done = _small_steps(at, factor, scores, expected)
-            if done:
-                return _lighter(Mode(scores, at, n_iter, True))
+        if scale == 1.0:
+            enough = max(rough, many * LAST_PROMISE)
+            scores, near_by, done = _small_steps(at, factor, scores, expected, enough, n_iter, exact=close)
+            if done or (not whole and scores.vanished):
+                return _lighter(Mode(scores, near_by, n_iter, done))
+            before = near_by.prior.precision
     return _lighter(Mode(scores, at, n_iter, False))
 
 
@@ -122,20 +127,32 @@ def _stepped(at: Expansion, step: Floats, dE: Floats) -> tuple[Scores, float, fl
     return trial if fall >= -DECREMENT else at.scores, fall, scale
 
 
-def _small_steps(at: Expansion, factor: Factor, scores: Scores, expected: float) -> tuple[Scores, bool]:
-    """Return the scores after steps with a Hessian from nearby, as long as they converge fast, and if they have."""
-    curvature = Curvature(at.scores.space, factor, 0.0)
-    while True:
-        near = at.at_scores(scores)
-        gradient = near.gradient()
+def _small_steps(
+    at: Expansion, factor: Factor, scores: Scores, expected: float, enough: float, n_iter: int, *, exact: bool
+) -> tuple[Scores, Expansion, bool]:
+    """Return the scores after steps with an expansion from nearby, what the last was taken from, and if it is the end.
+
+    The prior follows the scores. Where steps with A converge slowly, the Hessian takes over, unless it has (`exact`).
+    """
+    curvature, near = Curvature(at.scores.space, factor, 0.0), at
+    many = max(1.0, scores.design.n_slots / MANY_SLOTS)
+    for k in range(1, SMALL_STEPS + 1):
+        near = near.at_scores(scores, n_iter + k > SETTLING)
+        gradient, last = near.gradient(), expected
         step = -curvature.step(scores.space, gradient)[0]
         dE = near.deviation_step(step)
-        last, expected = expected, near.decrement(gradient, step, dE)
-        if expected > SLOW * last:
-            return scores, False
+        expected = near.decrement(gradient, step, dE)
+        if not exact and many * NEARBY > expected > SLOW * last:
+            exact, curvature, last = True, Curvature(scores.space, near.newton_factor(), 0.0), many * NEARBY
+            step = curvature.factor.solve(gradient)
+            dE = near.deviation_step(step)
+            expected = near.decrement(gradient, step, dE)
+        if expected > STUCK * last:
+            break
         scores = scores.moved(step, dE)
-        if expected < DECREMENT * max(1.0, scores.design.n_slots / MANY_SLOTS):
-            return scores, True
+        if expected < enough:
+            return scores, near, True
+    return scores, near, False
 
 
 def _lighter(mode: Mode) -> Mode:

@@ -1,13 +1,18 @@
-"""Whether battles carry a fit: signal over noise, thin contexts, and the warnings about them."""
+"""Whether battles carry a fit: signal over noise, components in residuals, thin contexts, and warnings about them."""
 
+from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from lrbtl.data.labels import context_name
 from lrbtl.errors import ConvergenceWarning, ThinContextWarning, VarianceWarning, WeakSignalWarning, warn_user
+from lrbtl.fitting.design import Design
+from lrbtl.fitting.deviations import Expansion
 from lrbtl.lowrank.tucker import Tucker, rank_caps
+from lrbtl.typing import Floats, Ints, Longs
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
@@ -15,6 +20,10 @@ if TYPE_CHECKING:
 SIGNAL_FLOOR = 1.5  # below it intervals of simulated fits cover about 0.89
 VARIANCES_OFF = 1.5  # ratio of squared residuals to given variances that is no longer chance
 THIN_CONTEXT = 100  # battles; `mle` covers 0.7 to 0.8 in such contexts, cross-fitting above 0.9
+LITTLE_KNOWN = 5e-3  # of the largest information: directions below it show no component
+FIRST_BIT, DRAWS = 8, 29  # bits of pairs and entries, one for each simulated residual: what noise looks like
+CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
+AT_A_TIME = 1 << 22  # numbers that simulated residuals may fill
 
 
 def signal_ratio(point: Tucker, n_battles: int, noise: float | None = None) -> float:
@@ -117,3 +126,74 @@ def warn_unconverged(n_failed: int, n_fits: int) -> None:
             "ridge.",
             ConvergenceWarning,
         )
+
+
+# ------------------------------------------------------------------------------
+# Whether residuals of low rank plus deviations show one more component.
+# ------------------------------------------------------------------------------
+
+
+def random_bits(context: Longs, a: Longs | Ints, b: Longs | Ints) -> npt.NDArray[np.uint64]:
+    """Return 64 random bits for each (context, a, b), the same in every log (splitmix64 of a key)."""
+    key = np.bitwise_xor(np.left_shift(context, 42), np.left_shift(a.astype(np.int64), 21)) ^ b
+    bits = key.astype(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits += np.uint64(0x9E3779B97F4A7C15)
+        bits ^= np.right_shift(bits, np.uint64(shift))
+        bits *= np.uint64(factor)
+    return np.bitwise_xor(bits, np.right_shift(bits, np.uint64(31)))
+
+
+def probe_residuals(at: Expansion) -> tuple[float, float]:
+    """Return how far the largest singular value of the residuals is above noise, in standard deviations of noise.
+
+    Residuals of L are S g + W E on the slots less what L would take of them, clipped, and white in models and contexts
+    after division by the root of the information: few close matches tell much less of the levels than of neighbours.
+    Noise is drawn from the model: votes and deviations of random signs, less what the fit takes of them. Signs belong
+    to pairs and entries, so that one vote more changes only its own. What L takes of noise, of variance W, is also
+    the trace of what it takes of W, about: this comes second.
+    """
+    largest, noise, taken = _largest_component(at), [], 0.0
+    step = max(1, AT_A_TIME // at.scores.design.n_slots)
+    for done in range(0, DRAWS, step):
+        drawn = _noise(at, FIRST_BIT + done, min(step, DRAWS - done))
+        left = at.left_by_steps(drawn)
+        taken += float(np.vdot(drawn, drawn - left)) / DRAWS
+        noise += [largest(np.ascontiguousarray(x)) for x in left.T]
+    excess = largest(at.left_by_step) - float(np.mean(noise))
+    return excess / max(float(np.std(noise, ddof=1)), 1e-300), taken
+
+
+def _largest_component(at: Expansion) -> Callable[[Floats], float]:
+    """Return a function from residuals on the slots to the largest singular value of them clipped and white."""
+    design = at.scores.design
+    own = design.scatter([np.einsum("bmm->bm", W) for W in at.W])
+    limit = CLIP * np.sqrt(np.maximum(own, 0.0))
+    values, vectors = np.linalg.eigh(design.summed(at.W))
+    known = values > LITTLE_KNOWN * values[-1]
+    white = vectors[:, known] / np.sqrt(values[known])
+    scale = 1.0 / np.sqrt(np.maximum(design.traces(at.W, white @ white.T), 1e-300))
+    context, wide = design.slot_places[0], design.n_contexts < white.shape[1]
+
+    def largest(residual: Floats) -> float:
+        clipped = np.clip(residual, -limit, limit) * scale[context]
+        if wide:
+            matrix = np.asarray(design.slot_matrix(clipped) @ white)
+            gram = matrix @ matrix.T
+        else:
+            gram = white.T @ design.slot_gram(clipped) @ white
+        return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0)))
+
+    return largest
+
+
+def _noise(at: Expansion, first: int, n: int) -> Floats:
+    """Return residuals of L of n logs of random signs, (n_slots, n), by bits from the `first` on."""
+    design = at.scores.design
+    atoms, (context, model) = design.atom_table, design.slot_places
+    root = np.sqrt(Design.atom_weights(design, design.count * at.scores.terms.fisher / at.dispersion))
+    pairs = np.repeat(np.arange(design.n_contexts), np.diff(atoms.start)), atoms.a, atoms.b
+    votes = design.signed_sums(root, random_bits(*pairs), first, n)
+    bits = np.uint64(1) << np.arange(first, first + n, dtype=np.uint64)
+    deviations = np.where(random_bits(context, model, model)[:, None] & bits, at.tau, -at.tau)
+    return at.left_open(votes) + at.told(deviations)

@@ -341,6 +341,8 @@ class Estimate:
             return self._select(np.arange(len(self))[key])
         if isinstance(key, np.ndarray) and key.dtype == np.bool_:
             return self._select(np.flatnonzero(key))
+        if isinstance(key, np.ndarray) and key.dtype == np.int64 and np.all((key >= 0) & (key < len(self))):
+            return self._select(key.reshape(-1))
         many = isinstance(key, list | np.ndarray)
         return self._select(np.array([self._position(one) for one in (key if many else [key])], dtype=np.int64))
 

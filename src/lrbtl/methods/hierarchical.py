@@ -229,10 +229,18 @@ class HierarchicalRun(Run):
 
     def exception(self, model: int, weights: Floats) -> float:
         """Return how far a score is from what the model's other scores say, where votes single it out; else 0."""
+        if model not in self._exceptional:
+            return 0.0
         used = np.flatnonzero(weights)
         if used.size != 1 or self.exception_probability.entries(np.array([model]), used)[0] < LIKELY:
             return 0.0
         return float(self._deviations.entries(np.array([model]), used)[0])
+
+    @cached_property
+    def _exceptional(self) -> set[int]:
+        """Models with exceptions."""
+        _, model = self._mean.design.slot_places
+        return set(model[self.exception_probability.slots >= LIKELY].tolist())
 
     def _by_context(self, contexts: Longs) -> Floats:
         """Return the covariance of the scores of some contexts, (n, d1, d1)."""

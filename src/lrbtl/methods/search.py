@@ -1,13 +1,11 @@
 """The search over ranks and sizes of the deviations, tau: which of them votes support, and with what weight."""
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 from scipy.interpolate import PchipInterpolator
 
 from lrbtl.fitting.blocks import BlockDesign, Field, without_idle_slots
@@ -15,6 +13,7 @@ from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import Expansion, Scores
 from lrbtl.fitting.fit import spectral_start
 from lrbtl.fitting.mode import Joint, Mode, find_joint_mode, find_mode, start_scores
+from lrbtl.fitting.signal import probe_residuals, random_bits
 from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
 from lrbtl.methods.exceptions import Exceptions, find_exceptions
@@ -22,7 +21,7 @@ from lrbtl.methods.posterior import Posterior
 from lrbtl.methods.sampled import Sampled
 from lrbtl.methods.shared import Columns, Shared
 from lrbtl.model.links import Link
-from lrbtl.typing import Floats, Ints, Longs
+from lrbtl.typing import Floats, Longs
 
 LEAST_TAU = 0.02  # of the spread of the scores: the least tau that is looked at
 APART = 1.5  # ratio of values of tau whose evidence gives its curvature
@@ -32,9 +31,6 @@ ALIKE = 0.1  # relative change of the variance of an entry, noise included, belo
 SURE_TAU = 0.05  # relative error of tau below which one value stands for all
 AT_ZERO = 0.5  # prior probability of no deviations at all
 NODES = (1 / 6, 1 / 2, 5 / 6)  # quantiles of tau that stand for its distribution
-LITTLE_KNOWN = 5e-3  # of the largest information: directions below it show no component
-FIRST_BIT, DRAWS = 8, 29  # bits of pairs and entries, one for each simulated residual: what noise looks like
-CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
 NOISE, SURELY = 0.5, 3.0  # standard deviations above noise at which a component is believed not at all, and wholly
 HIDDEN = 1.25  # by how much less on a ladder: where only neighbours meet, votes tell little of components along it
 OBVIOUS = 8.0  # where a component stands out so far at the first tau, it does at any
@@ -50,7 +46,6 @@ LARGE_LOG, MANY_CONTEXTS = 1 << 18, 500  # cells and contexts beyond both of whi
 PART_CELLS, FEWEST_CONTEXTS = 1 << 15, 100  # what that part of a log has, about, and at least
 MANY_MODELS, PART_MODELS = 1500, 800  # models beyond which some of them are searched for all, and how many
 SIMULATED_LOGS, FEWEST_LOGS = 192, 64  # from which errors of so many models are taken, in all and at a node
-AT_A_TIME = 1 << 22  # numbers that simulated residuals may fill
 SLIGHTLY = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
 
@@ -94,6 +89,7 @@ class Search:
 
     def __init__(self, cells: Design, near: Floats | None = None, tags: Floats | None = None) -> None:
         self._take(cells)
+        self._posteriors: dict[int, tuple[Posterior, Exceptions]] = {}  # by the identity of the expansions they hold
         self.pilot = self._scores_near(near)
         self.dispersion, self.gauge = 1.0, self._gauge(self.pilot)
         for _ in range(PILOTS if len(self.shape) > 1 else 1):
@@ -218,24 +214,22 @@ class Search:
         Where a component vanishes on the way, the search ends there, unless a mode is wanted as a `whole`.
 
         Were all entries known equally well, with variance v of noise and deviations together, the evidence would be
-        a log(v) + b / v + c, largest at v = b / a: three values of tau tell a and b.
+        a log(v) + b / v + c, largest at v = b / a: its derivatives tell a and b.
         """
         mode, at = (start, start.at) if isinstance(start, Mode) else (None, start)
         low, high, tried = LEAST_TAU * self.spread, self.spread, [at.tau]
         noise = self.design.noise**2 * self.dispersion
         for _ in range(TAU_STEPS):
-            taus = at.tau * np.array([1 / APART, 1.0, APART])
-            found = np.array([at.evidence_of(float(tau)) for tau in taus])
-            v = noise + taus**2
-            a, b, _ = np.linalg.solve(np.stack([np.log(v / v[1]), v[1] / v, np.ones(3)], axis=1), found)
-            low, high = (at.tau, high) if a > b else (low, at.tau)
-            best = v[1] * b / a - noise if a < 0 else np.inf * (a - b)
-            tau = float(np.clip(np.sqrt(max(best, 0.0)), low, high))
+            slope, curvature = at.evidence_slope(self._residuals(at)[1])
+            low, high = (at.tau, high) if slope > 0 else (low, at.tau)
+            v = noise + at.tau**2
+            a, b = -curvature * v**2, -(curvature * v + slope) * v**2
+            tau = float(np.clip(np.sqrt(max(b / a - noise, 0.0)) if a < 0 else high, low, high))
             if tau in tried:
                 tau = float(np.sqrt(low * high))
             tried.append(tau)
-            there = (noise + tau**2) / v[1]
-            if a * np.log(there) + b * (1 / there - 1) < WORTHWHILE:
+            there = noise + tau**2
+            if a * np.log(there / v) + b * (1 / there - 1 / v) < WORTHWHILE:
                 break
             mode = self.climb(at.scores, tau, whole=whole) if mode is None else self.shifted(mode, tau, whole=whole)
             if not whole and mode.scores.vanished:
@@ -260,14 +254,14 @@ class Search:
         idle: list[Mode | Expansion] = []  # since when components take nothing out of the residuals
         for r in range(1, largest):
             here: Mode | Expansion = start
-            excess = excess_component(start)
+            excess, _ = self._residuals(start)
             if excess < OBVIOUS:
                 here = self.settle(start, whole=False)
                 if here.scores.vanished and idle:
                     options.say(f"rank {r}: its last component vanishes")
                     found.append((left, self.let_out(idle[-1])))
                     break
-                excess = excess_component(here.at)
+                excess, _ = self._residuals(here.at)
             options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
             idle = [*idle, here] if excess > least - LITTLE else [here]
             least = min(excess, least)
@@ -278,7 +272,7 @@ class Search:
             noise = NOISE if excess < NOISE else noise  # one rank more is in doubt, not all of them
             offset = start.scores.offset
             if more < 1.0:
-                mode = self.let_out(here)
+                idle[-1] = mode = self.let_out(here)
                 found.append((left * (1.0 - more), mode))
                 offset = mode.scores.offset
             left *= more
@@ -288,21 +282,38 @@ class Search:
         else:
             found.append((left, self.let_out(start)))
         kept = [each for each in found if each[0] >= FORGOTTEN]
-        total = sum(weight for weight, _ in kept)
-        return [(weight / total, self.trimmed(each)) for weight, each in kept]
+        total, modes = sum(weight for weight, _ in kept), {id(mode): mode for _, mode in kept}
+        share = {key: sum(weight for weight, mode in kept if id(mode) == key) / total for key in modes}
+        return [(share[key], self.trimmed(mode)) for key, mode in modes.items()]
 
     def let_out(self, start: Mode | Expansion) -> Mode:
         """Return the mode without the pull of entries that are likely exceptions."""
         mode = start if isinstance(start, Mode) else self.settle(start)
         for _ in range(LETTING_OUT):
-            found = find_exceptions(Posterior.of(mode.at, self.cells))
+            found = self._posterior(mode.at)[1]
             before = np.broadcast_to(mode.scores.offset, len(found.nats)) != 0.0
             out = (found.probability > LIKELY) & (before | found.likeliest(~before))
             if np.array_equal(out, before):
                 break
+            del self._posteriors[id(mode.at)]
             offset, E = np.where(out, found.shift, 0.0), np.where(out, 0.0, mode.scores.E)
             mode = self.settle(self.climb(replace(mode.scores, E=E, offset=offset), mode.tau))
         return mode
+
+    @staticmethod
+    def _residuals(at: Expansion) -> tuple[float, float]:
+        """Return what `probe_residuals` tells round some scores; it is kept with them, as they are large."""
+        if "_residuals" not in at.__dict__:
+            at.__dict__["_residuals"] = probe_residuals(at)
+        return at.__dict__["_residuals"]  # type: ignore[no-any-return]
+
+    def _posterior(self, at: Expansion) -> tuple[Posterior, Exceptions]:
+        """Return covariances and exceptions round a mode, where entries share nothing but the reach of the ladder."""
+        if id(at) not in self._posteriors:
+            posterior = Posterior.of(at, self.cells)
+            found = find_exceptions(posterior)
+            self._posteriors[id(at)] = posterior.lighter(), found
+        return self._posteriors[id(at)]
 
     def trimmed(self, mode: Mode) -> Mode:
         """Return the mode with smaller ranks of the context modes, where a component explains little more than noise.
@@ -345,6 +356,9 @@ class Search:
 
     def taus(self, mode: Mode) -> Floats:
         """Return values of tau that stand for its distribution round a mode."""
+        _, curvature = mode.at.evidence_slope(self._residuals(mode.at)[1])
+        if not self.columns.modes and 2 * mode.tau**2 * np.sqrt(max(curvature, 0.0)) > 1 / SURE_TAU:
+            return np.array([mode.tau])
         at = {factor * mode.tau: self.log_evidence(mode, factor * mode.tau) for factor in (1 / APART, 1.0, APART)}
         low, here, high = (at[mode.tau * f] for f in (1 / APART, 1.0, APART))
         error = np.log(APART) / np.sqrt(max(2 * here - low - high, 1e-9))
@@ -383,8 +397,10 @@ class Search:
 
     def node(self, mode: Mode, weight: float) -> Node:
         """Return a mode with its covariances and exceptions."""
-        posterior = Posterior(mode.at, self.cells, self.shared(mode.at))
         rank = mode.scores.space.point.rank[: len(self.shape)]
+        if not self.columns.modes:
+            return Node(weight, rank, mode.tau, mode, *self._posterior(mode.at))
+        posterior = Posterior(mode.at, self.cells, self.shared(mode.at))
         exceptions = find_exceptions(posterior)
         return Node(weight, rank, mode.tau, mode, posterior.lighter(), exceptions)
 
@@ -426,66 +442,3 @@ def tau_quantiles(taus: Floats, log_evidence: Floats, at_zero: float = AT_ZERO) 
     below = np.cumsum(density) / len(grid)
     below += at_zero / (1 - at_zero) * density[0]
     return np.asarray(np.interp(np.array(NODES) * below[-1], below, grid))
-
-
-def random_bits(context: Longs, a: Longs | Ints, b: Longs | Ints) -> npt.NDArray[np.uint64]:
-    """Return 64 random bits for each (context, a, b), the same in every log (splitmix64 of a key)."""
-    key = np.bitwise_xor(np.left_shift(context, 42), np.left_shift(a.astype(np.int64), 21)) ^ b
-    bits = key.astype(np.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits += np.uint64(0x9E3779B97F4A7C15)
-        bits ^= np.right_shift(bits, np.uint64(shift))
-        bits *= np.uint64(factor)
-    return np.bitwise_xor(bits, np.right_shift(bits, np.uint64(31)))
-
-
-def excess_component(at: Expansion) -> float:
-    """Return how far the largest singular value of the residuals is above noise, in standard deviations of noise.
-
-    Residuals of L are S g + W E on the slots less what L would take of them, clipped, and white in models and contexts
-    after division by the root of the information: few close matches tell much less of the levels than of neighbours.
-    Noise is drawn from the model: votes and deviations of random signs, less what the fit takes of them. Signs belong
-    to pairs and entries, so that one vote more changes only its own.
-    """
-    largest, noise = _largest_component(at), []
-    step = max(1, AT_A_TIME // at.scores.design.n_slots)
-    for done in range(0, DRAWS, step):
-        left = at.left_by_steps(_noise(at, FIRST_BIT + done, min(step, DRAWS - done)))
-        noise += [largest(np.ascontiguousarray(x)) for x in left.T]
-    excess = largest(at.left_by_step()) - float(np.mean(noise))
-    return excess / max(float(np.std(noise, ddof=1)), 1e-300)
-
-
-def _largest_component(at: Expansion) -> Callable[[Floats], float]:
-    """Return a function from residuals on the slots to the largest singular value of them clipped and white."""
-    design = at.scores.design
-    own = design.scatter([np.einsum("bmm->bm", W) for W in at.W])
-    limit = CLIP * np.sqrt(np.maximum(own, 0.0))
-    values, vectors = np.linalg.eigh(design.summed(at.W))
-    known = values > LITTLE_KNOWN * values[-1]
-    white = vectors[:, known] / np.sqrt(values[known])
-    scale = 1.0 / np.sqrt(np.maximum(design.traces(at.W, white @ white.T), 1e-300))
-    context, wide = design.slot_places[0], design.n_contexts < white.shape[1]
-
-    def largest(residual: Floats) -> float:
-        clipped = np.clip(residual, -limit, limit) * scale[context]
-        if wide:
-            matrix = np.asarray(design.slot_matrix(clipped) @ white)
-            gram = matrix @ matrix.T
-        else:
-            gram = white.T @ design.slot_gram(clipped) @ white
-        return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0)))
-
-    return largest
-
-
-def _noise(at: Expansion, first: int, n: int) -> Floats:
-    """Return residuals of L of n logs of random signs, (n_slots, n), by bits from the `first` on."""
-    design = at.scores.design
-    atoms, (context, model) = design.atom_table, design.slot_places
-    root = np.sqrt(Design.atom_weights(design, design.count * at.scores.terms.fisher / at.dispersion))
-    pairs = np.repeat(np.arange(design.n_contexts), np.diff(atoms.start)), atoms.a, atoms.b
-    votes = design.signed_sums(root, random_bits(*pairs), first, n)
-    bits = np.uint64(1) << np.arange(first, first + n, dtype=np.uint64)
-    deviations = np.where(random_bits(context, model, model)[:, None] & bits, at.tau, -at.tau)
-    return at.left_open(votes) + at.told(deviations)

@@ -56,3 +56,10 @@ def test_shares_of_exceptions_are_bounded():
 def test_certain_exceptions_do_not_overflow():
     found = exception_probabilities(np.array([5000.0, -1.0, -1.0]), np.ones(3, dtype=bool), 3.0)
     assert 1 - 1e-9 < found[0] <= 1 and found[1] < 0.2
+
+
+def test_models_may_outnumber_the_entries_with_votes():
+    models = [f"model {k}" for k in range(9)]
+    battles = lrbtl.Battles.from_arrays([7, 7, 8, 8], [8, 8, 7, 7], [1, 0, 1, 1], [0, 1, 0, 1], models=models)
+    run = lrbtl.analyse(battles).run
+    assert isinstance(run, HierarchicalRun) and run.exception_probability.dense().max() < 0.5

@@ -62,7 +62,7 @@ class Exceptions:
         context, model = design.slot_places
         group = model if design.shape[0] >= design.n_contexts else context
         nats = np.where(among, self.nats, -np.inf)
-        most = np.full(len(nats), -np.inf)
+        most = np.full(max(design.shape[0], design.n_contexts), -np.inf)
         np.maximum.at(most, group, nats)
         return np.asarray(among & (nats == most[group]))
 

@@ -72,6 +72,20 @@ def test_covariates_that_tell_every_vote_have_no_fit():
         lrbtl.leaderboard(battles, method="naive")
 
 
+def test_scores_that_a_covariate_takes_to_infinity_have_no_fit():
+    """Newton's decrement vanishes in rounding, at scores of millions of logits."""
+    frame = {
+        "model_a": [f"m{k}" for k in (0, 1, 2, 1, 1, 0, 1, 1, 1, 2)],
+        "model_b": [f"m{k}" for k in (1, 0, 0, 2, 2, 2, 0, 0, 2, 0)],
+        "winner": ["model_a"] * 10,
+        "tokens_a": [0, 1, 1, 100, 1, 0, 0, 100, 1_000_000, 1],
+        "tokens_b": [1_000_000, 1_000_000, 1, 0, 0, 100, 1, 100, 1, 100],
+    }
+    battles = lrbtl.Battles.from_frame(frame, covariates={"length": ("tokens_a", "tokens_b")})
+    with pytest.raises(lrbtl.errors.SeparationError, match="no finite Bradley-Terry fit"):
+        lrbtl.analyse(battles, method="naive")
+
+
 @pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
 def test_clusters_where_no_model_has_a_score():
     frame = {"model_a": ["x", "y"], "model_b": ["y", "z"], "winner": ["model_a"] * 2, "voter": [0, 1]}

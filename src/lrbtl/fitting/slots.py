@@ -26,7 +26,7 @@ _Form = tuple[Matrices, Floats | None, Floats | None]
 MAX_ITER = 60
 DECREMENT = 1e-10
 SMALLEST_STEP = 1e-6
-UNKNOWN = 100.0  # logits: an effect with a larger error is not determined
+UNKNOWN = 100.0  # logits: an effect with a larger error is not determined, nor is a larger score
 NO_FIT = (
     "the votes have no finite Bradley-Terry fit with these covariates: some combination of scores and covariates "
     "predicts every vote of some models. Leave covariates out with control=[...], or use method='hierarchical'."
@@ -186,7 +186,8 @@ def fit_slots(battles: Battles, labels: Indices) -> SlotScores:
             break
     else:
         raise SeparationError(NO_FIT)
-    if np.any(np.diag(here.effect_covariance) > UNKNOWN**2):  # on its way to infinity
+    errors, scores = np.diag(here.effect_covariance), np.abs(here.theta)
+    if np.any(errors > UNKNOWN**2) or np.any(scores > UNKNOWN):  # on their way to infinity
         raise SeparationError(NO_FIT)
     return here
 

@@ -18,6 +18,7 @@ from lrbtl.inference.verdicts import (
     detectable,
     error_to_clear,
     error_to_show,
+    follow_at,
     judge,
     read_size,
     size_words,
@@ -75,6 +76,20 @@ def test_powers_hold_where_estimates_are_shrunk():
         follow = 0.06 / (0.06 + w)
         assert now.follow(se) == pytest.approx(follow) and now.noise_at(se) == pytest.approx(follow * math.sqrt(w))
         assert within(share(gap, se, "equivalent" if margin else "ahead", margin, follow), 0.8)
+
+
+def test_powers_hold_where_a_gap_widens_the_prior():
+    """Once a gap is there the prior's variance is v + c gap^2, and estimates follow by more."""
+    v, w, c = 0.03, 0.04, 0.1
+    f = v / (v + w)
+    se, noise = math.sqrt(f * w), f * math.sqrt(w)
+    gap = float(detectable(np.array([se]), f, np.array([noise]), c)[0])
+    there = (v + c * gap**2) / (v + c * gap**2 + w)
+    assert follow_at(gap, se, f, c) == pytest.approx(there)
+    assert within(share(gap, math.sqrt(there * w), "ahead", follow=there), 0.8)
+    assert gap < float(detectable(np.array([se]), f, np.array([noise]))[0])
+    assert error_to_show(gap, prospect=Prospect(se, f, noise, c)) == pytest.approx(se)
+    assert detectable(np.array([se]), 1.2, None, c) == pytest.approx(detectable(np.array([se]), 1.2))
 
 
 def test_one_test_clears_what_is_allowed_below_a_gap():

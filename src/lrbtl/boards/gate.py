@@ -166,7 +166,7 @@ def gate(
     decision = decide(verdicts.verdict[0], gap, se, limit, level, follow)
     needed = None
     if decision == CANNOT_TELL:
-        error = error_to_decide(gap, limit, level, Prospect(se, follow, unit * float(found.noise[0]))) / unit
+        error = error_to_decide(gap, limit, level, found.prospect()) / unit
         with suppress(LinkError, TooLargeError, UninformedError):  # the answer stands without a plan
             needed = Outlook.of(part.analysis, [target]).votes_for(error, "to decide", level)
     return Gate(

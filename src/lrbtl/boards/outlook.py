@@ -26,7 +26,7 @@ from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.targets import Target, pair_rows, resolve_targets
-from lrbtl.inference.verdicts import ELO, PROBABILITIES, Prospect, error_to_show, read_size, size_words
+from lrbtl.inference.verdicts import ELO, PROBABILITIES, error_to_show, read_size, size_words
 from lrbtl.methods.base import RunOptions
 from lrbtl.methods.targets import Resolved, resolved_score
 from lrbtl.threads import one_blas_thread
@@ -384,9 +384,7 @@ def votes_needed(
     if assumed is None:
         assumed = 0.0 if limit is not None else unit * value
     assert power is not None
-    shrinkage = analysis.run.shrinkage(resolved)
-    noise = unit * float(shrinkage.noise(found.before[:1])[0])
-    prospect = Prospect(unit * float(found.before[0]), float(shrinkage.follow[0]), noise)
+    prospect = analysis.estimate_resolved(resolved).prospect()
     error = error_to_show(assumed, margin=limit, level=level, power=power, prospect=prospect) / unit
     shown = f"a gap of {ELO * abs(assumed):.0f} Elo points"
     goal = f"to show {shown}" if margin is None else f"to show that {shown} is within {size_words(margin)}"

@@ -184,5 +184,5 @@ class Rivals:
         """Return in Elo points the smallest gaps that would have been shown, of all models in some order."""
         unit = self.analysis.log_odds_unit
         noise = unit * self.shrinkage.noise(self.se / unit)
-        found = ELO * detectable(self.se, self.shrinkage.follow, noise, level=self.level)
+        found = ELO * detectable(self.se, self.shrinkage.follow, noise, self.shrinkage.learned, level=self.level)
         return np.asarray(np.append(np.nan, found)[self.places[order]])

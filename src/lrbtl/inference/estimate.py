@@ -15,7 +15,7 @@ from lrbtl.errors import BoundError, CovarianceError, DifferentRunsError, Estima
 from lrbtl.inference.joint import WaldTest, max_t_quantile, normal_quantile, wald_interval, wald_statistic
 from lrbtl.inference.summary import ROWS_SHOWN, EstimateTable, name_contrast
 from lrbtl.inference.targets import FamilyLabels
-from lrbtl.inference.verdicts import ELO, POWER, Verdicts
+from lrbtl.inference.verdicts import ELO, POWER, Prospect, Verdicts
 from lrbtl.methods.base import Provenance, Shrinkage
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.tables import shown_rows, to_frame
@@ -189,6 +189,12 @@ class Estimate:
         """(M,) how the estimates vary with the votes, on the working scale: `se` less what a prior pulls at."""
         return self._shrinkage.noise(self._se)
 
+    def prospect(self) -> Prospect:
+        """Return what more votes may show of the first target, in log odds."""
+        unit = 1.0 if self._is_logit[0] else self.info.log_odds_unit
+        se, noise = unit * float(self._se[0]), unit * float(self.noise[0])
+        return Prospect(se, float(self.follow[0]), noise, self._shrinkage.learned)
+
     @cached_property
     def _shrinkage(self) -> Shrinkage:
         if self._shrinkage_source is not None:
@@ -328,6 +334,7 @@ class Estimate:
             power=power,
             follow=self.follow,
             noise=unit * self.noise,
+            learned=self._shrinkage.learned,
         )
 
     def __len__(self) -> int:

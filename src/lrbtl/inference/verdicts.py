@@ -6,8 +6,9 @@ equivalent, since a margin says what does not matter. Everything here works on l
 
 A method that shrinks follows a true gap g by a factor f: its estimate is f g on average and varies by its noise, which
 is smaller than se, as errors stand for what the prior pulls at too. So g is called ahead with the power P(N(f g, noise)
-> z se). Shrunk gaps would look equivalent too often: these tests take gap / f and se / sqrt(f), its error under a
-normal prior, where f is below 1.
+> z se). A large gap also tells of the prior: once it is there its variance has grown by a part c of g^2, f has become
+f(g), errors are sqrt(f(g) / f) times as large, noise f(g) / f times. Shrunk gaps would look equivalent too often: these
+tests take gap / f and se / sqrt(f), its error under a normal prior, where f is below 1.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from lrbtl.typing import Floats
 AHEAD, BEHIND, EQUIVALENT, CANNOT_TELL = "ahead", "behind", "equivalent", "cannot tell"
 POWER = 0.8  # with which a gap is said to be detectable
 ELO = 400.0 / math.log(10.0)  # Elo points per unit of log odds: a gap of 400 is odds of ten to one
+BISECTIONS = 40
 PROBABILITIES = 0.5  # sizes below it are win probabilities, since no margin of them can reach it
 
 
@@ -79,24 +81,44 @@ def one_sided(level: float) -> float:
     return float(ndtri(level))
 
 
+def follow_at(gap: Floats | float, se: Floats | float, follow: Floats | float, learned: float) -> Floats:
+    """Return by which factor a gap is followed once it is there: the prior's variance grows by `learned` gap^2.
+
+    se^2 / f is the error of votes alone and se^2 / (1 - f) the prior's variance; factors above 1 stay.
+
+    >>> follow_at(np.array([0.0, 3.0]), 1.0, 0.5, 0.1).round(2)
+    array([0.5 , 0.59])
+    """
+    lost = 1.0 - np.asarray(follow)
+    return np.asarray(1.0 - lost / (1.0 + learned * np.maximum(lost, 0.0) * follow * (gap / se) ** 2))
+
+
 def detectable(
     se: Floats,
     follow: Floats | float = 1.0,
     noise: Floats | None = None,
+    learned: float = 0.0,
     *,
     level: float = 0.95,
     power: float = POWER,
 ) -> Floats:
     """Return the smallest gaps that would be called ahead with this power; `noise` is that of the estimate, or se.
 
-    (z_(1 - alpha/2) se + z_power noise) / f, since the chance to be called behind instead is nil.
+    The root of g = z_(1 - alpha/2) se / sqrt(f f(g)) + z_power noise / f, since the chance to be called behind is nil.
 
     >>> one = np.ones(1)
     >>> detectable(one).round(2), detectable(one, 0.81, 0.9 * one).round(2)
     (array([2.8]), array([3.35]))
     """
     noise = se if noise is None else noise
-    return np.asarray((normal_quantile(level) * se + shown_power(power) * noise) / follow)
+    reach, own = normal_quantile(level) * se, shown_power(power) * noise / follow
+    most = reach / follow + own
+    least = np.minimum(reach / np.sqrt(follow) + own, most)
+    for _ in range(BISECTIONS if learned else 0):
+        middle = 0.5 * (least + most)
+        above = middle > reach / np.sqrt(follow * follow_at(middle, se, follow, learned)) + own
+        least, most = np.where(above, least, middle), np.where(above, middle, most)
+    return np.asarray(most)
 
 
 @dataclass(frozen=True)
@@ -111,6 +133,7 @@ class Prospect:
     se: float
     followed: float = 1.0
     noise: float | None = None
+    learned: float = 0.0
 
     def follow(self, se: float) -> float:
         """Return the factor at another error: what is shrunk away goes with the variance."""
@@ -122,6 +145,12 @@ class Prospect:
             return se
         pulled = (1.0 - (self.noise / self.se) ** 2) * (se / self.se) ** 2
         return se * math.sqrt(max(1.0 - pulled, 0.0))
+
+    def shown(self, gap: float, se: float) -> tuple[float, float, float]:
+        """Return of a gap as it is shown to be ahead: its mean, how it varies, and the error that it is tested with."""
+        f = self.follow(se)
+        there = float(follow_at(gap, se, f, self.learned))
+        return there * gap, self.noise_at(se) * there / f, se * math.sqrt(there / f)
 
     def tested(self, gap: float, se: float) -> tuple[float, float, float]:
         """Return of a gap as margins test it: its mean, how it varies, and the error that it is tested with."""
@@ -149,7 +178,8 @@ def error_to_show(
     gap, z_power = abs(gap), shown_power(power)
 
     def ahead(se: float) -> float:
-        return prospect.follow(se) * gap - normal_quantile(level) * se - z_power * prospect.noise_at(se)
+        mean, noise, error = prospect.shown(gap, se)
+        return mean - normal_quantile(level) * error - z_power * noise
 
     def equivalent(se: float) -> float:
         mean, noise, error = prospect.tested(gap, se)
@@ -244,6 +274,7 @@ class Verdicts(Printed):
         power: float = POWER,
         follow: Floats | float = 1.0,
         noise: Floats | None = None,
+        learned: float = 0.0,
     ) -> Verdicts:
         """Return the verdicts on gaps in log odds; estimates follow a true gap by `follow` and vary by `noise`."""
         limit = None if margin is None else read_size(margin)
@@ -254,7 +285,7 @@ class Verdicts(Printed):
             ELO * gap,
             ELO * gap - reach,
             ELO * gap + reach,
-            ELO * detectable(se, follow, noise, level=level, power=power),
+            ELO * detectable(se, follow, noise, learned, level=level, power=power),
             None if margin is None else float(margin),
             level,
             power,

@@ -211,10 +211,13 @@ class Shrinkage:
         By which factor they follow a true change that is alike in all contexts, on average over votes.
     pulled : array
         Part of their variance that stands for what the prior pulls at; the rest is how they vary with the votes.
+    learned : float
+        Part of a squared change by which the prior's variance grows once the change is there.
     """
 
     follow: Floats
     pulled: Floats
+    learned: float = 0.0
 
     @classmethod
     def none(cls, shape: int | tuple[int, int]) -> "Shrinkage":
@@ -223,7 +226,7 @@ class Shrinkage:
 
     def at(self, rows: Longs) -> "Shrinkage":
         """Return that of some of the estimates, in one row."""
-        return Shrinkage(self.follow.reshape(-1)[rows], self.pulled.reshape(-1)[rows])
+        return Shrinkage(self.follow.reshape(-1)[rows], self.pulled.reshape(-1)[rows], self.learned)
 
     def noise(self, se: Floats) -> Floats:
         """Return how estimates with these errors vary with the votes, as a standard deviation."""

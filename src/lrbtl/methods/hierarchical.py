@@ -29,6 +29,7 @@ WIDE = 4.0  # times the spread of all scores: a prior that does not hold back wh
 CLEAR = 2.0  # times the noise: scores this large show half of their directions
 LITTLE_DOUBT = 1e-3
 LEAST_FOLLOWED = 0.01  # of a true change: less is as good as nothing
+LEARNED = 0.35  # of a squared change of levels that the prior takes up, over contexts; by simulated arenas of 3 to 10
 UNRELATED = (
     "sets of tags are too many to ask what a model gains by a tag in all of them: boards of tags may be too sure"
 )
@@ -375,6 +376,11 @@ class HierarchicalRun(Run):
         every = np.arange(self.data.n_contexts)
         return self._average(exact(node).without_noise.by_context(every) for node in self.nodes)
 
+    @property
+    def _learned(self) -> float:
+        """Part of a squared change of levels by which the prior of their means over contexts grows."""
+        return LEARNED / self.data.n_contexts
+
     @one_blas_thread
     def shrinkage(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Shrinkage:
         """Return what the prior does to estimates of targets, or of sums of them.
@@ -394,7 +400,7 @@ class HierarchicalRun(Run):
             answers += np.einsum("mua,uab->mb", dense[:, part], self._level_answers(contexts[part]), optimize=True)
         each = [exact(node).without_noise for node in self.nodes]
         pulled = self._average(one.covariance(dense, contexts, slopes, diagonal=True) for one in each)
-        return Shrinkage(followed(dense.sum(axis=1), answers), pulled)
+        return Shrinkage(followed(dense.sum(axis=1), answers), pulled, self._learned)
 
     def board_shrinkage(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Shrinkage:
         """Return the same for the mean scores of a board, or sums of them."""
@@ -411,7 +417,7 @@ class HierarchicalRun(Run):
         sums = np.eye(len(levels)) if weights is None else weights
         sums = sums - sums.sum(axis=1, keepdims=True) * np.eye(len(levels))[inside].mean(axis=0)
         own = np.einsum("ka,ka->k", sums @ pulled, sums)
-        return Shrinkage(followed(sums @ levels, sums @ answers), own)
+        return Shrinkage(followed(sums @ levels, sums @ answers), own, self._learned)
 
     def family_shrinkage(self, kind: FamilyKind) -> Shrinkage:
         """Return the same for all scores (d1, D), or all gaps (pairs, D)."""
@@ -426,7 +432,7 @@ class HierarchicalRun(Run):
             out.append(found)
         answers, pulled = (np.hstack(side) for side in zip(*out, strict=True))
         levels = 1.0 - 1.0 / self.data.shape[0] if kind == "scores" else 2.0
-        return Shrinkage(np.maximum(answers / levels, LEAST_FOLLOWED), pulled)
+        return Shrinkage(np.maximum(answers / levels, LEAST_FOLLOWED), pulled, self._learned)
 
     def _dense(self, gradients: Gradients) -> tuple[Floats, Longs, Floats | None]:
         """Return gradients in the scores of n contexts, (M, n, d1), centred, these contexts, and those in effects."""

@@ -1,9 +1,10 @@
-"""Random halves of a real log: default scores of one half against default and separate fits of the other.
+"""Two parts of a real log: default scores of one part against default and separate fits of the rest.
 
     python benchmarks/halves.py lmarena_140k_dev.csv.gz --splits 20
 
-All (model, category) of the 50 most frequent models, ties as half wins. z is the difference over the root of both
-squared errors; with honest errors its standard deviation is 1. Results go to results/halves.json and .md.
+All (model, category) of the 50 most frequent models, ties as half wins; the first part has a half of the votes, or 20,
+10, 5, 2%. z is the difference over the root of both squared errors; with honest errors its standard deviation is 1.
+Results go to results/halves.json and .md.
 """
 
 import argparse
@@ -20,6 +21,11 @@ from lrbtl.errors import LrbtlWarning
 from replications import keep_results
 
 Z = 1.959964
+SHARES = (0.5, 0.2, 0.1, 0.05, 0.02)
+COLUMNS = (
+    "sd of z, separate fits of the rest", "within 1.96", "sd of z, default on the rest", "within 1.96 there",
+    "width / separate fits of the part",
+)  # fmt: skip
 
 
 def compare(first: lrbtl.Estimate, second: lrbtl.Estimate) -> tuple[float, float]:
@@ -29,28 +35,39 @@ def compare(first: lrbtl.Estimate, second: lrbtl.Estimate) -> tuple[float, float
     return float(z.std()), float(np.mean(np.abs(z) < Z))
 
 
+def parts(battles: lrbtl.Battles, share: float, seed: int) -> tuple[lrbtl.Battles, lrbtl.Battles]:
+    """Return a share of the battles, drawn at random, and the rest."""
+    rng, count = np.random.default_rng([seed, int(1000 * share)]), battles.cells.count
+    drawn = rng.multivariate_hypergeometric(count, round(share * battles.n_battles), method="marginals")
+    return battles.with_counts(drawn), battles.with_counts(count - drawn)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path")
     parser.add_argument("--splits", type=int, default=20)
     options = parser.parse_args()
+    lines = [f"# Parts of LMArena against the rest, {options.splits} splits", ""]
+    lines += ["| part | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    kept = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LrbtlWarning)
         battles = lrbtl.Battles.from_frame(pd.read_csv(options.path), contexts="category").top_models(50)
-        rows = []
-        for seed in range(options.splits):
-            (one, other), _ = battles.split(2, rng=seed)
-            ours = lrbtl.infer(one, lrbtl.all_scores())
-            same = lrbtl.infer(other, lrbtl.all_scores())
-            separate = lrbtl.infer(other, lrbtl.all_scores(), method="naive")
-            width = float(np.nanmedian(same.se / separate.se))
-            rows.append([*compare(ours, same), *compare(ours, separate), width])
-    mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
-    names = ["sd of z", "within 1.96", "sd of z, separate", "within 1.96, separate", "width / separate"]
-    lines = [f"# Random halves, {options.splits} splits", "", "| what | mean |", "|---|---|"]
-    lines += [f"| {name} | {m:.3f} ± {e:.3f} |" for name, m, e in zip(names, mean, error, strict=True)]
-    keep_results("halves", dict(zip(names, mean.tolist(), strict=True)), "\n".join(lines) + "\n")
-    print("\n".join(lines))
+        for share in SHARES:
+            rows = []
+            for seed in range(options.splits):
+                one, rest = parts(battles, share, seed)
+                ours, own = lrbtl.infer(one, lrbtl.all_scores()), lrbtl.infer(one, lrbtl.all_scores(), method="naive")
+                same = lrbtl.infer(rest, lrbtl.all_scores())
+                separate = lrbtl.infer(rest, lrbtl.all_scores(), method="naive")
+                width = float(np.median((ours.se / own.se)[np.isfinite(own.estimate)]))
+                rows.append([*compare(ours, separate), *compare(ours, same), width])
+            mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
+            kept[str(share)] = dict(zip(COLUMNS, zip(mean.tolist(), error.tolist(), strict=True), strict=True))
+            told = " | ".join(f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, error, strict=True))
+            lines.append(f"| {share:.0%} | {told} |")
+            print(lines[-1], flush=True)
+    keep_results("halves", kept, "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,10 @@ PAIRS = 200  # random gaps and win probabilities of a replication
 
 @dataclass(frozen=True)
 class Design:
-    """Contexts, battles, rank, share of deviations in the variance, their law, who meets whom, if it was tuned on."""
+    """Contexts, battles, rank, share of deviations in the variance, their law, who meets whom, if it was tuned on.
+
+    `spread` is the standard deviation of the scores.
+    """
 
     contexts: int
     n: int
@@ -47,6 +50,7 @@ class Design:
     specialists: bool = False
     tuned: bool = False
     models: int = 40
+    spread: float = 1.0
 
     @property
     def name(self) -> str:
@@ -54,6 +58,7 @@ class Design:
         what = f"{self.models} x {self.contexts}, {self.n:,}, rank {self.rank}"
         what += f" + {self.share:.0%}" + (" t3" if self.tails == "t3" else "") if self.share else ""
         what += " + specialists" if self.specialists else ""
+        what += f", spread {self.spread:g}" if self.spread != 1.0 else ""
         return what + (f", {self.law}" if self.law != "uniform" else "")
 
 
@@ -79,6 +84,7 @@ DESIGNS = [
     Design(8, 30_000, 3, 0.05, law="Zipf"),
     Design(15, 40_000, 2, 0.10, "t3", models=25),
     Design(5, 30_000, 1, 0.10, models=60, law="Zipf"),
+    Design(30, 100_000, 2, 0.10, spread=0.7),
 ]
 
 
@@ -87,7 +93,7 @@ def draw_truth(design: Design, rng: np.random.Generator) -> tuple[np.ndarray, An
     low = rng.normal(size=(d1, design.rank)) @ rng.normal(size=(design.rank, D))
     low /= np.sqrt(np.mean(low**2))
     away = rng.standard_t(3, (d1, D)) / np.sqrt(3) if design.tails == "t3" else rng.normal(size=(d1, D))
-    truth = np.sqrt(1 - design.share) * low + np.sqrt(design.share) * away
+    truth = design.spread * (np.sqrt(1 - design.share) * low + np.sqrt(design.share) * away)
     special = None
     if design.specialists:
         special = rng.choice(d1, 4, replace=False), rng.integers(0, D, 4)

@@ -93,6 +93,10 @@ def test_sizes_are_their_mean_squares_under_the_votes(terms):
         log_evidence = np.array([replace(found, sizes=sizes).log_evidence for sizes in tries])
         weight = np.exp(log_evidence - log_evidence.max()) * np.append(GRID / 9, np.ones(GRID - 1))
         assert found.sizes[i] == pytest.approx(np.sqrt(weight @ grid**2 / weight.sum()), rel=0.05)
+        mean = np.log(weight.sum() / (GRID / 9 + GRID - 1)) + log_evidence.max()
+        plain = replace(found, averaged=())
+        assert found.averaged[i] == pytest.approx(mean - sum(found.averaged) - plain.log_evidence, abs=0.05)
+    assert found.log_evidence == pytest.approx(plain.log_evidence + sum(found.averaged))
 
 
 def test_a_bias_of_the_machine_stays_off_the_human_board():

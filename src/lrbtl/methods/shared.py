@@ -154,11 +154,14 @@ class Shared:
     columns : Columns
     sizes : tuple of float
         One for each mode that has columns.
+    averaged : tuple of float
+        What an average over each size, by its prior, adds to the log marginal likelihood.
     """
 
     at: Expansion
     columns: Columns
     sizes: tuple[float, ...] = ()
+    averaged: tuple[float, ...] = ()
 
     @cached_property
     def _spread(self) -> Floats:
@@ -244,29 +247,34 @@ class Shared:
         K, score, _ = self._told
         half = linalg.solve_triangular(self._factor, self._spread * self._information[1], lower=True)
         known = float(score[-1] + 0.5 * K[-1, -1])
-        return self.at.log_evidence - known + 0.5 * float(half @ half) - float(np.log(np.diag(self._factor)).sum())
+        told = 0.5 * float(half @ half) - float(np.log(np.diag(self._factor)).sum())
+        return self.at.log_evidence - known + told + sum(self.averaged)
 
     def sized(self, largest: float) -> "Shared":
         """Return the same with the root mean squares of the sizes under the votes, one mode given the others."""
         found = self._with(self.sizes or (0.0,) * len(self.columns.modes))
         for _ in range(SIZE_STEPS):
-            before = found.sizes
+            before, averaged = found.sizes, []
             for i in range(len(before)):
                 sizes = list(found.sizes)
-                sizes[i] = found._typical_size(self.columns.modes[i], largest)
-                found = self._with(tuple(sizes))
+                sizes[i], more = found._typical_size(self.columns.modes[i], largest)
+                averaged.append(more)
+                found = self._with(tuple(sizes), tuple(averaged))
             if len(before) < 2 or np.allclose(before, found.sizes, rtol=SETTLED, atol=1e-3 * largest):
                 break
         return found
 
-    def _with(self, sizes: tuple[float, ...]) -> "Shared":
+    def _with(self, sizes: tuple[float, ...], averaged: tuple[float, ...] = ()) -> "Shared":
         """Return the same with other sizes."""
-        found = replace(self, sizes=sizes)
+        found = replace(self, sizes=sizes, averaged=averaged)
         found.__dict__.update({name: getattr(self, name) for name in ("_known", "_told", "_information")})
         return found
 
-    def _typical_size(self, mode: int, largest: float) -> float:
-        """Return the root mean square of a mode's size under the votes, with the other columns integrated out."""
+    def _typical_size(self, mode: int, largest: float) -> tuple[float, float]:
+        """Return the root mean square of a mode's size under the votes, and the log of the mean likelihood over that.
+
+        The other columns are integrated out.
+        """
         (K, y), own = self._information, self.columns.mode == mode
         other = ~own & (self._spread > 0)
         sd = self._spread[other]
@@ -274,12 +282,18 @@ class Shared:
         left = np.linalg.solve(np.eye(len(sd)) + sd[:, None] * K[np.ix_(other, other)] * sd, cross)
         values, vectors = np.linalg.eigh(K[np.ix_(own, own)] - cross.T @ left)
         along = (y[own] - left.T @ (sd * y[other])) @ vectors
+        values = np.maximum(values, 0.0)
+
+        def log_evidence(square: Floats) -> Floats:
+            grown = 1.0 + square[:, None] * values
+            return np.asarray(0.5 * (square[:, None] * along**2 / grown - np.log(grown)).sum(axis=1))
+
         square = np.linspace(0.0, largest, GRID) ** 2
-        grown = 1.0 + square[:, None] * np.maximum(values, 0.0)
-        log_evidence = 0.5 * (square[:, None] * along**2 / grown - np.log(grown)).sum(axis=1)
-        weight = np.exp(log_evidence - log_evidence.max())
-        weight[0] *= len(weight) * AT_ZERO / (1 - AT_ZERO)
-        return float(np.sqrt(weight @ square / weight.sum()))
+        prior = np.append(AT_ZERO, np.full(GRID - 1, (1 - AT_ZERO) / (GRID - 1)))
+        log_weight = np.log(prior) + log_evidence(square)
+        total = float(np.logaddexp.reduce(log_weight))
+        typical = np.array([np.exp(log_weight - total) @ square])
+        return float(np.sqrt(typical[0])), total - float(log_evidence(typical)[0])
 
     @cached_property
     def values(self) -> Floats:

@@ -125,7 +125,7 @@ def test_squared_influences_are_the_errors_of_independent_votes(method):
     analysis = lrbtl.analyse(battles, method=method, rank=1)
     v = analysis.run.influences(resolve_targets(battles, targets()))
     assert v.shape == (battles.n_cells, 5)
-    rtol = {"naive": 1e-9, "mle": 1e-9, "efficient": 0.02, "hierarchical": 0.3}[method]  # widening, prior
+    rtol = {"naive": 1e-9, "mle": 1e-9, "efficient": 0.02, "hierarchical": 0.33}[method]  # widening, prior
     np.testing.assert_allclose(np.sqrt(battles.cells.count @ v**2), analysis.estimate(targets()).se, rtol=rtol)
 
 

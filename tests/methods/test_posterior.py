@@ -223,7 +223,7 @@ def test_exceptions_are_those_of_the_formula(name):
     own = np.diag(C @ twin.H)
     shift = np.clip(twin.g / P, -LARGEST_SHIFT, LARGEST_SHIFT)
     density = [np.exp(-P * shift**2 / (2 * v)) / np.sqrt(v) for v in (np.ones_like(k), 1 + k)]
-    probability = mixture_probability(density[0][played], density[1][played], played)
+    probability = mixture_probability(density[0][played], density[1][played], played.reshape(d1, D))
     move = np.where(played, shift * k / (1 + k) * (1 - own), 0.0)
     before = np.where(played, np.maximum(own, 1e-6) / np.where(played, np.diag(twin.H), 1.0), 1.0)
     after = before + np.where(played, (1 - own) ** 2 * k / (1 + k) / P, 0.0)
@@ -247,13 +247,14 @@ def width_of_mixture(probability, move, before, after):
 def mixture_probability(ordinary, exceptional, played):
     """Averaged over shares s of exceptions, each with the product of its mixtures as evidence, and over none at all."""
     shares = [0.3 / 1.7**j for j in range(24)]
-    prior = np.array([s**4 * (1 - s) ** 64 for s in shares])
+    likely = min(4.0, 32 / max(played.sum(axis=1).mean(), 1.0))  # half an exception a model, at most one entry in 16
+    prior = np.array([s**likely * (1 - s) ** 64 for s in shares])
     mixtures = [s * exceptional + (1 - s) * ordinary for s in shares]
     evidence = 0.95 * prior / prior.sum() * [np.prod(mixture / ordinary) for mixture in mixtures]
     out = np.zeros(played.shape)
     for s, mixture, weight in zip(shares, mixtures, evidence / (evidence.sum() + 0.05), strict=True):
         out[played] += weight * s * exceptional / mixture
-    return out
+    return out.reshape(-1)
 
 
 def block_diagonal(matrix, d1, D):

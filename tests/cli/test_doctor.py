@@ -48,6 +48,26 @@ def test_its_commands_work(log, capsys):
         assert code in ((0, 1, 2) if " gate " in command else (0,)), command
 
 
+def test_flags_are_tags(tmp_path, capsys):
+    path = tmp_path / "votes.jsonl"
+    rows = [
+        {
+            "model_a": "x",
+            "model_b": "y",
+            "winner": k % 2,
+            "math": k % 3 == 0,
+            "code": int(k % 4 == 0),
+            "turns": [{"n": k}],
+        }
+        for k in range(60)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["doctor", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "flags       math, code: a vote may have several" in text and "--tags math,code --board all" in text
+    assert "turns" not in text
+
+
 def test_a_tools_file_is_named(tmp_path, capsys):
     path = tmp_path / "annotations.json"
     base = {"generator_1": "ref", "generator_2": "new", "annotator": "judge"}

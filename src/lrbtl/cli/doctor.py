@@ -5,23 +5,25 @@ from __future__ import annotations
 import shlex
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from lrbtl.cli.options import show
 from lrbtl.data.battles import Battles
-from lrbtl.data.encode import Coded, encode
+from lrbtl.data.encode import Coded, encode, is_missing
 from lrbtl.data.formats import ToolLog, read_tool_log
 from lrbtl.data.frames import Columns, Found, find_columns, read_battles
-from lrbtl.data.logs import open_log
-from lrbtl.errors import FileReadError, MissingColumnError, MissingValueError
+from lrbtl.data.logs import BatchLog, open_log
+from lrbtl.errors import FileReadError, InputTypeError, MissingColumnError
 
 FEWEST_CLUSTERS = 10  # a column with fewer values is a category
 VOTERS = ("judge", "worker", "user", "voter", "session", "question", "prompt", "annotator", "rater", "instruction")
 TIMES = ("time", "tstamp", "timestamp", "date", "day", "month", "year")
 MOST_LEVELS = 200  # a column with more values is no category
 TAGGED = (";", "|", ",")
+FLAGS = {"0", "1", "0.0", "1.0", "false", "true"}
 ROWS_SHOWN = 6
 
 
@@ -30,6 +32,7 @@ class Roles:
     """What the columns beside models and winner can be used as; each from name to a number of values."""
 
     categories: dict[str, int]
+    flags: dict[str, int]
     clusters: dict[str, int]
     tags: dict[str, int]
     times: dict[str, int]
@@ -65,16 +68,27 @@ def _tool_columns(log: ToolLog) -> tuple[dict[str, Coded], int]:
 def _columns(path: str) -> tuple[dict[str, Coded], int]:
     """Return the columns of a table as far as they can be read, of its first rows, and how many rows there are."""
     log = open_log(path)
-    out: dict[str, Coded] = {}
-    for name in log.names:
-        try:
-            out[name] = next(iter(log.batches([name])))[0]
-        except (MissingValueError, FileReadError, StopIteration):
-            continue  # empty cells, or lists and objects: nothing that a vote can carry
+    try:
+        out = _first_rows(log, log.names)
+    except (InputTypeError, FileReadError):  # objects in one of them, or lines that lack one
+        out = {}
+        for name in log.names:
+            with suppress(InputTypeError, FileReadError):
+                out |= _first_rows(log, [name])
     if not out:
         raise FileReadError(f"cannot read {path}: it has no column with a value in every row.")
     name = next(iter(out))
     return out, sum(len(batch[0]) for batch in log.batches([name]))
+
+
+def _first_rows(log: BatchLog, names: list[str]) -> dict[str, Coded]:
+    """Return the columns that have a value in each of the first rows, and no lists."""
+    batch = next(iter(log.batches(names, sets=names)), [])
+    return {name: column for name, column in zip(names, batch, strict=False) if not any(map(_is_odd, column.labels))}
+
+
+def _is_odd(label: object) -> bool:
+    return is_missing(label) or isinstance(label, tuple)
 
 
 def find_roles(columns: Mapping[str, Coded], found: Found) -> Roles:
@@ -85,7 +99,7 @@ def find_roles(columns: Mapping[str, Coded], found: Found) -> Roles:
     {'worker': 10}
     """
     used = {found.model_a, found.model_b, found.winner, found.count}
-    roles = Roles({}, {}, {}, {}, {})
+    roles = Roles({}, {}, {}, {}, {}, {})
     for name, column in columns.items():
         plain, size = name.lower(), len(set(column.labels))
         if name in used or size < 2:
@@ -101,6 +115,8 @@ def find_roles(columns: Mapping[str, Coded], found: Found) -> Roles:
             roles.clusters[name] = size
         elif "tag" in plain and any(mark in str(label) for label in column.labels for mark in TAGGED):
             roles.tags[name] = size
+        elif {str(label).lower() for label in column.labels} <= FLAGS:
+            roles.flags[name] = size
         elif size <= min(MOST_LEVELS, len(column) / 2):
             roles.categories[name] = size
     return roles
@@ -127,6 +143,8 @@ def supports(columns: Mapping[str, Coded], found: Found, roles: Roles, n_rows: i
     for title, sizes in (("categories", roles.categories), ("tags", roles.tags), ("times", roles.times)):
         if sizes:
             lines.append(f"{title:<11} {', '.join(f'{name} ({size:,})' for name, size in sizes.items())}")
+    if roles.flags:
+        lines.append(f"flags       {', '.join(roles.flags)}: a vote may have several")
     if roles.clusters:
         shown = ", ".join(f"{name} ({size:,})" for name, size in roles.clusters.items())
         lines.append(f"clusters    {shown}: votes that share one are not independent")
@@ -145,9 +163,8 @@ def commands(path: str, battles: Battles, found: Found, roles: Roles) -> list[tu
     other = next((name for name in roles.categories if name not in found.contexts), None)
     if other is not None:
         rows.append((f"lrbtl leaderboard {file} --context {shlex.quote(other)}", "another column as categories"))
-    if roles.tags:
-        tags = shlex.quote(next(iter(roles.tags)))
-        rows.append((f"lrbtl leaderboard {file} --tags {tags} --board all", "a board for each tag"))
+    if tags := next(iter(roles.tags), ",".join(roles.flags)):
+        rows.append((f"lrbtl leaderboard {file} --tags {shlex.quote(tags)} --board all", "a board for each tag"))
     first, second = (shlex.quote(str(battles.models[k])) for k in np.argsort(-battles.model_counts, kind="stable")[:2])
     rows.append((f"lrbtl compare {file} {first} {second} --margin 10", "two models in every category"))
     rows.append((f"lrbtl gate {file} --candidate {first} --baseline {second}", "may one replace the other?"))

@@ -8,8 +8,9 @@ ratings with intervals of every category; lrbtl also gives the overall board, ra
 plain NumPy: labels to codes, counts, Newton's method for the scores of each category, and the inverse information.
 Times are medians of five runs, of arena-rank one, whose compiled code takes the cores that it finds; lrbtl has one
 thread where nothing else is said. Seconds of the processor stand beside those on the clock, and ratios are of the
-processor: other work on the machine counts little. Results go to results/arena_rank_speed.json; with --few only the
-default method and the floor are run, with arena-rank.
+processor: other work on the machine counts little. Beside them is the time of an analysis with `start=`, one of all
+rows but the last twentieth. Results go to results/arena_rank_speed.json; with --few only the default method and the
+floor are run, with arena-rank.
 """
 
 import argparse
@@ -109,6 +110,14 @@ def timed(run: Callable[[], Any], repeats: int = 5) -> dict[str, float]:
     return {"clock": statistics.median(clock), "processor": statistics.median(processor)}
 
 
+def second_analysis(data: pd.DataFrame) -> dict[str, float]:
+    """Return times of the analysis of all rows, from nothing and from one of all rows but the last twentieth."""
+    earlier = lrbtl.analyse(lrbtl.Battles.from_frame(data.iloc[: -len(data) // 20], contexts="category"))
+    battles = lrbtl.Battles.from_frame(data, contexts="category")
+    plain, started = timed(lambda: lrbtl.analyse(battles)), timed(lambda: lrbtl.analyse(battles, start=earlier))
+    return {"processor": started["processor"], "of the time without start": started["processor"] / plain["processor"]}
+
+
 def measure(data: pd.DataFrame, *, few: bool) -> dict[str, dict[str, float]]:
     """Return the times of all boards of a frame, with ratios."""
     out = {
@@ -143,6 +152,8 @@ def main() -> None:
     for name, (n, deviations) in cases.items():
         if options.only in name:
             found[name] = measure(frame(n, deviations), few=options.few or n > N or deviations > 0)
+            if n == N:
+                found[f"{name}, start="] = {"lrbtl default": second_analysis(frame(n, deviations))}
             for who, row in found[name].items():
                 print(name, who, {key: round(value, 2) for key, value in row.items()}, flush=True)
             keep_results("arena_rank_speed", found)

@@ -30,7 +30,7 @@ def mode_of(battles: lrbtl.Battles, rank: int, tau: float, *, link: str = "logis
     """The mode reached from the spectral start."""
     design = BlockDesign.of_cells(make_design(battles, link).averaged())
     point = spectral_start(design, check_rank(rank, battles.shape))
-    return find_mode(start_scores(design, point), tau, dispersion, GAUGE)
+    return find_mode(Expansion(start_scores(design, point), tau, dispersion, GAUGE))
 
 
 def vote_terms(link: Any, eta: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:

@@ -8,6 +8,7 @@ import pytest
 import lrbtl
 from hierarchy_twin import GAUGE, Twin, joint_gradient, joint_precision, mode_of, written_out
 from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.fitting.deviations import Expansion
 from lrbtl.fitting.fit import make_design
 from lrbtl.fitting.mode import find_mode
 from lrbtl.methods.hierarchical import HierarchicalRun
@@ -63,7 +64,7 @@ def terms():
     columns = Columns.of(mode.scores.design)
     held = np.where(columns.mode == LADDER, 0.0, 0.1 * np.random.default_rng(1).normal(size=len(columns.mode)))
     scores = replace(mode.scores, shared=columns.times(held[:, None])[:, :, 0].T)
-    return Shared(find_mode(scores, 0.2, 1.0, GAUGE).at, columns, (0.3, 0.2)), held
+    return Shared(find_mode(Expansion(scores, 0.2, 1.0, GAUGE)).at, columns, (0.3, 0.2)), held
 
 
 def dense_evidence(found, held):

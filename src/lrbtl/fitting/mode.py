@@ -68,30 +68,17 @@ class Mode:
         return self.scores.loss / self.last.dispersion + deviations
 
 
-def find_mode(
-    scores: Scores,
-    tau: float,
-    dispersion: float,
-    gauge: float,
-    near: Expansion | None = None,
-    *,
-    rough: float = 0.0,
-    whole: bool = True,
-) -> Mode:
-    """Return the mode reached from some scores by Newton steps, halved until the posterior grows.
+def find_mode(at: Expansion, *, near: bool = False, rough: float = 0.0, whole: bool = True) -> Mode:
+    """Return the mode reached from the scores of an expansion by Newton steps, halved until the posterior grows.
 
-    `near` is an expansion at scores near those, if at another tau, whose prior is kept at first. A step that promises
-    less than `rough` nats is the last one, and one that makes a component vanish, unless the mode is wanted as a whole.
+    Where that is `near` the mode, steps are those of the Hessian at once. A step that promises less than `rough` nats
+    is the last one, and one that makes a component vanish, unless the mode is wanted as a whole.
     """
-    if tau == 0.0:
-        scores = replace(scores, E=np.zeros_like(scores.E))
-    expected, before = (np.inf, None) if near is None else (0.0, near.prior.precision)
-    many = max(1.0, scores.design.n_slots / MANY_SLOTS)
+    if at.tau == 0.0 and np.any(at.scores.E):
+        at = replace(at, scores=replace(at.scores, E=np.zeros_like(at.scores.E)))
+    expected, many = 0.0 if near else np.inf, max(1.0, at.scores.design.n_slots / MANY_SLOTS)
     for n_iter in range(1, MAX_ITER + 1):
-        at = Expansion(scores, tau, dispersion, gauge, before, n_iter > SETTLING)
-        if near is not None and near.scores is scores:
-            at = near.sharing(at, *OF_VOTES)
-        before = at.prior.precision
+        last_at, before = at, at.prior.precision
         gradient = at.gradient()
         close = expected < many * CLOSE
         factor = at.newton_factor() if close else at.factor
@@ -110,7 +97,8 @@ def find_mode(
             if done or (not whole and scores.vanished):
                 return _lighter(Mode(scores, near_by, n_iter, done))
             before = near_by.prior.precision
-    return _lighter(Mode(scores, at, n_iter, False))
+        at = replace(at, scores=scores, before=before, settled=n_iter >= SETTLING)
+    return _lighter(Mode(scores, last_at, n_iter, False))
 
 
 def _stepped(at: Expansion, step: Floats, dE: Floats) -> tuple[Scores, float, float]:

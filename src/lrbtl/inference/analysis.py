@@ -23,11 +23,11 @@ from lrbtl.methods.base import Method, Moments, Options, Provenance, Run, RunOpt
 from lrbtl.methods.clusters import check_clusters
 from lrbtl.methods.efficient import Efficient
 from lrbtl.methods.grounded import GroundedMethod
-from lrbtl.methods.hierarchical import Hierarchical
+from lrbtl.methods.hierarchical import Hierarchical, HierarchicalRun
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.mle import Mle
 from lrbtl.methods.naive import Naive
-from lrbtl.methods.search import MANY_MODELS
+from lrbtl.methods.search import MANY_MODELS, Start
 from lrbtl.methods.targets import Resolved, WorkingScale
 from lrbtl.methods.whitened import Whitened
 from lrbtl.model.links import LOGISTIC, Link, as_link
@@ -247,8 +247,8 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     effects : "shared" or "by_context"
         Whether a covariate has one effect, or one in each context.
     start : Analysis, optional
-        An earlier analysis, of other votes or other labels, from whose scores the hierarchical method begins its
-        search. The answer is the same, and so is the time, about: a check that it does not hang on the start.
+        An earlier analysis, of other votes or other labels, from whose scores and rank the hierarchical method
+        begins its search. The answer is the same, and takes less time.
 
     Examples
     --------
@@ -268,14 +268,14 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     chosen, found = Options(**options), find_method(options.get("method"), battles, options.get("link"))
     chosen.check(battles.shape)
     if chosen.start is not None:
-        chosen = replace(chosen, start=scores_for(chosen.start, battles))
+        chosen = replace(chosen, start=start_from(chosen.start, battles))
     note = found.unused_note(options)
     kept = RunOptions(**{name: value for name, value in options.items() if name != "start"})  # type: ignore[typeddict-item]
     return Analysis(battles, found.name, found.run(battles, chosen), (note,) if note else (), kept)
 
 
-def scores_for(earlier: Analysis, data: Data) -> Floats:
-    """Return the scores of an earlier analysis under the labels of other data, (d1, D); 0 for what it did not know."""
+def start_from(earlier: Analysis, data: Data) -> Start:
+    """Return where an earlier analysis ended, under the labels of other data; 0 for scores that it did not know."""
     if not isinstance(earlier, Analysis):
         raise MethodError(f"start is a {type(earlier).__name__}; give an earlier analysis of lrbtl.analyse(...).")
     known = earlier.battles
@@ -287,7 +287,9 @@ def scores_for(earlier: Analysis, data: Data) -> Floats:
     models = map_labels(data.models, index_labels(known.models, "models"))
     contexts = map_contexts(data.levels, known.levels)
     scores = np.pad(np.nan_to_num(earlier.scores()), ((0, 1), (0, 1)))  # what is not known, -1, is the last
-    return np.ascontiguousarray(scores[np.ix_(models, contexts)])
+    nodes = earlier.run.nodes if isinstance(earlier.run, HierarchicalRun) else []
+    rank = min((node.rank[0] for node in nodes), default=1)
+    return Start(np.ascontiguousarray(scores[np.ix_(models, contexts)]), rank)
 
 
 def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = "efficient") -> Analysis:

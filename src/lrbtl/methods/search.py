@@ -10,7 +10,7 @@ from scipy.interpolate import PchipInterpolator
 
 from lrbtl.fitting.blocks import BlockDesign, Field, without_idle_slots
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.deviations import Expansion, Scores
+from lrbtl.fitting.deviations import OF_VOTES, Expansion, Scores
 from lrbtl.fitting.fit import spectral_start
 from lrbtl.fitting.mode import Joint, Mode, find_joint_mode, find_mode, start_scores
 from lrbtl.fitting.signal import probe_residuals, random_bits
@@ -84,15 +84,24 @@ class Node:
         return np.empty(0) if effects is None else effects.values
 
 
+@dataclass(frozen=True)
+class Start:
+    """Where an earlier analysis ended: all scores (d1, D), and its smallest rank."""
+
+    scores: Floats
+    rank: int
+
+
 class Search:
     """Modes of one log at several ranks and taus."""
 
-    def __init__(self, cells: Design, near: Floats | None = None, tags: Floats | None = None) -> None:
+    def __init__(self, cells: Design, near: Start | None = None, tags: Floats | None = None) -> None:
         self._take(cells)
         self._posteriors: dict[int, tuple[Posterior, Exceptions]] = {}  # by the identity of the expansions they hold
         self.pilot = self._scores_near(near)
+        self._known_rank = 1 if near is None else near.rank
         self.dispersion, self.gauge = 1.0, self._gauge(self.pilot)
-        for _ in range(PILOTS if len(self.shape) > 1 else 1):
+        for _ in range(PILOTS if len(self.shape) > 1 and near is None else 1):
             self.pilot = self.climb(self.pilot, self._guess(self.pilot), rough=ROUGH * self.design.n_slots).scores
         count = self.cells.count if self.cells.weight is None else self.cells.count * self.cells.weight
         eta = self.pilot.eta_of(self.cells)
@@ -153,13 +162,13 @@ class Search:
         posterior = Sampled(at, self.cells, max(FEWEST_LOGS, round(node.weight * SIMULATED_LOGS)))
         return Node(node.weight, node.rank, node.tau, mode, posterior, find_exceptions(posterior))
 
-    def _scores_near(self, near: Floats | None) -> Scores:
+    def _scores_near(self, near: Start | None) -> Scores:
         """Return where the search begins: at the scores of an earlier analysis, (d1, D), or at those of the votes."""
         if near is None:
             return start_scores(self.design, spectral_start(self.design, self._rank(1)))
         context, model = self.design.slot_places
-        plain = start_scores(self.design, truncate(near.reshape(self.shape), self._rank(1)))
-        E = near[model, context] - plain.low_rank if len(self.shape) > 1 else plain.E
+        plain = start_scores(self.design, truncate(near.scores.reshape(self.shape), self._rank(1)))
+        E = near.scores[model, context] - plain.low_rank if len(self.shape) > 1 else plain.E
         return Scores(self.design, plain.space, E)
 
     def _guess(self, scores: Scores) -> float:
@@ -196,7 +205,7 @@ class Search:
 
     def climb(self, scores: Scores, tau: float, *, rough: float = 0.0, whole: bool = True) -> Mode:
         """Return the mode at a tau."""
-        return find_mode(scores, tau, self._dispersion(scores), self.gauge, rough=rough, whole=whole)
+        return find_mode(Expansion(scores, tau, self._dispersion(scores), self.gauge), rough=rough, whole=whole)
 
     def _dispersion(self, scores: Scores) -> float:
         """Return the dispersion at fitted scores: their information is too small by the share of it that they took."""
@@ -206,7 +215,8 @@ class Search:
         """Return the mode at a tau near that of another mode."""
         if tau == mode.tau:
             return mode
-        return find_mode(mode.scores, tau, self._dispersion(mode.scores), self.gauge, mode.at, whole=whole)
+        at = replace(mode.at, tau=tau, before=mode.at.prior.precision, settled=False)
+        return find_mode(mode.at.sharing(at, *OF_VOTES), near=True, whole=whole)
 
     def settle(self, start: Mode | Expansion, *, whole: bool = True) -> Mode:
         """Return the mode at the tau that has the most evidence, about, from another mode or from some scores.
@@ -231,11 +241,14 @@ class Search:
             there = noise + tau**2
             if a * np.log(there / v) + b * (1 / there - 1 / v) < WORTHWHILE:
                 break
-            mode = self.climb(at.scores, tau, whole=whole) if mode is None else self.shifted(mode, tau, whole=whole)
+            if mode is None:
+                mode = find_mode(at.sharing(replace(at, tau=tau), *OF_VOTES), whole=whole)
+            else:
+                mode = self.shifted(mode, tau, whole=whole)
             if not whole and mode.scores.vanished:
                 return mode
             at = mode.at
-        return mode or self.climb(at.scores, at.tau, whole=whole)
+        return mode or find_mode(at, whole=whole)
 
     def given(self, rank: tuple[int, ...]) -> list[tuple[float, Mode]]:
         """Return the mode at a rank, with weight one."""
@@ -250,9 +263,10 @@ class Search:
         largest = min(LARGEST_RANK, max(rank_caps(self.shape)))
         noise = NOISE - HIDDEN * float(np.sqrt(np.mean(self.design.ladder**2)))
         found: list[tuple[float, Mode]] = []
-        left, least, start = 1.0, np.inf, self.begin(self._rank(1))
+        left, least = 1.0, np.inf
+        first, start = self._lowest()
         idle: list[Mode | Expansion] = []  # since when components take nothing out of the residuals
-        for r in range(1, largest):
+        for r in range(first, largest):
             here: Mode | Expansion = start
             excess, _ = self._residuals(start)
             if excess < OBVIOUS:
@@ -285,6 +299,13 @@ class Search:
         total, modes = sum(weight for weight, _ in kept), {id(mode): mode for _, mode in kept}
         share = {key: sum(weight for weight, mode in kept if id(mode) == key) / total for key in modes}
         return [(share[key], self.trimmed(mode)) for key, mode in modes.items()]
+
+    def _lowest(self) -> tuple[int, Expansion]:
+        """Return the rank from which the search goes up: the one below those of an earlier analysis, if surely less."""
+        r = min(self._known_rank - 1, LARGEST_RANK)
+        if r > 1 and self._residuals(start := self.begin(self._rank(r)))[0] > OBVIOUS:
+            return r, start
+        return 1, self.begin(self._rank(1))
 
     def let_out(self, start: Mode | Expansion) -> Mode:
         """Return the mode without the pull of entries that are likely exceptions."""

@@ -92,3 +92,12 @@ def test_what_holds_no_battles_is_said(tmp_path, capsys, name, text, words):
     (tmp_path / name).write_text(text)
     assert main(["doctor", str(tmp_path / name)]) == 1
     assert words in capsys.readouterr().err
+
+
+def test_one_category_is_none(tmp_path, capsys):
+    path = tmp_path / "votes.csv"
+    path.write_text("model_a,model_b,winner,language\n" + "x,y,model_a,en\ny,x,model_a,en\n" * 20)
+    assert main(["doctor", str(path)]) == 0
+    assert "--board all" not in capsys.readouterr().out
+    assert main(["leaderboard", str(path)]) == 0
+    assert "not shared" not in capsys.readouterr().out

@@ -158,7 +158,7 @@ def commands(path: str, battles: Battles, found: Found, roles: Roles) -> list[tu
     """Return commands to run, and what for."""
     file = shlex.quote(path)
     rows = [(f"lrbtl leaderboard {file}", "the overall board")]
-    if found.contexts:
+    if found.contexts and battles.n_contexts > 1:
         rows.append((f"lrbtl leaderboard {file} --board all", f"a board for each level of {found.contexts[0]}"))
     other = next((name for name in roles.categories if name not in found.contexts), None)
     if other is not None:

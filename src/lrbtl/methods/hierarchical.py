@@ -66,12 +66,13 @@ class Hierarchical(Method):
         link = nodes[0].mode.scores.design.link
         unrelated = () if tags is None or TAGS in search.columns.modes else (UNRELATED,)
         simulated = () if models is None else (simulated_sentence(len(models), nodes),)
+        own = () if data.n_contexts == 1 else (deviation_sentence(deviation_share(nodes)),)
         provenance = Provenance(
             method=self.name,
             rank=main_rank(nodes),
             n_battles=data.n_battles,
             link=None if link == LOGISTIC else str(link),
-            notes=() if len(data.shape) == 1 else (deviation_sentence(deviation_share(nodes)), *unrelated, *simulated),
+            notes=() if len(data.shape) == 1 else (*own, *unrelated, *simulated),
         )
         return HierarchicalRun(data, nodes, provenance)
 

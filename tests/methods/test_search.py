@@ -124,3 +124,12 @@ def test_a_component_that_vanishes_ends_the_search(monkeypatch):
     assert isinstance(run, HierarchicalRun)
     assert any("its last component vanishes" in line for line in lines)
     assert all(not node.mode.scores.vanished for node in run.nodes)
+
+
+def test_small_steps_do_not_leave_the_mode():
+    """Votes of one pair in each of three contexts: steps with an expansion from nearby went to thousands of logits."""
+    battles = lrbtl.Battles.from_arrays(
+        [0, 1, 1, 0, 1], [1, 2, 2, 1, 2], [0.5, 0.5, 1.0, 0.5, 0.5], [[0, 0, 0, 0, 1], [0, 0, 0, 1, 1]],
+        counts=[1, 1, 100, 101, 100], n_models=3, n_levels=[2, 2],
+    )  # fmt: skip
+    assert np.abs(lrbtl.analyse(battles).scores()).max() < 10

@@ -135,9 +135,10 @@ def _small_steps(
             step = curvature.factor.solve(gradient)
             dE = near.deviation_step(step)
             expected = near.decrement(gradient, step, dE)
-        if expected > STUCK * last:
-            break
-        scores = scores.moved(step, dE)
+        trial = scores.moved(step, dE)
+        if expected > STUCK * last or near.cost(trial, step) - near.cost(scores) > max(expected, DECREMENT):
+            break  # a loss as large as the promised gain
+        scores = trial
         if expected < enough:
             return scores, near, True
     return scores, near, False

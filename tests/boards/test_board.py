@@ -331,12 +331,12 @@ def test_islands_are_boards_of_their_own(two_islands):
     assert set(board.models) == {"a", "b", "c"} and board.islands[0].models == ("y", "x")
     table = board.to_dict()
     assert table["island"] == [1, 1, 1, 2, 2]
-    assert "a board of their own" in str(board) and "y" in board._repr_html_()
+    assert "a board of its own" in str(board) and "y" in board._repr_html_()
     with pytest.warns(IslandWarning), pytest.warns(ThinContextWarning):
         boards = lrbtl.leaderboard(two_islands, context="all", method="mle", rank=1)
     assert boards.islands[0].overall.models == ("y", "x")
     assert set(boards.to_dict()["island"]) == {1, 2}
-    assert "a board of their own" in str(boards) and "y" in boards._repr_html_()
+    assert "a board of its own" in str(boards) and "y" in boards._repr_html_()
 
 
 def test_text_of_all_boards_tells_once_what_holds_for_all():

@@ -289,8 +289,8 @@ def _text_board(board: Leaderboard, top: int | None, told: Collection[str] = ())
 
 def _before_islands(n: int) -> str:
     """Return the sentence before the boards of n groups of models."""
-    groups = "group of models has" if n == 1 else f"{n} groups of models have"
-    return f"No votes link these models with the others: the next {groups} a board of their own."
+    groups = "group has a board of its own" if n == 1 else f"{n} groups have boards of their own"
+    return f"No votes link these models with the others: the next {groups}."
 
 
 def count_of(n: int, what: str) -> str:

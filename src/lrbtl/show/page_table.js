@@ -43,7 +43,9 @@ function drawHead(columns, sorted, direction, onSort) {
     if (column.headFill) {
       column.headFill(cell);
     } else if (column.key && onSort) {
-      const button = element("button", "", column.head);
+      const [start, ...more] = column.head.split(/(?<=_)/); // names of categories may break after _
+      const button = element("button", "", start);
+      for (const part of more) button.append(element("wbr"), part);
       button.type = "button";
       button.dataset.column = column.id;
       const next = sorted === column ? -direction : column.first;

@@ -30,6 +30,9 @@ def log_rows(n=3000):
         "language": rng.integers(0, 3, n).tolist(),
         "n": rng.integers(0, 4, n).tolist(),
         "text": ["not needed"] * n,
+        "tokens_a": rng.integers(1, 900, n).tolist(),
+        "tokens_b": rng.integers(1, 900, n).tolist(),
+        "voter": [f"voter {k}" for k in rng.integers(0, 200, n)],
     }
 
 
@@ -104,7 +107,7 @@ LAZY = [polars_lazy, duckdb_relation, ibis_table, dask_frame, sqlframe_frame]
 def assert_same(one, other):
     assert (one.models, one.levels, one.mode_names) == (other.models, other.levels, other.mode_names)
     assert one.n_self == other.n_self
-    for name in ("context", "a", "b", "y", "count", "start"):
+    for name in ("context", "a", "b", "y", "count", "start", "slopes", "clusters"):
         np.testing.assert_array_equal(getattr(one.cells, name), getattr(other.cells, name))
 
 
@@ -123,6 +126,8 @@ def check_route(frame, rows):
     assert_same(lrbtl.Battles.from_frame(frame, **LOG), lrbtl.Battles.from_frame(rows, **LOG))
     counted = lrbtl.Battles.from_frame(frame, count="n", **LOG)
     assert_same(counted, lrbtl.Battles.from_frame(rows, count="n", **LOG))
+    carried = {"covariates": {"length": ("tokens_a", "tokens_b")}, "cluster": "voter"}
+    assert_same(lrbtl.Battles.from_frame(frame, **LOG, **carried), lrbtl.Battles.from_frame(rows, **LOG, **carried))
     with pytest.raises(MissingColumnError, match="did you mean 'winner'"):
         lrbtl.Battles.from_frame(frame, winner="winer")
     n_links = rows["winner"].count("links")

@@ -252,7 +252,7 @@ class Battles(Described, Stored):
         tagged = list(as_names(tags, "tags"))
         fields = VoteFields.of(covariates, position, weight, cluster)
         needed = [*wanted, *tagged, *fields.names, *([] if count is None else [count])]
-        columns, times = read_frame(frame, needed, tagged)
+        columns, times = read_frame(frame, needed, tagged, grouped=not fields.names)
         coded = [encode(columns[name], name) for name in wanted]
         if names and count is None and isinstance(frame, Log):
             warn_of_copies([frame.head[name] for name in wanted], names)

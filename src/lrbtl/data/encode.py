@@ -360,12 +360,14 @@ def arrow_codes(array: Any) -> AnyInts:
     return codes
 
 
-def read_frame(frame: Any, names: Sequence[str], sets: Sequence[str] = ()) -> tuple[dict[str, Any], Longs | None]:
+def read_frame(
+    frame: Any, names: Sequence[str], sets: Sequence[str] = (), *, grouped: bool = True
+) -> tuple[dict[str, Any], Longs | None]:
     """Return the named columns of a frame, as something that `encode` takes, and how often each row happened.
 
     Rows of a log are counted as they are read, those of a lazy frame where they are: distinct rows come back, in any
-    order, with their numbers. Rows of other frames, and of a dict of columns, come as they are, without numbers.
-    Columns among `sets` may hold lists, and nothing.
+    order, with their numbers; all rows unless `grouped`, as where hardly two of them are alike. Rows of other frames,
+    and of a dict of columns, come as they are, without numbers. Columns among `sets` may hold lists, and nothing.
     """
     _check_names(names, column_names(frame))
     if isinstance(frame, Mapping):
@@ -377,7 +379,7 @@ def read_frame(frame: Any, names: Sequence[str], sets: Sequence[str] = ()) -> tu
     table: Any = nw.from_native(frame)
     times = None
     if isinstance(table, nw.LazyFrame):
-        table, times = _group_rows(table, list(dict.fromkeys(names)), sets)
+        table, times = _collect_rows(table, list(dict.fromkeys(names)), sets, grouped)
     return {name: table.get_column(name) for name in names}, times
 
 
@@ -404,19 +406,23 @@ def column_names(frame: Any) -> list[str]:
 _TIMES = "lrbtl times"  # no column of a log is called so
 
 
-def _group_rows(table: Any, names: list[str], sets: Sequence[str]) -> tuple[Any, Longs]:
-    """Distinct rows of a lazy frame, collected, and their numbers; missing values are an error."""
+def _collect_rows(table: Any, names: list[str], sets: Sequence[str], grouped: bool) -> tuple[Any, Longs]:
+    """Distinct rows of a lazy frame, or all of them, and their numbers; missing values are an error."""
     import narwhals as nw
 
-    for name, kind in table.select(*names).collect_schema().items():
+    chosen = table.select(*names)
+    for name, kind in chosen.collect_schema().items():
         if kind == nw.Object:
             raise InputTypeError(f"{name} holds Python objects, which a lazy frame cannot count; make it text first.")
-    distinct = table.select(*names).group_by(*names).agg(nw.len().alias(_TIMES)).collect()
-    times = np.asarray(distinct.get_column(_TIMES).to_numpy()).astype(np.int64)
+    counted = (
+        chosen.group_by(*names).agg(nw.len().alias(_TIMES)) if grouped else chosen.with_columns(nw.lit(1).alias(_TIMES))
+    )
+    rows = counted.collect()
+    times = np.asarray(rows.get_column(_TIMES).to_numpy()).astype(np.int64)
     for name in names:
         if name in sets:
             continue
-        column = distinct.get_column(name)
+        column = rows.get_column(name)
         missing = column.is_null()
         if column.dtype.is_float():
             missing = missing | column.is_nan()
@@ -424,7 +430,7 @@ def _group_rows(table: Any, names: list[str], sets: Sequence[str]) -> tuple[Any,
             raise MissingValueError(
                 f"{name} has {total} missing value{'s' * (total > 1)}; drop or fill such rows first."
             )
-    return distinct, times
+    return rows, times
 
 
 def _check_names(names: Sequence[str], known: list[str]) -> None:

@@ -22,6 +22,7 @@ VARIANCES_OFF = 1.5  # ratio of squared residuals to given variances that is no 
 THIN_CONTEXT = 100  # battles; `mle` covers 0.7 to 0.8 in such contexts, cross-fitting above 0.9
 LITTLE_KNOWN = 5e-3  # of the largest information: directions below it show no component
 FIRST_BIT, DRAWS = 8, 29  # bits of pairs and entries, one for each simulated residual: what noise looks like
+FEW_DRAWS, CERTAIN = 8, 25.0  # draws after which an excess this large is clear
 CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
 AT_A_TIME = 1 << 22  # numbers that simulated residuals may fill
 
@@ -149,19 +150,20 @@ def probe_residuals(at: Expansion) -> tuple[float, float]:
 
     Residuals of L are S g + W E on the slots less what L would take of them, clipped, and white in models and contexts
     after division by the root of the information: few close matches tell much less of the levels than of neighbours.
-    Noise is drawn from the model: votes and deviations of random signs, less what the fit takes of them. Signs belong
-    to pairs and entries, so that one vote more changes only its own. What L takes of noise, of variance W, is also
-    the trace of what it takes of W, about: this comes second.
+    Noise is drawn from the model: votes and deviations of random signs, less what the fit takes of them; a few times
+    only where all is clear then. Signs belong to pairs and entries, so that one vote more changes only its own. What L
+    takes of noise, of variance W, is also the trace of what it takes of W, about: this comes second.
     """
-    largest, noise, taken = _largest_component(at), [], 0.0
-    step = max(1, AT_A_TIME // at.scores.design.n_slots)
-    for done in range(0, DRAWS, step):
-        drawn = _noise(at, FIRST_BIT + done, min(step, DRAWS - done))
+    largest, most = _largest_component(at), max(1, AT_A_TIME // at.scores.design.n_slots)
+    here, noise, taken, excess = largest(at.left_by_step), list[float](), 0.0, 0.0
+    while len(noise) < FEW_DRAWS or (len(noise) < DRAWS and excess < CERTAIN):
+        done = len(noise)
+        drawn = _noise(at, FIRST_BIT + done, min(most, (FEW_DRAWS if done < FEW_DRAWS else DRAWS) - done))
         left = at.left_by_steps(drawn)
-        taken += float(np.vdot(drawn, drawn - left)) / DRAWS
+        taken += float(np.vdot(drawn, drawn - left))
         noise += [largest(np.ascontiguousarray(x)) for x in left.T]
-    excess = largest(at.left_by_step) - float(np.mean(noise))
-    return excess / max(float(np.std(noise, ddof=1)), 1e-300), taken
+        excess = (here - float(np.mean(noise))) / max(float(np.std(noise, ddof=1)), 1e-300) if len(noise) > 1 else 0.0
+    return excess, taken / len(noise)
 
 
 def _largest_component(at: Expansion) -> Callable[[Floats], float]:

@@ -323,12 +323,14 @@ class SeparateFits:
         """
         cells, d1, view = self.battles.cells, self.battles.shape[0], self.view
         part = slice(cells.start[u], cells.start[u + 1])
-        members = component_members(weak_components(cells.a[part], cells.b[part], d1)[0])[0]
         a, b, y, count = cells.a[part], cells.b[part], cells.y[part], cells.count[part].astype(float)
         scores = view.entries(np.arange(d1), np.full(d1, u))
         eta = scores[a] - scores[b]
         information = count * view.link.terms(eta, y).fisher / view.link.dispersion(eta, y, count)
-        bread = laplacian(a, b, information, d1)[np.ix_(members, members)]
+        bread, members = laplacian(a, b, information, d1), np.arange(d1)
+        if np.count_nonzero(bread, axis=1).max() < d1:  # nobody met everybody
+            members = component_members(weak_components(a, b, d1)[0])[0]
+            bread = bread[np.ix_(members, members)]
         try:
             return members, centred_inverse(bread)
         except np.linalg.LinAlgError:

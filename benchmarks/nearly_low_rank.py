@@ -28,7 +28,7 @@ from lrbtl.errors import LrbtlError, LrbtlWarning
 from replications import keep_results, known_results
 
 Z = 1.959964
-SEED = 20261224
+SEED = 20261118
 RANKED = 3  # rank intervals are checked on every third truth
 LARGE = 1.2  # absolute score
 PAIRS = 200  # random gaps and win probabilities of a replication

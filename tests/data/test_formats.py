@@ -181,6 +181,14 @@ def test_what_cannot_be_read_has_a_named_error(tmp_path, name, text, error):
         read_battles(tmp_path / name)
 
 
+def test_a_winner_that_is_missing_is_named(tmp_path, capsys):
+    path = tmp_path / "votes.json"
+    path.write_text(json.dumps([{"model_a": "x", "model_b": "y", "winner": w} for w in ("model_a", None, "tie")]))
+    for command in ("doctor", "leaderboard"):
+        assert main([command, str(path)]) == 1
+        assert "winner has 1 missing value, the first in row 1" in capsys.readouterr().err
+
+
 def test_every_command_takes_such_files(tmp_path, capsys):
     games = [
         {**HARD, "uid": f"q{k}", "games": [{"score": "B>A"}, {"score": "A>B" if k % 3 else "B>A"}]} for k in range(60)

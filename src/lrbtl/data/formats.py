@@ -162,7 +162,7 @@ def _parquet_records(path: Path) -> Iterator[Record]:
 
 
 def collect(known: Format, records: Iterable[Record]) -> ToolLog:
-    """Return the rows of all records as columns; what some rows lack is None."""
+    """Return the rows of all records as columns; those that some rows lack are left out, but not models and winner."""
     rows: list[Row] = []
     dropped: dict[str, int] = {}
     for k, record in enumerate(records, 1):
@@ -180,7 +180,7 @@ def collect(known: Format, records: Iterable[Record]) -> ToolLog:
         raise EmptyDataError(f"there are no battles in these {known.tool}" + (f" ({reasons})." if reasons else "."))
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: [row.get(name) for row in rows] for name in names}
-    columns = {name: values for name, values in columns.items() if None not in values}
+    columns = {name: values for name, values in columns.items() if None not in values or name in ARENA_KEYS[:3]}
     covariates = {
         name: (f"{name}_a", f"{name}_b") for name in STYLE if f"{name}_a" in columns and f"{name}_b" in columns
     }

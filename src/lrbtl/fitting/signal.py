@@ -23,6 +23,7 @@ THIN_CONTEXT = 100  # battles; `mle` covers 0.7 to 0.8 in such contexts, cross-f
 LITTLE_KNOWN = 5e-3  # of the largest information: directions below it show no component
 FIRST_BIT, DRAWS = 8, 29  # bits of pairs and entries, one for each simulated residual: what noise looks like
 FEW_DRAWS, CERTAIN = 8, 25.0  # draws after which an excess this large is clear
+EXACT_SLOTS = 512  # up to which what L takes of the information is computed, not drawn
 CLIP = 2.5  # standard deviations beyond which a residual counts as an exception, not as a component
 AT_A_TIME = 1 << 22  # numbers that simulated residuals may fill
 
@@ -152,7 +153,7 @@ def probe_residuals(at: Expansion) -> tuple[float, float]:
     after division by the root of the information: few close matches tell much less of the levels than of neighbours.
     Noise is drawn from the model: votes and deviations of random signs, less what the fit takes of them; a few times
     only where all is clear then. Signs belong to pairs and entries, so that one vote more changes only its own. What L
-    takes of noise, of variance W, is also the trace of what it takes of W, about: this comes second.
+    takes of noise, of variance W, is also the trace of what it takes of W, about: this comes second, exactly if cheap.
     """
     largest, most = _largest_component(at), max(1, AT_A_TIME // at.scores.design.n_slots)
     here, noise, taken, excess = largest(at.left_by_step), list[float](), 0.0, 0.0
@@ -163,6 +164,9 @@ def probe_residuals(at: Expansion) -> tuple[float, float]:
         taken += float(np.vdot(drawn, drawn - left))
         noise += [largest(np.ascontiguousarray(x)) for x in left.T]
         excess = (here - float(np.mean(noise))) / max(float(np.std(noise, ddof=1)), 1e-300) if len(noise) > 1 else 0.0
+    if at.scores.design.n_slots <= EXACT_SLOTS:
+        told = at.told(np.eye(at.scores.design.n_slots))
+        return excess, float(np.trace(told - at.left_by_steps(told)))
     return excess, taken / len(noise)
 
 

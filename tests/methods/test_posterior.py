@@ -219,9 +219,9 @@ def test_exceptions_are_those_of_the_formula(name):
     played = np.greater(P, 1e-4 * np.diag(twin.H)) & (D > 1)
     P = np.where(played, P, 1.0)
     scores = posterior.at.scores.field.dense().reshape(-1)
-    k = P * np.mean(scores**2) * 0.36
     own = np.diag(C @ twin.H)
     shift = np.clip(twin.g / P, -LARGEST_SHIFT, LARGEST_SHIFT)
+    k = P * (4 * 0.36 * np.mean(scores**2) + shift**2) / 5  # the variance of a t law with 4 degrees, given its size
     density = [np.exp(-P * shift**2 / (2 * v)) / np.sqrt(v) for v in (np.ones_like(k), 1 + k)]
     probability = mixture_probability(density[0][played], density[1][played], played.reshape(d1, D))
     move = np.where(played, shift * k / (1 + k) * (1 - own), 0.0)

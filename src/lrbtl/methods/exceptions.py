@@ -19,6 +19,7 @@ SHARES = 0.3 * 1.7 ** -np.arange(24.0)  # of entries that may be exceptions, in 
 MOST, A_MODEL = 1 / 16, 1 / 2  # largest of the likeliest shares of exceptions, and likeliest number of a model
 PRIOR_ENTRIES = 64  # that the prior of the share counts as
 SLAB = 0.6  # of the spread of all scores: the size of exceptions
+TAILS = 4.0  # degrees of freedom of their law: a large one is not drawn to the others
 NEGLIGIBLE = 1e-12  # weight of a share that changes nothing
 OUTSIDE = 0.05  # what an interval leaves out
 REACH = float(ndtri(1 - OUTSIDE / 2))  # its standard errors
@@ -72,7 +73,7 @@ def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
 
     With g the votes' scores at the mode and V = diag(H - H C H) their variance there, shift = offset + g / V is
     what a free entry would add. sqrt(V) shift is standard normal, or N(0, 1 + k) with k = V times the variance of
-    exceptions, for an exception; their share is averaged over.
+    exceptions, for an exception; their share is averaged over. They have a t law, by its variance given the shift.
     """
     at, design, space = posterior.at, posterior.design, posterior.at.scores.space
     offset = np.broadcast_to(at.scores.offset, at.g.shape)
@@ -80,8 +81,8 @@ def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
     information = design.unsigned(at.cell_weights)
     played = (variance > OTHERS_SAY * information) & design.several_contexts  # in one alone nothing is an exception
     V = np.where(played, variance, 1.0)
-    k = V * SLAB**2 * at.scores.field.mean_square()
     shift = np.where(played, np.clip(offset + at.g / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
+    k = V * (TAILS * SLAB**2 * at.scores.field.mean_square() + shift**2) / (TAILS + 1)
     nats = -0.5 * np.log1p(k) + 0.5 * V * shift**2 * k / (1 + k)
     probability = exception_probabilities(nats, played, played.sum() / design.shape[0])
     shift *= k / (1 + k)

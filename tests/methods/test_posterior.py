@@ -221,7 +221,8 @@ def test_exceptions_are_those_of_the_formula(name):
     scores = posterior.at.scores.field.dense().reshape(-1)
     own = np.diag(C @ twin.H)
     shift = np.clip(twin.g / P, -LARGEST_SHIFT, LARGEST_SHIFT)
-    k = P * (4 * 0.36 * np.mean(scores**2) + shift**2) / 5  # the variance of a t law with 4 degrees, given its size
+    size = 0.36 * np.mean(scores**2)
+    k = P * (4 * size + (shift / (1 + 1 / (P * size))) ** 2) / 5  # the variance of a t4 law, given a value
     density = [np.exp(-P * shift**2 / (2 * v)) / np.sqrt(v) for v in (np.ones_like(k), 1 + k)]
     probability = mixture_probability(density[0][played], density[1][played], played.reshape(d1, D))
     move = np.where(played, shift * k / (1 + k) * (1 - own), 0.0)

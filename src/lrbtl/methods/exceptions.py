@@ -73,7 +73,8 @@ def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
 
     With g the votes' scores at the mode and V = diag(H - H C H) their variance there, shift = offset + g / V is
     what a free entry would add. sqrt(V) shift is standard normal, or N(0, 1 + k) with k = V times the variance of
-    exceptions, for an exception; their share is averaged over. They have a t law, by its variance given the shift.
+    exceptions, for an exception; their share is averaged over. They have a t law, by its variance
+    given what a normal law says of the shift.
     """
     at, design, space = posterior.at, posterior.design, posterior.at.scores.space
     offset = np.broadcast_to(at.scores.offset, at.g.shape)
@@ -82,7 +83,8 @@ def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
     played = (variance > OTHERS_SAY * information) & design.several_contexts  # in one alone nothing is an exception
     V = np.where(played, variance, 1.0)
     shift = np.where(played, np.clip(offset + at.g / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
-    k = V * (TAILS * SLAB**2 * at.scores.field.mean_square() + shift**2) / (TAILS + 1)
+    size = SLAB**2 * at.scores.field.mean_square()
+    k = V * (TAILS * size + (shift * V * size / (1 + V * size)) ** 2) / (TAILS + 1)
     nats = -0.5 * np.log1p(k) + 0.5 * V * shift**2 * k / (1 + k)
     probability = exception_probabilities(nats, played, played.sum() / design.shape[0])
     shift *= k / (1 + k)

@@ -60,7 +60,8 @@ def main() -> None:
                 ours, own = lrbtl.infer(one, lrbtl.all_scores()), lrbtl.infer(one, lrbtl.all_scores(), method="naive")
                 same = lrbtl.infer(rest, lrbtl.all_scores())
                 separate = lrbtl.infer(rest, lrbtl.all_scores(), method="naive")
-                width = float(np.median((ours.se / own.se)[np.isfinite(own.estimate)]))
+                ratio = ours.se / own.se
+                width = float(np.median(ratio[np.isfinite(ratio)]))
                 rows.append([*compare(ours, separate), *compare(ours, same), width])
             mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
             kept[str(share)] = dict(zip(COLUMNS, zip(mean.tolist(), error.tolist(), strict=True), strict=True))

@@ -64,8 +64,9 @@ def main() -> None:
                 width = float(np.median(ratio[np.isfinite(ratio)]))
                 rows.append([*compare(ours, separate), *compare(ours, same), width])
             mean, error = np.mean(rows, axis=0), np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
-            kept[str(share)] = dict(zip(COLUMNS, zip(mean.tolist(), error.tolist(), strict=True), strict=True))
-            told = " | ".join(f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, error, strict=True))
+            pairs = [(m, e) if np.isfinite(m) else None for m, e in zip(mean.tolist(), error.tolist(), strict=True)]
+            kept[str(share)] = dict(zip(COLUMNS, pairs, strict=True))
+            told = " | ".join("no separate fit" if pair is None else "{:.3f} ± {:.3f}".format(*pair) for pair in pairs)
             lines.append(f"| {share:.0%} | {told} |")
             print(lines[-1], flush=True)
     keep_results("halves", kept, "\n".join(lines) + "\n")

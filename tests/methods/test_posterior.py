@@ -222,9 +222,9 @@ def test_exceptions_are_those_of_the_formula(name):
     own = np.diag(C @ twin.H)
     shift = np.clip(twin.g / P, -LARGEST_SHIFT, LARGEST_SHIFT)
     size = 0.36 * np.mean(scores**2)
-    k = P * (4 * size + (shift / (1 + 1 / (P * size))) ** 2) / 5  # the variance of a t4 law, given a value
-    density = [np.exp(-P * shift**2 / (2 * v)) / np.sqrt(v) for v in (np.ones_like(k), 1 + k)]
+    density = [np.exp(-P * shift**2 / (2 * v)) / np.sqrt(v) for v in (np.ones_like(P), 1 + P * size)]
     probability = mixture_probability(density[0][played], density[1][played], played.reshape(d1, D))
+    k = P * (4 * size + (shift / (1 + 1 / (P * size))) ** 2) / 5  # the variance of a t4 law, given a value
     move = np.where(played, shift * k / (1 + k) * (1 - own), 0.0)
     before = np.where(played, np.maximum(own, 1e-6) / np.where(played, np.diag(twin.H), 1.0), 1.0)
     after = before + np.where(played, (1 - own) ** 2 * k / (1 + k) / P, 0.0)

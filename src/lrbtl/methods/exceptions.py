@@ -73,8 +73,8 @@ def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
 
     With g the votes' scores at the mode and V = diag(H - H C H) their variance there, shift = offset + g / V is
     what a free entry would add. sqrt(V) shift is standard normal, or N(0, 1 + k) with k = V times the variance of
-    exceptions, for an exception; their share is averaged over. They have a t law, by its variance
-    given what a normal law says of the shift.
+    exceptions, for an exception; their share is averaged over. What an exception is has a t law, by its variance given
+    what the normal law says of it.
     """
     at, design, space = posterior.at, posterior.design, posterior.at.scores.space
     offset = np.broadcast_to(at.scores.offset, at.g.shape)
@@ -84,9 +84,10 @@ def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
     V = np.where(played, variance, 1.0)
     shift = np.where(played, np.clip(offset + at.g / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
     size = SLAB**2 * at.scores.field.mean_square()
-    k = V * (TAILS * size + (shift * V * size / (1 + V * size)) ** 2) / (TAILS + 1)
+    k = V * size
     nats = -0.5 * np.log1p(k) + 0.5 * V * shift**2 * k / (1 + k)
     probability = exception_probabilities(nats, played, played.sum() / design.shape[0])
+    k = V * (TAILS * size + (shift * k / (1 + k)) ** 2) / (TAILS + 1)
     shift *= k / (1 + k)
     # (C H)_ii / H_ii is the variance of an entry less those that it met
     before = np.where(played, np.maximum(own, LEAST_OWN) / np.where(played, information, 1.0), 1.0)

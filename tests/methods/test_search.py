@@ -133,3 +133,13 @@ def test_small_steps_do_not_leave_the_mode():
         counts=[1, 1, 100, 101, 100], n_models=3, n_levels=[2, 2],
     )  # fmt: skip
     assert np.abs(lrbtl.analyse(battles).scores()).max() < 10
+
+
+def test_ranks_grow_while_components_are_certain(monkeypatch):
+    """However far they stand out: few draws tell that roughly, and on one log it seemed to grow from rank to rank."""
+    plain, excess = search.Search._residuals, {1: 30.0, 2: 40.0, 3: 50.0}
+    found = staticmethod(lambda at: (excess.get(at.scores.space.point.rank[0], -1.0), plain(at)[1]))
+    monkeypatch.setattr(search.Search, "_residuals", found)
+    truth = lrbtl.simulate_scores((20, 12), 4, scale=1.5, rng=0)
+    run = lrbtl.analyse(lrbtl.simulate_battles(truth, 40_000, rng=1)).run
+    assert run.provenance.rank == (4, 4)

@@ -13,7 +13,7 @@ from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import OF_VOTES, Expansion, Scores
 from lrbtl.fitting.fit import spectral_start
 from lrbtl.fitting.mode import Joint, Mode, find_joint_mode, find_mode, start_scores
-from lrbtl.fitting.signal import probe_residuals, random_bits
+from lrbtl.fitting.signal import CERTAIN, probe_residuals, random_bits
 from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
 from lrbtl.methods.exceptions import Exceptions, find_exceptions
@@ -277,7 +277,7 @@ class Search:
                     break
                 excess, _ = self._residuals(here.at)
             options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
-            idle = [*idle, here] if excess > least - LITTLE else [here]
+            idle = [*idle, here] if least - LITTLE < excess < CERTAIN else [here]
             least = min(excess, least)
             if len(idle) > 2:
                 found += [(left / 2, self.let_out(each)) for each in idle[:2]]

@@ -338,9 +338,9 @@ class Expansion:
     def _taken_by_effects(self) -> float:
         """Trace of what effects take of W beside L."""
         design, space = self.scores.design, self.scores.space
-        columns, own = self.left_open(self.effects[0]), np.zeros((space.size, design.n_effects))
         if not design.n_effects:
             return 0.0
+        columns, own = self.left_open(self.effects[0]), np.zeros((space.size, design.n_effects))
         own[space.extra] = np.eye(design.n_effects)
         with_slots = 2.0 * design.pull_columns(space, self.told(columns))
         with_slots[space.extra] = columns.T @ columns

@@ -248,7 +248,7 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         Whether a covariate has one effect, or one in each context.
     start : Analysis, optional
         An earlier analysis, of other votes or other labels, from whose scores and rank the hierarchical method
-        begins its search. The answer is the same, and takes less time.
+        begins its search. The answer is the same, and takes a little less time.
 
     Examples
     --------

@@ -45,7 +45,7 @@ class Exceptions:
     variance : array (n_slots,)
         What it adds to its variance.
     nats : array (n_slots,)
-        By how much votes say that an entry is one.
+        Log likelihood ratio of its being one.
     """
 
     probability: Floats
@@ -73,8 +73,8 @@ def find_exceptions(posterior: Posterior | Sampled) -> Exceptions:
 
     With g the votes' scores at the mode and V = diag(H - H C H) their variance there, shift = offset + g / V is
     what a free entry would add. sqrt(V) shift is standard normal, or N(0, 1 + k) with k = V times the variance of
-    exceptions, for an exception; their share is averaged over. What an exception is has a t law, by its variance given
-    what the normal law says of it.
+    exceptions, for an exception; their share is averaged over. The size of an exception has a t law: its variance is
+    the one given what the normal law says of the entry.
     """
     at, design, space = posterior.at, posterior.design, posterior.at.scores.space
     offset = np.broadcast_to(at.scores.offset, at.g.shape)

@@ -1,6 +1,7 @@
 """The search over ranks and taus: what stands for the distribution of tau, and the signs of simulated noise."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,9 +138,48 @@ def test_small_steps_do_not_leave_the_mode():
 
 def test_ranks_grow_while_components_are_certain(monkeypatch):
     """However far they stand out: few draws tell that roughly, and on one log it seemed to grow from rank to rank."""
-    plain, excess = search.Search._residuals, {1: 30.0, 2: 40.0, 3: 50.0}
-    found = staticmethod(lambda at: (excess.get(at.scores.space.point.rank[0], -1.0), plain(at)[1]))
-    monkeypatch.setattr(search.Search, "_residuals", found)
+    plain, excess = search.probe_residuals, {1: 30.0, 2: 40.0, 3: 50.0}
+
+    def probe(at, *doubt):
+        return replace(plain(at), excess=excess.get(at.scores.space.point.rank[0], -1.0), certain=0)
+
+    monkeypatch.setattr(search, "probe_residuals", probe)
     truth = lrbtl.simulate_scores((20, 12), 4, scale=1.5, rng=0)
     run = lrbtl.analyse(lrbtl.simulate_battles(truth, 40_000, rng=1)).run
     assert run.provenance.rank == (4, 4)
+
+
+def test_certain_components_are_counted_at_once():
+    """Residuals of rank 1 show all that is certain: ranks between are not looked at, and the last one is the same."""
+    truth, lines = lrbtl.simulate_scores((60, 40), 5, scale=3.0, rng=0), []
+    run = lrbtl.analyse(lrbtl.simulate_battles(truth, 400_000, rng=1), progress=lines.append).run
+    assert run.provenance.rank == (5, 5)
+    seen = [int(line.split()[1][:-1]) for line in lines if line.startswith("rank")]
+    assert seen[0] == 1 and seen[-1] == 5 and len(seen) < 5
+
+
+def test_exceptions_do_not_come_and_go(monkeypatch):
+    """An entry whose probability falls below one half once it is let out stays out, unless it becomes unlikely."""
+    truth = lrbtl.simulate_scores((20, 6), 2, scale=1.0, rng=0)
+    truth = np.array(truth)
+    truth[3, 2] += 1.0
+    passes, plain = [], search.find_exceptions
+
+    def found(posterior):
+        out = plain(posterior)
+        probability = np.where(np.arange(out.probability.size) == 43, 0.4 if passes else 0.6, 0.0)
+        passes.append(np.flatnonzero(np.broadcast_to(posterior.at.scores.offset, probability.shape)).tolist())
+        return replace(out, probability=probability)
+
+    monkeypatch.setattr(search, "find_exceptions", found)
+    lrbtl.analyse(lrbtl.simulate_battles(truth - truth.mean(axis=0), 30_000, rng=1), rank=2)
+    assert passes[:2] == [[], [43]] and all(out == [43] for out in passes[1:])
+
+
+def test_components_of_one_size_are_all_found():
+    """While some of them are missing, they count as deviations, above which the next one does not stand out more."""
+    rng = np.random.default_rng([5, 0, 5])
+    truth = np.linalg.qr(rng.normal(size=(30, 5)))[0] @ np.linalg.qr(rng.normal(size=(12, 5)))[0].T
+    truth = truth - truth.mean(axis=0)
+    battles = lrbtl.simulate_battles(0.7 * truth / truth.std(), 400_000, rng=0)
+    assert lrbtl.analyse(battles).run.provenance.rank == (5, 5)

@@ -1,6 +1,7 @@
 """Whether battles carry a fit: signal over noise, components in residuals, thin contexts, and warnings about them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -146,32 +147,54 @@ def random_bits(context: Longs, a: Longs | Ints, b: Longs | Ints) -> npt.NDArray
     return np.bitwise_xor(bits, np.right_shift(bits, np.uint64(31)))
 
 
-def probe_residuals(at: Expansion) -> tuple[float, float]:
-    """Return how far the largest singular value of the residuals is above noise, in standard deviations of noise.
+@dataclass(frozen=True)
+class Residuals:
+    """What residuals of L show.
+
+    Attributes
+    ----------
+    excess : float
+        How far their largest singular value is above noise, in standard deviations of noise.
+    certain : int
+        Components that are in them for certain.
+    taken : float
+        Trace of what L takes of W.
+    """
+
+    excess: float
+    certain: int
+    taken: float
+
+
+def probe_residuals(at: Expansion, doubt: float = -np.inf) -> Residuals:
+    """Return what residuals of L show beyond noise.
 
     Residuals of L are S g + W E on the slots less what L would take of them, clipped, and white in models and contexts
     after division by the root of the information: few close matches tell much less of the levels than of neighbours.
     Noise is drawn from the model: votes and deviations of random signs, less what the fit takes of them; a few times
-    only where all is clear then. Signs belong to pairs and entries, so that one vote more changes only its own. What L
-    takes of noise, of variance W, is also the trace of what it takes of W, about: this comes second, exactly if cheap.
+    only where the excess is certain then, or below all `doubt`. Signs belong to pairs and entries, so that one vote
+    more changes only its own. What L takes of noise, of variance W, is also the trace of what it takes of W, about; it
+    is computed exactly if that is cheap.
     """
-    largest, most = _largest_component(at), max(1, AT_A_TIME // at.scores.design.n_slots)
-    here, noise, taken, excess = largest(at.left_by_step), list[float](), 0.0, 0.0
-    while len(noise) < FEW_DRAWS or (len(noise) < DRAWS and excess < CERTAIN):
+    components, most = _components(at), max(1, AT_A_TIME // at.scores.design.n_slots)
+    here, noise, taken, excess = components(at.left_by_step), list[float](), 0.0, np.zeros(1)
+    while len(noise) < FEW_DRAWS or (len(noise) < DRAWS and doubt <= excess[0] < CERTAIN):
         done = len(noise)
         drawn = _noise(at, FIRST_BIT + done, min(most, (FEW_DRAWS if done < FEW_DRAWS else DRAWS) - done))
         left = at.left_by_steps(drawn)
         taken += float(np.vdot(drawn, drawn - left))
-        noise += [largest(np.ascontiguousarray(x)) for x in left.T]
-        excess = (here - float(np.mean(noise))) / max(float(np.std(noise, ddof=1)), 1e-300) if len(noise) > 1 else 0.0
+        noise += [float(components(np.ascontiguousarray(x))[0]) for x in left.T]
+        if len(noise) > 1:
+            excess = (here - np.mean(noise)) / max(float(np.std(noise, ddof=1)), 1e-300)
+    taken /= len(noise)
     if at.scores.design.n_slots <= EXACT_SLOTS:
         told = at.told(np.eye(at.scores.design.n_slots))
-        return excess, float(np.trace(told - at.left_by_steps(told)))
-    return excess, taken / len(noise)
+        taken = float(np.trace(told - at.left_by_steps(told)))
+    return Residuals(float(excess[0]), int(np.count_nonzero(excess >= CERTAIN)), taken)
 
 
-def _largest_component(at: Expansion) -> Callable[[Floats], float]:
-    """Return a function from residuals on the slots to the largest singular value of them clipped and white."""
+def _components(at: Expansion) -> Callable[[Floats], Floats]:
+    """Return a function from residuals on the slots to the singular values of them clipped and white, largest first."""
     design = at.scores.design
     own = design.scatter([np.einsum("bmm->bm", W) for W in at.W])
     limit = CLIP * np.sqrt(np.maximum(own, 0.0))
@@ -181,16 +204,16 @@ def _largest_component(at: Expansion) -> Callable[[Floats], float]:
     scale = 1.0 / np.sqrt(np.maximum(design.traces(at.W, white @ white.T), 1e-300))
     context, wide = design.slot_places[0], design.n_contexts < white.shape[1]
 
-    def largest(residual: Floats) -> float:
+    def components(residual: Floats) -> Floats:
         clipped = np.clip(residual, -limit, limit) * scale[context]
         if wide:
             matrix = np.asarray(design.slot_matrix(clipped) @ white)
             gram = matrix @ matrix.T
         else:
             gram = white.T @ design.slot_gram(clipped) @ white
-        return float(np.sqrt(max(np.linalg.eigvalsh(gram)[-1], 0.0)))
+        return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)))
 
-    return largest
+    return components
 
 
 def _noise(at: Expansion, first: int, n: int) -> Floats:

@@ -13,7 +13,7 @@ from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import OF_VOTES, Expansion, Scores
 from lrbtl.fitting.fit import spectral_start
 from lrbtl.fitting.mode import Joint, Mode, find_joint_mode, find_mode, start_scores
-from lrbtl.fitting.signal import CERTAIN, probe_residuals, random_bits
+from lrbtl.fitting.signal import Residuals, probe_residuals, random_bits
 from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
 from lrbtl.methods.exceptions import Exceptions, find_exceptions
@@ -34,13 +34,16 @@ NODES = (1 / 6, 1 / 2, 5 / 6)  # quantiles of tau that stand for its distributio
 NOISE, SURELY = 0.5, 3.0  # standard deviations above noise at which a component is believed not at all, and wholly
 HIDDEN = 1.25  # by how much less on a ladder: where only neighbours meet, votes tell little of components along it
 OBVIOUS = 8.0  # where a component stands out so far at the first tau, it does at any
+NO_DOUBT = 4.0  # where it stands out less there after a few draws, it is not obvious
 LITTLE = 0.3  # standard deviations that a component must take out of the residuals
 FORGOTTEN = 0.12  # weight below which a rank is left out
 LARGEST_RANK = 8
 NOISE_TIMES = 2.0  # what noise would explain: components of context modes that explain less are left out
 LETTING_OUT = 6  # most passes: without the pull of some exceptions others stand out, or do so no more
 LIKELY = 0.5  # probability from which an entry is called an exception
+UNLIKELY = 0.3  # below which one that was let out is none
 PILOTS, ROUGH = 2, 0.01  # fits of rank 1 with large deviations, of which starts are made; nats per slot of a last step
+ROUGHLY = 2e-4  # the same for a rank in doubt: scores move by some hundredths of their errors
 SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
 LARGE_LOG, MANY_CONTEXTS = 1 << 18, 500  # cells and contexts beyond both of which some contexts are searched for all
 PART_CELLS, FEWEST_CONTEXTS = 1 << 15, 100  # what that part of a log has, about, and at least
@@ -197,10 +200,11 @@ class Search:
         plain = start_scores(design, low.truncated(rank))
         return Scores(design, plain.space, low.at_slots() - plain.low_rank, offset)
 
-    def begin(self, rank: tuple[int, ...], offset: Floats | float = 0.0) -> Expansion:
-        """Return the posterior round a start, with deviations as large as what truncation leaves, noise included."""
+    def begin(self, rank: tuple[int, ...], offset: Floats | float = 0.0, tau: float | None = None) -> Expansion:
+        """Return the posterior round a start: with a tau, or the size of what truncation leaves, noise included."""
         scores = self.first(rank, offset)
-        tau = max(float(np.sqrt(np.mean(scores.E**2))), LEAST_TAU * self.spread)
+        if tau is None:
+            tau = max(float(np.sqrt(np.mean(scores.E**2))), LEAST_TAU * self.spread)
         return Expansion(scores, tau, self._dispersion(scores), self.gauge)
 
     def climb(self, scores: Scores, tau: float, *, rough: float = 0.0, whole: bool = True) -> Mode:
@@ -230,7 +234,7 @@ class Search:
         low, high, tried = LEAST_TAU * self.spread, self.spread, [at.tau]
         noise = self.design.noise**2 * self.dispersion
         for _ in range(TAU_STEPS):
-            slope, curvature = at.evidence_slope(self._residuals(at)[1])
+            slope, curvature = at.evidence_slope(self._residuals(at).taken)
             low, high = (at.tau, high) if slope > 0 else (low, at.tau)
             v = noise + at.tau**2
             a, b = -curvature * v**2, -(curvature * v + slope) * v**2
@@ -250,6 +254,10 @@ class Search:
             at = mode.at
         return mode or find_mode(at, whole=whole)
 
+    def beside(self, start: Expansion, *, whole: bool = False) -> Mode:
+        """Return the mode of a rank that is in doubt, roughly, from a start near that of a smaller one."""
+        return find_mode(start, rough=ROUGHLY * self.design.n_slots, whole=whole)
+
     def given(self, rank: tuple[int, ...]) -> list[tuple[float, Mode]]:
         """Return the mode at a rank, with weight one."""
         return [(1.0, self.let_out(self.begin(rank)))]
@@ -264,37 +272,40 @@ class Search:
         noise = NOISE - HIDDEN * float(np.sqrt(np.mean(self.design.ladder**2)))
         found: list[tuple[float, Mode]] = []
         left, least = 1.0, np.inf
-        first, start = self._lowest()
+        main: Mode | None = None  # of the rank that has most of the weight: larger ones take its tau and exceptions
+        r, start = self._lowest()
         idle: list[Mode | Expansion] = []  # since when components take nothing out of the residuals
-        for r in range(first, largest):
+        while r < largest:
             here: Mode | Expansion = start
-            excess, _ = self._residuals(start)
-            if excess < OBVIOUS:
-                here = self.settle(start, whole=False)
+            if main or self._residuals(start, NO_DOUBT).excess < OBVIOUS:
+                here = self.beside(start) if main else self.settle(start, whole=False)
                 if here.scores.vanished and idle:
                     options.say(f"rank {r}: its last component vanishes")
-                    found.append((left, self.let_out(idle[-1])))
+                    found.append((left, main or self.let_out(idle[-1])))
                     break
-                excess, _ = self._residuals(here.at)
+            seen = self._residuals(here.at if isinstance(here, Mode) else here)
+            excess = seen.excess
             options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
-            idle = [*idle, here] if least - LITTLE < excess < CERTAIN else [here]
+            idle = [*idle, here] if least - LITTLE < excess < OBVIOUS else [here]
             least = min(excess, least)
             if len(idle) > 2:
-                found += [(left / 2, self.let_out(each)) for each in idle[:2]]
+                found += [(left / 2, each if main else self.let_out(each)) for each in idle[:2]]
                 break
             more = float(np.clip((excess - noise) / (SURELY - noise), 0.0, 1.0))
             noise = NOISE if excess < NOISE else noise  # one rank more is in doubt, not all of them
             offset = start.scores.offset
             if more < 1.0:
-                idle[-1] = mode = self.let_out(here)
+                idle[-1] = mode = here if main and isinstance(here, Mode) else self.let_out(here)
                 found.append((left * (1.0 - more), mode))
                 offset = mode.scores.offset
+                main = main or (mode if more < 0.5 else None)
             left *= more
             if left < FORGOTTEN:
                 break
-            start = self.begin(self._rank(r + 1), offset)
+            r = min(r + max(1, seen.certain), largest)
+            start = self.begin(self._rank(r), offset, main and main.tau)
         else:
-            found.append((left, self.let_out(start)))
+            found.append((left, self.beside(start, whole=True) if main else self.let_out(start)))
         kept = [each for each in found if each[0] >= FORGOTTEN]
         total, modes = sum(weight for weight, _ in kept), {id(mode): mode for _, mode in kept}
         share = {key: sum(weight for weight, mode in kept if id(mode) == key) / total for key in modes}
@@ -303,29 +314,34 @@ class Search:
     def _lowest(self) -> tuple[int, Expansion]:
         """Return the rank from which the search goes up: the one below those of an earlier analysis, if surely less."""
         r = min(self._known_rank - 1, LARGEST_RANK)
-        if r > 1 and self._residuals(start := self.begin(self._rank(r)))[0] > OBVIOUS:
+        if r > 1 and self._residuals(start := self.begin(self._rank(r)), NO_DOUBT).excess > OBVIOUS:
             return r, start
         return 1, self.begin(self._rank(1))
 
     def let_out(self, start: Mode | Expansion) -> Mode:
         """Return the mode without the pull of entries that are likely exceptions."""
         mode = start if isinstance(start, Mode) else self.settle(start)
+        returned = np.zeros(self.design.n_slots, dtype=np.bool_)  # exceptions no more: they would come and go
         for _ in range(LETTING_OUT):
             found = self._posterior(mode.at)[1]
             before = np.broadcast_to(mode.scores.offset, len(found.nats)) != 0.0
-            out = (found.probability > LIKELY) & (before | found.likeliest(~before))
+            new = (found.probability > LIKELY) & found.likeliest(~before & ~returned)
+            out = new | (before & (found.probability > UNLIKELY))
             if np.array_equal(out, before):
                 break
+            returned |= before & ~out
             del self._posteriors[id(mode.at)]
             offset, E = np.where(out, found.shift, 0.0), np.where(out, 0.0, mode.scores.E)
-            mode = self.settle(self.climb(replace(mode.scores, E=E, offset=offset), mode.tau))
+            seen, mode = self._residuals(mode.at), self.climb(replace(mode.scores, E=E, offset=offset), mode.tau)
+            mode.at.__dict__["_residuals"] = seen  # what L takes of W hardly changes
+            mode = self.settle(mode)
         return mode
 
     @staticmethod
-    def _residuals(at: Expansion) -> tuple[float, float]:
+    def _residuals(at: Expansion, doubt: float = -np.inf) -> Residuals:
         """Return what `probe_residuals` tells round some scores; it is kept with them, as they are large."""
         if "_residuals" not in at.__dict__:
-            at.__dict__["_residuals"] = probe_residuals(at)
+            at.__dict__["_residuals"] = probe_residuals(at, doubt)
         return at.__dict__["_residuals"]  # type: ignore[no-any-return]
 
     def _posterior(self, at: Expansion) -> tuple[Posterior, Exceptions]:
@@ -377,7 +393,7 @@ class Search:
 
     def taus(self, mode: Mode) -> Floats:
         """Return values of tau that stand for its distribution round a mode."""
-        _, curvature = mode.at.evidence_slope(self._residuals(mode.at)[1])
+        _, curvature = mode.at.evidence_slope(self._residuals(mode.at).taken)
         if not self.columns.modes and 2 * mode.tau**2 * np.sqrt(max(curvature, 0.0)) > 1 / SURE_TAU:
             return np.array([mode.tau])
         at = {factor * mode.tau: self.log_evidence(mode, factor * mode.tau) for factor in (1 / APART, 1.0, APART)}

@@ -8,9 +8,10 @@ import pytest
 from scipy.special import expit
 
 import lrbtl
+from lrbtl.fitting import signal
 from lrbtl.fitting.fit import make_design
 from lrbtl.fitting.signal import random_bits
-from lrbtl.methods import search
+from lrbtl.methods import exceptions, search
 from lrbtl.methods.hierarchical import HierarchicalRun
 from lrbtl.methods.search import some_contexts, tau_quantiles
 
@@ -138,7 +139,7 @@ def test_small_steps_do_not_leave_the_mode():
 
 def test_ranks_grow_while_components_are_certain(monkeypatch):
     """However far they stand out: few draws tell that roughly, and on one log it seemed to grow from rank to rank."""
-    plain, excess = search.probe_residuals, {1: 30.0, 2: 40.0, 3: 50.0}
+    plain, excess = signal.probe_residuals, {1: 30.0, 2: 40.0, 3: 50.0}
 
     def probe(at, *doubt):
         return replace(plain(at), excess=excess.get(at.scores.space.point.rank[0], -1.0), certain=0)
@@ -163,7 +164,7 @@ def test_exceptions_do_not_come_and_go(monkeypatch):
     truth = lrbtl.simulate_scores((20, 6), 2, scale=1.0, rng=0)
     truth = np.array(truth)
     truth[3, 2] += 1.0
-    passes, plain = [], search.find_exceptions
+    passes, plain = [], exceptions.find_exceptions
 
     def found(posterior):
         out = plain(posterior)

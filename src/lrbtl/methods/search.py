@@ -289,13 +289,13 @@ class Search:
             idle = [*idle, here] if least - LITTLE < excess < OBVIOUS else [here]
             least = min(excess, least)
             if len(idle) > 2:
-                found += [(left / 2, each if main else self.let_out(each)) for each in idle[:2]]
+                found += [(left / 2, self._without_exceptions(each, main)) for each in idle[:2]]
                 break
             more = float(np.clip((excess - noise) / (SURELY - noise), 0.0, 1.0))
             noise = NOISE if excess < NOISE else noise  # one rank more is in doubt, not all of them
             offset = start.scores.offset
             if more < 1.0:
-                idle[-1] = mode = here if main and isinstance(here, Mode) else self.let_out(here)
+                idle[-1] = mode = self._without_exceptions(here, main)
                 found.append((left * (1.0 - more), mode))
                 offset = mode.scores.offset
                 main = main or (mode if more < 0.5 else None)
@@ -303,13 +303,17 @@ class Search:
             if left < FORGOTTEN:
                 break
             r = min(r + max(1, seen.certain), largest)
-            start = self.begin(self._rank(r), offset, main and main.tau)
+            start = self.begin(self._rank(r), offset, None if main is None else main.tau)
         else:
             found.append((left, self.beside(start, whole=True) if main else self.let_out(start)))
         kept = [each for each in found if each[0] >= FORGOTTEN]
         total, modes = sum(weight for weight, _ in kept), {id(mode): mode for _, mode in kept}
         share = {key: sum(weight for weight, mode in kept if id(mode) == key) / total for key in modes}
         return [(share[key], self.trimmed(mode)) for key, mode in modes.items()]
+
+    def _without_exceptions(self, here: Mode | Expansion, main: Mode | None) -> Mode:
+        """Return the mode without the pull of exceptions, which are those of the main rank once there is one."""
+        return here if main and isinstance(here, Mode) else self.let_out(here)
 
     def _lowest(self) -> tuple[int, Expansion]:
         """Return the rank from which the search goes up: the one below those of an earlier analysis, if surely less."""

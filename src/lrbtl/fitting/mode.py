@@ -130,7 +130,7 @@ def _small_steps(
         step = -curvature.step(scores.space, gradient)[0]
         dE = near.deviation_step(step)
         expected = near.decrement(gradient, step, dE)
-        if not exact and many * NEARBY > expected > SLOW * last:
+        if not exact and many * NEARBY > expected > max(SLOW * last, enough):
             exact, curvature, last = True, Curvature(scores.space, near.newton_factor(), 0.0), many * NEARBY
             step = curvature.factor.solve(gradient)
             dE = near.deviation_step(step)

@@ -200,12 +200,21 @@ class Search:
         plain = start_scores(design, low.truncated(rank))
         return Scores(design, plain.space, low.at_slots() - plain.low_rank, offset)
 
-    def begin(self, rank: tuple[int, ...], offset: Floats | float = 0.0, tau: float | None = None) -> Expansion:
-        """Return the posterior round a start: with a tau, or the size of what truncation leaves, noise included."""
+    def begin(self, rank: tuple[int, ...], offset: Floats | float = 0.0) -> Expansion:
+        """Return the posterior round a start, with deviations as large as what truncation leaves, noise included."""
         scores = self.first(rank, offset)
-        if tau is None:
-            tau = max(float(np.sqrt(np.mean(scores.E**2))), LEAST_TAU * self.spread)
+        tau = max(float(np.sqrt(np.mean(scores.E**2))), LEAST_TAU * self.spread)
         return Expansion(scores, tau, self._dispersion(scores), self.gauge)
+
+    def beside(self, mode: Mode, rank: tuple[int, ...]) -> Mode:
+        """Return the mode of a rank that is in doubt, roughly, at the tau of a mode of smaller rank.
+
+        It begins at the scores of that mode, with the components of a start: votes say the same there.
+        """
+        here, first = mode.scores, self.first(rank, mode.scores.offset)
+        scores = replace(here, space=first.space, E=here.low_rank + here.E - first.low_rank)
+        start = mode.at.sharing(replace(mode.at, scores=scores, before=None, settled=False), *OF_VOTES, "_told")
+        return find_mode(start, rough=ROUGHLY * self.design.n_slots, whole=False)
 
     def climb(self, scores: Scores, tau: float, *, rough: float = 0.0, whole: bool = True) -> Mode:
         """Return the mode at a tau."""
@@ -254,10 +263,6 @@ class Search:
             at = mode.at
         return mode or find_mode(at, whole=whole)
 
-    def beside(self, start: Expansion, *, whole: bool = False) -> Mode:
-        """Return the mode of a rank that is in doubt, roughly, from a start near that of a smaller one."""
-        return find_mode(start, rough=ROUGHLY * self.design.n_slots, whole=whole)
-
     def given(self, rank: tuple[int, ...]) -> list[tuple[float, Mode]]:
         """Return the mode at a rank, with weight one."""
         return [(1.0, self.let_out(self.begin(rank)))]
@@ -276,13 +281,13 @@ class Search:
         r, start = self._lowest()
         idle: list[Mode | Expansion] = []  # since when components take nothing out of the residuals
         while r < largest:
-            here: Mode | Expansion = start
-            if main or self._residuals(start, NO_DOUBT).excess < OBVIOUS:
-                here = self.beside(start) if main else self.settle(start, whole=False)
-                if here.scores.vanished and idle:
-                    options.say(f"rank {r}: its last component vanishes")
-                    found.append((left, main or self.let_out(idle[-1])))
-                    break
+            here: Mode | Expansion = self.beside(main, self._rank(r)) if main else start
+            if isinstance(here, Expansion) and self._residuals(here, NO_DOUBT).excess < OBVIOUS:
+                here = self.settle(here, whole=False)
+            if isinstance(here, Mode) and here.scores.vanished and idle:
+                options.say(f"rank {r}: its last component vanishes")
+                found.append((left, main or self.let_out(idle[-1])))
+                break
             seen = self._residuals(here.at if isinstance(here, Mode) else here)
             excess = seen.excess
             options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
@@ -303,9 +308,9 @@ class Search:
             if left < FORGOTTEN:
                 break
             r = min(r + max(1, seen.certain), largest)
-            start = self.begin(self._rank(r), offset, None if main is None else main.tau)
+            start = self.begin(self._rank(r), offset)
         else:
-            found.append((left, self.beside(start, whole=True) if main else self.let_out(start)))
+            found.append((left, self.beside(main, self._rank(r)) if main else self.let_out(start)))
         kept = [each for each in found if each[0] >= FORGOTTEN]
         total, modes = sum(weight for weight, _ in kept), {id(mode): mode for _, mode in kept}
         share = {key: sum(weight for weight, mode in kept if id(mode) == key) / total for key in modes}

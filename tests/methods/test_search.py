@@ -9,8 +9,8 @@ from scipy.special import expit
 
 import lrbtl
 from lrbtl.fitting import signal
+from lrbtl.fitting.blocks import random_bits
 from lrbtl.fitting.fit import make_design
-from lrbtl.fitting.signal import random_bits
 from lrbtl.methods import exceptions, search
 from lrbtl.methods.hierarchical import HierarchicalRun
 from lrbtl.methods.search import some_contexts, tau_quantiles

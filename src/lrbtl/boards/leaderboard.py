@@ -334,7 +334,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
     score = unit * _spread(found.estimate, at, d1)
     anchor_note, shift = _shift(part, view, score)
     lower, upper = (shift + unit * _spread(side, at, d1) for side in found.conf_int(view.level).T)
-    words = [_note(part, standing, k) for k in range(d1)]
+    words = _notes(part, standing)
     above = None
     if part.analysis.run.absolute and view.scale != "probability":
         above = ndtr(_spread(found.estimate / found.se, at, d1))
@@ -448,6 +448,17 @@ def _gain(part: Component, standing: Standing, found: Estimate) -> float | None:
     return float(np.median(gain)) if np.isfinite(gain).all() else None
 
 
+def _notes(part: Component, standing: Standing) -> list[str]:
+    """Return what to know of each model: nothing of most, whose scores rest on votes of their own."""
+    usual = (standing.status != "unplaced") & (standing.votes >= FEW_HERE)
+    usual &= (standing.win_rate > 0.0) & (standing.win_rate < 1.0)
+    away = part.analysis.exception
+    return [
+        "" if plain and not away(k, standing.weights) else _note(part, standing, k)
+        for k, plain in enumerate(usual.tolist())
+    ]
+
+
 def _note(part: Component, standing: Standing, model: int) -> str:
     """Return what to know of a model: what its score rests on where that is not mostly its own votes."""
     status, votes = standing.status[model], int(standing.votes[model])
@@ -459,7 +470,7 @@ def _note(part: Component, standing: Standing, model: int) -> str:
         away = part.analysis.exception(model, standing.weights)
         if away:
             return f"exceptional here: {ELO * away:+.0f}"
-        return "" if 0.0 < standing.win_rate[model] < 1.0 else part.analysis.why_not(model, standing.weights)
+        return part.analysis.why_not(model, standing.weights)
     here = " here" if standing.context is not None else ""
     own = f"only {count_of(votes, 'vote')}{here}" if votes else f"no votes{here}"
     elsewhere = int(part.battles.model_counts[model]) - votes

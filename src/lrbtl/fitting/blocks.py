@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from lrbtl._kernels import gram as kernels
@@ -20,7 +21,7 @@ from lrbtl.fitting.design import Design
 from lrbtl.lowrank.arrowhead import mirrored, subtract_gram
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, eigenvectors, truncate
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import Floats, Ints, Longs
 
 Matrices = list[Floats]  # one array (contexts, m, m) per group
 
@@ -46,6 +47,17 @@ class Group:
     contexts: Longs
     slots: Longs
     models: Longs
+
+
+def random_bits(context: Longs, a: Longs | Ints, b: Longs | Ints) -> npt.NDArray[np.uint64]:
+    """Return 64 random bits for each (context, a, b), the same in every log (splitmix64 of a key)."""
+    key = np.bitwise_xor(np.left_shift(context, 42), np.left_shift(a.astype(np.int64), 21)) ^ b
+    bits = key.astype(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits += np.uint64(0x9E3779B97F4A7C15)
+        bits ^= np.right_shift(bits, np.uint64(shift))
+        bits *= np.uint64(factor)
+    return np.bitwise_xor(bits, np.right_shift(bits, np.uint64(31)))
 
 
 def without_idle_slots(design: Design) -> Design:
@@ -180,6 +192,24 @@ class BlockDesign(Design):
             slots = np.where(inside, order[position], self.n_slots)
             out.append(Group(context[order[start[here]]], slots, np.where(inside, model[order[position]], 0)))
         return out
+
+    @cached_property
+    def atom_bits(self) -> npt.NDArray[np.uint64]:
+        """Random bits of each atom."""
+        atoms = self.atom_table
+        return random_bits(np.repeat(np.arange(self.n_contexts), np.diff(atoms.start)), atoms.a, atoms.b)
+
+    @cached_property
+    def slot_bits(self) -> npt.NDArray[np.uint64]:
+        """Random bits of each slot."""
+        context, model = self.slot_places
+        return random_bits(context, model, model)
+
+    @cached_property
+    def fewer_votes(self) -> Floats:
+        """Votes of the model that has fewer of them in all, for each cell."""
+        votes = np.bincount(self.a, self.count, self.shape[0]) + np.bincount(self.b, self.count, self.shape[0])
+        return np.asarray(np.minimum(votes[self.a], votes[self.b]))
 
     def gather(self, values: Floats) -> list[Floats]:
         """Return values per slot (n_slots, ...) as arrays (B, m, ...) per group."""

@@ -92,8 +92,7 @@ def find_mode(at: Expansion, *, near: bool = False, rough: float = 0.0, whole: b
         if circling or abs(fall) < many * DECREMENT or expected < max(rough, many * ENOUGH if close else 0.0):
             return _lighter(Mode(scores, at, n_iter, scale == 1.0))
         if scale == 1.0:
-            enough = max(rough, many * LAST_PROMISE)
-            scores, near_by, done = _small_steps(at, factor, scores, expected, enough, n_iter, exact=close)
+            scores, near_by, done = _small_steps(at, factor, scores, expected, rough, n_iter, exact=close)
             if done or (not whole and scores.vanished):
                 return _lighter(Mode(scores, near_by, n_iter, done))
             before = near_by.prior.precision
@@ -116,7 +115,7 @@ def _stepped(at: Expansion, step: Floats, dE: Floats) -> tuple[Scores, float, fl
 
 
 def _small_steps(
-    at: Expansion, factor: Factor, scores: Scores, expected: float, enough: float, n_iter: int, *, exact: bool
+    at: Expansion, factor: Factor, scores: Scores, expected: float, rough: float, n_iter: int, *, exact: bool
 ) -> tuple[Scores, Expansion, bool]:
     """Return the scores after steps with an expansion from nearby, what the last was taken from, and if it is the end.
 
@@ -130,7 +129,7 @@ def _small_steps(
         step = -curvature.step(scores.space, gradient)[0]
         dE = near.deviation_step(step)
         expected = near.decrement(gradient, step, dE)
-        if not exact and many * NEARBY > expected > max(SLOW * last, enough):
+        if not exact and many * NEARBY > expected > max(SLOW * last, rough):
             exact, curvature, last = True, Curvature(scores.space, near.newton_factor(), 0.0), many * NEARBY
             step = curvature.factor.solve(gradient)
             dE = near.deviation_step(step)
@@ -139,7 +138,7 @@ def _small_steps(
         if expected > STUCK * last or near.cost(trial, step) - near.cost(scores) > max(expected, DECREMENT):
             break  # a loss as large as the promised gain
         scores = trial
-        if expected < enough:
+        if expected < max(rough, many * LAST_PROMISE):
             return scores, near, True
     return scores, near, False
 

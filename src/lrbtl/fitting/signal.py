@@ -6,14 +6,13 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from lrbtl.data.labels import context_name
 from lrbtl.errors import ConvergenceWarning, ThinContextWarning, VarianceWarning, WeakSignalWarning, warn_user
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import Expansion
 from lrbtl.lowrank.tucker import Tucker, rank_caps
-from lrbtl.typing import Floats, Ints, Longs
+from lrbtl.typing import Floats
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
@@ -136,17 +135,6 @@ def warn_unconverged(n_failed: int, n_fits: int) -> None:
 # ------------------------------------------------------------------------------
 
 
-def random_bits(context: Longs, a: Longs | Ints, b: Longs | Ints) -> npt.NDArray[np.uint64]:
-    """Return 64 random bits for each (context, a, b), the same in every log (splitmix64 of a key)."""
-    key = np.bitwise_xor(np.left_shift(context, 42), np.left_shift(a.astype(np.int64), 21)) ^ b
-    bits = key.astype(np.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits += np.uint64(0x9E3779B97F4A7C15)
-        bits ^= np.right_shift(bits, np.uint64(shift))
-        bits *= np.uint64(factor)
-    return np.bitwise_xor(bits, np.right_shift(bits, np.uint64(31)))
-
-
 @dataclass(frozen=True)
 class Residuals:
     """What residuals of L show.
@@ -219,10 +207,8 @@ def _components(at: Expansion) -> Callable[[Floats], Floats]:
 def _noise(at: Expansion, first: int, n: int) -> Floats:
     """Return residuals of L of n logs of random signs, (n_slots, n), by bits from the `first` on."""
     design = at.scores.design
-    atoms, (context, model) = design.atom_table, design.slot_places
-    root = np.sqrt(Design.atom_weights(design, design.count * at.scores.terms.fisher / at.dispersion))
-    pairs = np.repeat(np.arange(design.n_contexts), np.diff(atoms.start)), atoms.a, atoms.b
-    votes = design.signed_sums(root, random_bits(*pairs), first, n)
+    root = np.sqrt(Design.atom_weights(design, at.cell_weights))
+    votes = design.signed_sums(root, design.atom_bits, first, n)
     bits = np.uint64(1) << np.arange(first, first + n, dtype=np.uint64)
-    deviations = np.where(random_bits(context, model, model)[:, None] & bits, at.tau, -at.tau)
-    return at.left_open(votes) + at.told(deviations)
+    deviations = np.where(design.slot_bits[:, None] & bits, at.tau, -at.tau)
+    return votes + at.told(deviations - at.tau**2 * votes)  # S votes + W deviations

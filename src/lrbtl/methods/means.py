@@ -15,7 +15,7 @@ from lrbtl._kernels import gram
 from lrbtl.fitting.blocks import Matrices
 from lrbtl.fitting.deviations import Expansion
 from lrbtl.fitting.solvers import accumulate
-from lrbtl.lowrank.arrowhead import Arrowhead, as_dense, block_product
+from lrbtl.lowrank.arrowhead import Arrowhead, as_dense, block_product, symmetric_product
 from lrbtl.methods.shared import Shared
 from lrbtl.typing import Floats
 
@@ -98,7 +98,8 @@ class Means:
         ones = np.ones(len(factor.scale) - meat.q)
         cross = block_product(lower, meat.cross, ones, top)
         through = block_product(blocks, factor.cross, ones, np.ones(meat.q))
-        inner = meat.border * top * top[:, None]
+        inner = meat.border * top
+        inner *= top[:, None]
         half: Matrix = cross - 0.5 * through  # type: ignore[assignment]
         mixed = _product(half, factor.cross)
         inner -= mixed + mixed.T
@@ -107,7 +108,7 @@ class Means:
     def sandwich_border(self, inverse: Floats) -> Floats:
         """Return the border of A^-1 (B - H) A^-1, given that of A^-1, (q, q) each."""
         half = inverse / self.at.factor.scale[: len(inverse)]
-        return np.asarray(half @ self._white_meat[0] @ half.T)
+        return symmetric_product(half @ self._white_meat[0], half)
 
     def _on_border(self, right: Floats) -> Floats:
         return np.asarray(linalg.cho_solve((self.at.factor.chol, True), right, check_finite=False))

@@ -146,24 +146,24 @@ class Posterior:
         """Return S of some contexts over all models, (n, d1, d1)."""
         return np.eye(self._shape[0]) - self.at.tau**2 * self.design.over_models(self.at.W, contexts)
 
-    def _dense(self, contexts: Longs) -> tuple[Floats, Floats]:
-        """Return S P and S of some contexts over all models, (n, d1, d1) each."""
+    def _dense(self, contexts: Longs) -> tuple[Floats, Floats, Floats]:
+        """Return P, S P and S of some contexts over all models, (n, d1, d1) each."""
         left_open = self._left_open(contexts)
         if self._small:
-            P, told = self._kept
-            return P[contexts] - self.at.tau**2 * told[contexts], left_open
-        found = low_rank_covariances(self.at.scores.space, self._inverse, contexts)
-        return left_open @ found if self.at.tau > 0.0 else found, left_open
+            P, told = (each[contexts] for each in self._kept)
+            return P, P - self.at.tau**2 * told, left_open
+        P = low_rank_covariances(self.at.scores.space, self._inverse, contexts)
+        return P, left_open @ P if self.at.tau > 0.0 else P, left_open
 
     def plain(self, contexts: Longs) -> Floats:
         """Return the posterior covariance of the scores of some contexts, (n, d1, d1), centred."""
-        return self._plain(*self._dense(contexts), contexts)
-
-    def _plain(self, half: Floats, left_open: Floats, contexts: Longs) -> Floats:
-        """Return the same, given S P and S there."""
-        found = half
+        _, found, left_open = self._dense(contexts)
         if self.at.tau > 0.0:
-            found = half @ left_open + self.at.tau**2 * left_open
+            found = found @ left_open + self.at.tau**2 * left_open
+        return self._with_shared(found, contexts)
+
+    def _with_shared(self, found: Floats, contexts: Longs) -> Floats:
+        """Return covariances of L and E in some contexts, centred, with what entries share."""
         root = self.shared.root(contexts)
         return centred(found) + root @ np.swapaxes(root, 1, 2)
 
@@ -253,14 +253,17 @@ class Posterior:
         if space.extra.stop > space.extra.start:  # which the blocks of contexts leave out
             units = (np.arange(self._shape[1]) == u for u in contexts)
             return np.array([self.means.covariance(unit.astype(float)) for unit in units])
-        half, left_open = self._dense(contexts)
+        P, half, left_open = self._dense(contexts)
         blocks = sandwich_blocks(self._inverse, self.means.meat, space.rows[contexts], self._sandwich_border)
-        more = score_covariances(space, blocks, contexts)
+        found = score_covariances(space, blocks, contexts)
+        found += P
         if at.tau > 0:
             own = self.design.over_models(self.open_excess, contexts)
-            mixed = at.tau**2 * own @ np.swapaxes(half, 1, 2)
-            more = left_open @ more @ left_open + mixed + np.swapaxes(mixed, 1, 2) + at.tau**4 * own
-        return self._plain(half, left_open, contexts) + centred(more) + self._mixed_excess(contexts)
+            mixed = at.tau**2 * (own @ np.swapaxes(half, 1, 2) + 0.5 * (left_open + at.tau**2 * own))
+            found = left_open @ found @ left_open
+            found += mixed
+            found += np.swapaxes(mixed, 1, 2)
+        return self._with_shared(found, contexts) + self._mixed_excess(contexts)
 
     @cached_property
     def _sandwich_border(self) -> Floats:
@@ -432,6 +435,4 @@ def trust(cells: BlockDesign) -> Floats:
 
     Of models with few votes the model is to be believed: residuals of one that only won are far too small.
     """
-    votes = np.bincount(cells.a, cells.count, cells.shape[0]) + np.bincount(cells.b, cells.count, cells.shape[0])
-    fewest = np.minimum(votes[cells.a], votes[cells.b])
-    return np.asarray(fewest / (fewest + FEW_VOTES))
+    return np.asarray(cells.fewer_votes / (cells.fewer_votes + FEW_VOTES))

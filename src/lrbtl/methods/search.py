@@ -8,12 +8,12 @@ from math import prod
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from lrbtl.fitting.blocks import BlockDesign, Field, without_idle_slots
+from lrbtl.fitting.blocks import BlockDesign, Field, random_bits, without_idle_slots
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import OF_VOTES, Expansion, Scores
 from lrbtl.fitting.fit import spectral_start
 from lrbtl.fitting.mode import Joint, Mode, find_joint_mode, find_mode, start_scores
-from lrbtl.fitting.signal import Residuals, probe_residuals, random_bits
+from lrbtl.fitting.signal import Residuals, probe_residuals
 from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
 from lrbtl.methods.exceptions import Exceptions, find_exceptions
@@ -341,7 +341,8 @@ class Search:
             returned |= before & ~out
             del self._posteriors[id(mode.at)]
             offset, E = np.where(out, found.shift, 0.0), np.where(out, 0.0, mode.scores.E)
-            seen, mode = self._residuals(mode.at), self.climb(replace(mode.scores, E=E, offset=offset), mode.tau)
+            near = mode.at.at_scores(replace(mode.scores, E=E, offset=offset), settled=True)
+            seen, mode = self._residuals(mode.at), find_mode(near)
             mode.at.__dict__["_residuals"] = seen  # what L takes of W hardly changes
             mode = self.settle(mode)
         return mode

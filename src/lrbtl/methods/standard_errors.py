@@ -140,8 +140,9 @@ def in_batches(n: int, size: int) -> list[slice]:
 
 def centred(matrix: Floats) -> Floats:
     """Return Q M Q with Q = I - 1 1^T / d, for matrices (..., d, d)."""
-    matrix = matrix - matrix.mean(axis=-2, keepdims=True)
-    return np.asarray(matrix - matrix.mean(axis=-1, keepdims=True))
+    out = matrix - matrix.mean(axis=-2, keepdims=True)
+    out -= out.mean(axis=-1, keepdims=True)
+    return np.asarray(out)
 
 
 def score_covariances(space: TangentSpace, blocks: Blocks, contexts: Longs) -> Floats:

@@ -58,7 +58,7 @@ def make_board(context, models, score, se, battles, level=0.95):
         method="efficient",
         info=Provenance(method="efficient", rank=(2, 2), n_folds=10, notes=("1 model is preliminary",)),
         weighting="categories weighted by votes" if context is None else "",
-        gain=1.8,
+        over_separate=1.8,
     )
 
 

@@ -79,9 +79,8 @@ class Leaderboard:
         How the board was made, with notes on the board as a whole.
     weighting : str
         How contexts are averaged, in words; empty where nothing is averaged.
-    gain : float or None
-        Median ratio of the errors of separate fits per context to those of this board, where the method tells it and
-        separate fits exist.
+    over_separate : float, function or None
+        What `gain` is, or how it is found when it is first asked for.
     floor : float or None
         Score of the floor, where votes that both were bad are an outcome: a model below it is worse than nothing good.
     above_floor : array or None
@@ -137,7 +136,7 @@ class Leaderboard:
     method: str
     info: Provenance
     weighting: str = ""
-    gain: float | None = None
+    over_separate: float | Callable[[], float | None] | None = None
     verdict: tuple[str, ...] | None = None
     could_show: Floats | Callable[[], Floats] | None = None
     margin: float | None = None
@@ -153,7 +152,12 @@ class Leaderboard:
         return len(self.models)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "basis": None, "could_show": self.detectable}
+        return {**self.__dict__, "basis": None, "could_show": self.detectable, "over_separate": self.gain}
+
+    @cached_property
+    def gain(self) -> float | None:
+        """Median ratio of the errors of separate fits per context to those of this board; None where nothing tells."""
+        return self.over_separate() if callable(self.over_separate) else self.over_separate
 
     @cached_property
     def detectable(self) -> Floats | None:

@@ -135,7 +135,7 @@ def _read_board(found: Mapping[str, Any], k: int, facts: Mapping[str, Any]) -> L
         method=found["method"],
         info=Provenance(**made),
         weighting=facts["weighting"],
-        gain=facts["gain"],
+        over_separate=facts["gain"],
         verdict=tuple(x or "" for x in verdict) if judged else None,
         could_show=_floats(detectable) if judged else None,
         margin=found["margin"],

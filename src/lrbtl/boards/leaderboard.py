@@ -362,7 +362,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         method=info.method,
         info=replace(info, level=view.level, notes=notes),
         weighting=part.weighting if np.count_nonzero(standing.weights) > 1 else "",
-        gain=_gain(part, standing, found),
+        over_separate=partial(_gain, part, standing, found),
         effects=part.analysis.held_fixed,
         verdict=tuple(np.array(["", *verdict])[rivals.places[order]].tolist()),
         could_show=partial(rivals.detectable, order),

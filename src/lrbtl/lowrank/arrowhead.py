@@ -102,23 +102,25 @@ class Arrowhead:
         top, below = scale[: self.q], scale[self.q :].reshape(self.blocks.shape[:2])
         inverse = self._invert_blocks(self.blocks * below[:, :, None] * below[:, None, :], below, floor)
         cross = block_product(inverse, self.cross, below.reshape(-1), top)
-        schur = self.border * top
-        schur *= top[:, None]
-        if sparse.issparse(cross):
-            subtract_gram(cross, schur)
-        else:
-            schur -= cross.T @ cross
-        diagonal = np.diag(schur).copy()
-        chol, failed = linalg.lapack.dpotrf(schur.T, lower=1, clean=0, overwrite_a=1)  # leaves the lower part of schur
+        schur = self._complement(cross, top)
+        chol, failed = linalg.lapack.dpotrf(schur.T, lower=1, clean=0, overwrite_a=1)
         if failed or np.square(np.diag(chol)).min(initial=1.0) <= floor:
             if not floor:
                 raise NotPositiveDefinite
-            np.fill_diagonal(schur, diagonal)
-            values, vectors = linalg.eigh(schur, lower=True)
+            values, vectors = linalg.eigh(self._complement(cross, top), lower=False)
             null = vectors[:, values <= max(values[0], 10 * floor)] * top[:, None]
             bottom = -below.reshape(-1)[:, None] * _block_transpose_solve(inverse, cross @ (null / top[:, None]))
             raise NotPositiveDefinite(np.concatenate([null, bottom]))
         return Factor(chol, inverse, cross, scale)
+
+    def _complement(self, cross: Floats | sparse.csr_array, top: Floats) -> Floats:
+        """Return the scaled border less cross^T cross; its upper triangle alone where cross is dense."""
+        out = self.border * top
+        out *= top[:, None]
+        if sparse.issparse(cross):
+            subtract_gram(cross, out)
+            return np.asarray(out)
+        return np.asarray(linalg.blas.dsyrk(-1.0, cross.T, beta=1.0, c=out.T, lower=1, overwrite_c=1).T)
 
     def _invert_blocks(self, blocks: Floats, below: Floats, floor: float) -> Floats:
         try:
@@ -297,8 +299,9 @@ def block_product(
     """Return blockdiag(inverse) diag(left) cross diag(right)."""
     dl, rl, _ = inverse.shape
     if not sparse.issparse(cross):
-        scaled = (cross * left[:, None] * right).reshape(dl, rl, -1)
-        return np.asarray(np.matmul(inverse, scaled).reshape(dl * rl, -1))
+        out = np.matmul(inverse * left.reshape(dl, 1, rl), cross.reshape(dl, rl, -1)).reshape(dl * rl, -1)
+        out *= right
+        return np.asarray(out)
     counts = np.diff(cross.indptr).reshape(dl, rl)
     if np.all(counts == counts[:, :1]):  # the rows of a block have the same columns
         indptr, indices = cross.indptr.astype(np.int32), cross.indices.astype(np.int32)

@@ -303,7 +303,8 @@ class Search:
                 idle[-1] = mode = self._without_exceptions(here, main)
                 found.append((left * (1.0 - more), mode))
                 offset = mode.scores.offset
-                main = main or (mode if more < 0.5 else None)
+                if more < 0.5 and len(self.shape) == 2:  # of tensors, ranks of modes are judged at their own tau
+                    main = main or mode
             left *= more
             if left < FORGOTTEN:
                 break

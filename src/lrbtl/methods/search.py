@@ -26,6 +26,7 @@ from lrbtl.typing import Floats, Longs
 LEAST_TAU = 0.02  # of the spread of the scores: the least tau that is looked at
 APART = 1.5  # ratio of values of tau whose evidence gives its curvature
 TAU_STEPS, WORTHWHILE = 8, 0.05  # most steps in tau, and nats that one must gain
+LITTLE_MORE = 0.02  # relative change of the variance of an entry, noise included, that is not worth a step either
 FADED = 3.0  # nats below the most evidence, to which larger taus are looked at: few votes say little against them
 ALIKE = 0.1  # relative change of the variance of an entry, noise included, below which one tau stands for several
 SURE_TAU = 0.05  # relative error of tau below which one value stands for all
@@ -252,7 +253,9 @@ class Search:
                 tau = float(np.sqrt(low * high))
             tried.append(tau)
             there = noise + tau**2
-            if a * np.log(there / v) + b * (1 / there - 1 / v) < WORTHWHILE:
+            if a * np.log(there / v) + b * (1 / there - 1 / v) < WORTHWHILE or (
+                mode and abs(there / v - 1) < LITTLE_MORE
+            ):
                 break
             if mode is None:
                 mode = find_mode(at.sharing(replace(at, tau=tau), *OF_VOTES), whole=whole)
@@ -338,6 +341,7 @@ class Search:
             new = (found.probability > LIKELY) & found.likeliest(~before & ~returned)
             out = new | (before & (found.probability > UNLIKELY))
             if np.array_equal(out, before):
+                self._posterior(mode.at)[0].lighter()
                 break
             returned |= before & ~out
             del self._posteriors[id(mode.at)]
@@ -359,8 +363,7 @@ class Search:
         """Return covariances and exceptions round a mode, where entries share nothing but the reach of the ladder."""
         if id(at) not in self._posteriors:
             posterior = Posterior.of(at, self.cells)
-            found = find_exceptions(posterior)
-            self._posteriors[id(at)] = posterior.lighter(), found
+            self._posteriors[id(at)] = posterior, find_exceptions(posterior)
         return self._posteriors[id(at)]
 
     def trimmed(self, mode: Mode) -> Mode:
@@ -447,7 +450,8 @@ class Search:
         """Return a mode with its covariances and exceptions."""
         rank = mode.scores.space.point.rank[: len(self.shape)]
         if not self.columns.modes:
-            return Node(weight, rank, mode.tau, mode, *self._posterior(mode.at))
+            posterior, exceptions = self._posterior(mode.at)
+            return Node(weight, rank, mode.tau, mode, posterior.lighter(), exceptions)
         posterior = Posterior(mode.at, self.cells, self.shared(mode.at))
         exceptions = find_exceptions(posterior)
         return Node(weight, rank, mode.tau, mode, posterior.lighter(), exceptions)

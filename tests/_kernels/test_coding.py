@@ -1,16 +1,18 @@
 """Codes and counts of a battle log against NumPy."""
 
 import numpy as np
+import pytest
 
 from lrbtl._kernels.coding import (
     code_characters,
     code_halves,
     code_objects,
     count_keys,
-    count_rows,
+    count_places,
     extend_keys,
     key_battles,
     mark_codes,
+    place_rows,
     sum_counts,
 )
 
@@ -43,16 +45,41 @@ def test_coding_kernels_equal_numpy() -> None:
     extend_keys(keys.astype(np.int32), identity(20)[::-1].copy(), 20, longer)
     np.testing.assert_array_equal(longer, keys * 20 + 19 - keys)
 
-    columns = [rng.integers(0, size, 3000).astype(np.int32) for size in (4, 7, 3)]
-    steps = [identity(4)[::-1] * 21, identity(7) * 3, identity(3)]
-    counted = np.zeros(84, dtype=np.uint32)
-    count_rows(columns, [np.ascontiguousarray(step) for step in steps], counted)
-    places = np.ravel_multi_index((3 - columns[0], *columns[1:]), (4, 7, 3))
-    np.testing.assert_array_equal(counted, np.bincount(places, minlength=84))
-
     halves = np.empty(3, dtype=np.int8)
     assert code_halves(np.array([0.5, 0.0, 1.0]), halves) and halves.tolist() == [1, 0, 2]
     assert not code_halves(np.array([0.5, np.nan, 1.0]), halves)
+
+
+@pytest.mark.parametrize("sizes", [(4,), (4, 7), (4, 7, 3), (2, 1, 5, 3, 2)])
+def test_places_equal_numpy(sizes) -> None:
+    rng = np.random.default_rng(len(sizes))
+    columns = [rng.integers(0, size, 3000).astype(np.int32) for size in sizes]
+    maps = [rng.permutation(size).astype(np.int32) for size in sizes]
+    strides = [int(np.prod(sizes[j + 1 :])) for j in range(len(sizes))]
+    steps = [codes * np.int32(stride) for codes, stride in zip(maps, strides, strict=True)]
+    places = np.empty(3000, dtype=np.int32)
+    assert place_rows(columns, steps, places)
+    expected = np.ravel_multi_index([codes[column] for codes, column in zip(maps, columns, strict=True)], sizes)
+    np.testing.assert_array_equal(places, expected)
+    assert place_rows([column[:0] for column in columns], steps, places[:0])
+
+    space = int(np.prod(sizes))
+    fresh, table = np.zeros(space, dtype=np.uint8), np.zeros(space, dtype=np.uint32)
+    for _ in range(2):
+        count_places(places, fresh, table)
+    np.testing.assert_array_equal(table + fresh, 2 * np.bincount(expected, minlength=space))
+
+
+@pytest.mark.parametrize("wrong", [-1, 7, 255, 256, 2**31 - 1, -(2**31), -(2**31) + 7])
+@pytest.mark.parametrize("row", [0, 1030, 2999])
+def test_codes_without_a_step_are_noticed(wrong, row) -> None:
+    for j in range(3):
+        columns = [np.full(3000, 6, dtype=np.int32) for _ in range(3)]
+        steps = [identity(7)] * 3
+        places = np.empty(3000, dtype=np.int32)
+        assert place_rows(columns, steps, places) and (places == 18).all()
+        columns[j][row] = wrong
+        assert not place_rows(columns, steps, places)
 
 
 def test_keys_number_oriented_cells() -> None:

@@ -22,6 +22,9 @@ def sum_counts(keys: NDArray[np.int64], counts: NDArray[np.int64], table_out: ND
 def extend_keys(
     codes: NDArray[np.int32], meaning: NDArray[np.int32], size: int, keys_inout: NDArray[np.int64]
 ) -> None: ...
-def count_rows(
-    codes: list[NDArray[np.int32]], steps: list[NDArray[np.int32]], table_out: NDArray[np.uint32]
+def place_rows(
+    codes: list[NDArray[np.int32]], steps: list[NDArray[np.int32]], places_out: NDArray[np.int32]
+) -> bool: ...
+def count_places(
+    places: NDArray[np.int32], fresh_inout: NDArray[np.uint8], table_inout: NDArray[np.uint32]
 ) -> None: ...

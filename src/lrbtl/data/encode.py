@@ -341,7 +341,7 @@ def encode_arrow(column: Any, name: str) -> Coded:
     chunks = column.unify_dictionaries().chunks if hasattr(column, "chunks") else [column]
     if not chunks:
         return Coded(np.empty(0, dtype=np.int32), [])
-    parts = [arrow_codes(chunk) for chunk in chunks]
+    parts = [check_codes(arrow_codes(chunk), len(chunk.dictionary)) for chunk in chunks]
     codes = parts[0] if len(parts) == 1 else np.concatenate(parts)
     labels = _python_values(chunks[0].dictionary.to_pylist, name)
     if None in labels:
@@ -353,11 +353,22 @@ def encode_arrow(column: Any, name: str) -> Coded:
 
 
 def arrow_codes(array: Any) -> AnyInts:
-    """Codes of an Arrow array with a dictionary; raise where they are outside of it, as in damaged files."""
-    codes: AnyInts = array.indices.to_numpy(zero_copy_only=False)
-    if len(codes) and codes.view(f"u{codes.itemsize}").max() >= len(array.dictionary):  # negative ones are huge
-        raise FileReadError("codes of a column are outside of its dictionary; the data is damaged, write it again.")
+    """Codes of an Arrow array with a dictionary, as they are: those of damaged files may be outside of it."""
+    indices = array.indices
+    codes: AnyInts = indices.to_numpy(zero_copy_only=not indices.null_count)  # if False, also others are copied
     return codes
+
+
+def check_codes(codes: AnyInts, n_labels: int) -> AnyInts:
+    """Return codes of a column; raise where they are outside of its labels, as in damaged files."""
+    if len(codes) and codes.view(f"u{codes.itemsize}").max() >= n_labels:  # negative ones are huge
+        raise_outside()
+    return codes
+
+
+def raise_outside() -> None:
+    """Raise the error for codes without a label."""
+    raise FileReadError("codes of a column are outside of its dictionary; the data is damaged, write it again.")
 
 
 def read_frame(

@@ -309,6 +309,8 @@ def place_rows(list codes, list steps, int32_t[::1] places_out):
     cdef Stepped* columns = <Stepped*> &memory[0, 0]
     cdef const int32_t[::1] column
     cdef bint inside = True
+    if n == 0:
+        return True
     for j in range(n_columns + 1):  # the one more, without steps, is for odd numbers of columns
         column = codes[j % n_columns]
         columns[j].codes = &column[0]

@@ -33,7 +33,7 @@ from lrbtl.errors import (
 from lrbtl.progress import as_progress
 from lrbtl.typing import Longs, Progress
 
-BATCH_ROWS = 1 << 17  # few enough for their codes to stay in cache until they are counted
+BATCH_ROWS = 1 << 18  # many enough for what is done once a batch not to matter, few enough to stay in the last cache
 PAUSE = 1.0  # seconds between two lines of progress
 PARQUET = "parquet"
 FORMATS = {

@@ -1,6 +1,8 @@
 """Time and memory of reading battle logs, relative to pandas.factorize on the same rows in the same run.
 
 python benchmarks/ingest.py --rows 5000000
+
+Seconds are CPU seconds of all threads, because others use the machine at the same time.
 """
 
 import argparse
@@ -45,9 +47,9 @@ def string_frame(codes: dict[str, np.ndarray]) -> pd.DataFrame:
 
 def seconds_of(run: Callable[[], Any]) -> float:
     gc.collect()
-    begin = time.perf_counter()
+    begin = time.process_time()
     run()
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 
 
 def resident() -> int:
@@ -173,12 +175,12 @@ def add_chunks(n: int, chunk: int = 4_000_000) -> dict[str, float]:
         for _ in range(0, n, chunk):
             codes = draw_codes(chunk, rng)
             outcome = codes["winner"] % 2
-            begin = time.perf_counter()
+            begin = time.process_time()
             more = lrbtl.Battles.from_arrays(
                 codes["model_a"], codes["model_b"], outcome, codes["category"], n_models=N_MODELS, n_levels=N_CATEGORIES
             )
             total = more if total is None else total + more
-            seconds += time.perf_counter() - begin
+            seconds += time.process_time() - begin
 
     extra = peak_extra(run)
     print(f"{n:,} coded battles in chunks: {seconds:.1f} s, {extra / 2**30:.2f} GiB extra with the chunk itself")

@@ -7,10 +7,24 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from lrbtl.data.encode import as_columns, check_lengths, encode, read_counts, read_frame, used_codes
+import lrbtl
+from lrbtl.data.covariates import read_counts
+from lrbtl.data.encode import (
+    arrow_codes,
+    as_columns,
+    check_codes,
+    check_lengths,
+    encode,
+    read_frame,
+    text_codes,
+    used_codes,
+)
 from lrbtl.errors import (
     CountError,
+    FileReadError,
     InputTypeError,
     LengthMismatchError,
     MissingColumnError,
@@ -216,3 +230,94 @@ def test_lengths_must_agree() -> None:
 )
 def test_one_column_may_be_given_bare(columns: object, n: int) -> None:
     assert len(as_columns(columns)) == n
+
+
+# Lengths round those of words, texts that differ in one place only, and what ends others.
+TEXTS = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from(
+        ["", "\0", "\0\0", "é", "a" * 7, "a" * 8, "a" * 9, "a" * 16, "a" * 17, "b" + "a" * 16, "a" * 16 + "b"]
+    ),
+    st.builds(lambda k, c: "a" * k + c + "a" * (23 - k), st.integers(0, 23), st.sampled_from("xy")),
+)
+KINDS = st.sampled_from([pa.string(), pa.large_string()])
+
+
+def known(column):
+    """Codes and labels as Arrow finds them."""
+    coded = column.dictionary_encode().combine_chunks()
+    coded = coded.chunk(0) if hasattr(coded, "chunks") else coded
+    return coded.indices.to_pylist(), coded.dictionary.to_pylist()
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=60), KINDS, st.integers(0, 9), st.integers(0, 9), st.integers(1, 40))
+@settings(max_examples=200, deadline=None)
+def test_texts_are_coded_as_by_arrow(texts, kind, skipped, left_out, size):
+    array = pa.array(["left"] * skipped + texts + ["out"] * left_out, kind).slice(skipped, len(texts))
+    chunked = pa.chunked_array([array.slice(lo, size) for lo in range(0, len(texts), size)] + [array[:0]])
+    for column in (array, chunked):
+        codes, labels = text_codes(column)
+        expected_codes, expected_labels = known(chunked)
+        assert codes.tolist() == expected_codes
+        assert [label.decode() for label in labels] == expected_labels
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.int32(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
+def test_other_types_are_left_to_arrow(kind):
+    assert text_codes(pa.array([], kind)) is None
+
+
+@pytest.mark.parametrize("n", [0, 1, 65_536, 65_537])
+def test_many_distinct_texts_are_left_to_arrow(n):
+    texts = [f"prompt number {k}" for k in range(n)]
+    found = text_codes(pa.array(texts, pa.string()))
+    assert (found is None) == (n > 65_536)
+    coded = encode(pa.chunked_array([texts, texts[:5]], pa.string()), "prompt")
+    assert list(coded.labels) == texts and coded.codes.tolist() == [*range(n), *range(min(n, 5))]
+
+
+def test_texts_that_are_no_texts_are_named():
+    buffers = [None, pa.py_buffer(np.array([0, 1, 2], dtype=np.int32)), pa.py_buffer(b"a\xff")]
+    with pytest.raises(InputTypeError, match="model_a holds values that Python cannot"):
+        encode(pa.chunked_array([pa.Array.from_buffers(pa.string(), 2, buffers)]), "model_a")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_missing_texts_are_an_error(kind):
+    with pytest.raises(MissingValueError, match="model_a has 1 missing value, the first in row 1"):
+        encode(pa.chunked_array([pa.array(["x", None, ""], kind)]), "model_a")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_battles_do_not_depend_on_the_type_of_texts(kind):
+    rng = np.random.default_rng(0)
+    sides = {"model_a": rng.integers(0, 4, 300), "model_b": rng.integers(4, 8, 300)}
+    rows = {name: [f"model {k}" for k in codes] for name, codes in sides.items()}
+    rows["winner"] = rng.choice(["model_a", "model_b", "tie"], 300).tolist()
+    table = pa.table({name: pa.array(texts, kind) for name, texts in rows.items()})
+    expected, found = lrbtl.Battles.from_frame(rows), lrbtl.Battles.from_frame(table)
+    assert found.models == expected.models
+    for name in ("context", "a", "b", "y", "count"):
+        np.testing.assert_array_equal(getattr(found.cells, name), getattr(expected.cells, name))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.int64])
+def test_codes_are_checked(dtype):
+    codes = np.array([0, 2, 1], dtype=dtype)
+    assert check_codes(codes, 3) is codes
+    for wrong in (codes, codes - dtype(1)):
+        with pytest.raises(FileReadError, match="outside of its dictionary"):
+            check_codes(wrong, 2 if wrong is codes else 3)
+
+
+def test_codes_of_dictionaries_are_not_copied():
+    array = pa.array(["x", "y", "x"]).dictionary_encode()
+    codes = arrow_codes(array)
+    assert codes.tolist() == [0, 1, 0] and codes.ctypes.data == array.indices.buffers()[1].address
+
+
+def test_polars_texts_without_pyarrow(monkeypatch):
+    expected = encode(pl.Series(WORDS), "model_a")
+    monkeypatch.setattr("lrbtl.data.encode.find_spec", lambda name: None)
+    found = encode(pl.Series(WORDS), "model_a")
+    assert found.values(found.codes) == expected.values(expected.codes) == WORDS

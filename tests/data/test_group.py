@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import lrbtl.data.group
 from lrbtl.data.encode import Coded, encode
 from lrbtl.data.group import RowCounter
+from lrbtl.errors import FileReadError
 
 ROWS = st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 3), st.sampled_from([0.0, 0.25, 1.0])), min_size=1)
 
@@ -28,7 +29,8 @@ def counted(rows, size):
 
 
 @pytest.mark.parametrize(
-    "limits", [{}, {"MOST_COUNTED": 20}, {"LARGEST_TABLE": 4}, {"LARGEST_TABLE": 4, "FEWEST_MERGED": 2}]
+    "limits",
+    [{}, {"MOST_WAITING": 7}, {"MOST_COUNTED": 20}, {"LARGEST_TABLE": 4}, {"LARGEST_TABLE": 4, "FEWEST_MERGED": 2}],
 )
 @pytest.mark.parametrize("more", [{}, {"KEY_LIMIT": 10}])
 @given(rows=ROWS, size=st.integers(1, 40))
@@ -66,3 +68,31 @@ def test_numbers_that_hardly_repeat_keep_every_row(limit, monkeypatch):
     for row, n in zip(found, times.tolist(), strict=True):
         total[row] += n
     assert total == Counter(rows)
+
+
+def test_more_rows_of_a_kind_than_a_byte_counts():
+    labels, n_rows = ["x", "y"], 0
+    counter = RowCounter(1)
+    for n in (255, 1, 256, 1000):
+        counter.add([Coded(np.zeros(n, dtype=np.int32), labels)])
+        counter.add([Coded(np.ones(1, dtype=np.int32), labels)])
+        n_rows += n
+    (column,), times = counter.rows()
+    assert dict(zip(column.values(column.codes), times.tolist(), strict=True)) == {"x": n_rows, "y": 4}
+
+
+@pytest.mark.parametrize("limits", [{}, {"LARGEST_TABLE": 1}])
+@pytest.mark.parametrize("batch", [0, 1, 2])
+@pytest.mark.parametrize("wrong", [-1, 3, 1 << 20])
+def test_codes_without_a_label_are_an_error(limits, batch, wrong, monkeypatch):
+    for name, value in limits.items():
+        monkeypatch.setattr(lrbtl.data.group, name, value)
+    labels, counter = ["x", "y", "z"], RowCounter(2)
+    for k in range(3):
+        codes = np.array([0, 1, 2, wrong if k == batch else 2], dtype=np.int32)
+        columns = [Coded(np.array([0, 1, 2, 0], dtype=np.int32), labels), Coded(codes, labels)]
+        if k < batch:
+            counter.add(columns)
+        elif k == batch:
+            with pytest.raises(FileReadError, match="outside of its dictionary"):
+                counter.add(columns)

@@ -216,6 +216,20 @@ def test_damaged_codes_are_noticed(tmp_path):
     assert outside
 
 
+def test_damaged_codes_behind_sound_ones_are_noticed():
+    words = pa.array(["x", "y"])
+
+    def batch(last):
+        sides = [[0, 1, 0], [1, 0, last], [0, 1, 1]]
+        columns = [pa.DictionaryArray.from_arrays(pa.array(side, pa.int32()), words, safe=False) for side in sides]
+        return pa.record_batch(columns, names=["model_a", "model_b", "winner"])
+
+    for last in (2, -1, 1 << 30):
+        reader = pa.RecordBatchReader.from_batches(batch(1).schema, [batch(1), batch(1), batch(last)])
+        with pytest.raises(FileReadError, match="cannot read the record batches: codes of a column are outside"):
+            lrbtl.Battles.scan(reader)
+
+
 def test_missing_values_are_named(rows, tmp_path):
     table = pa.table({**rows, "winner": [*rows["winner"][:-1], None]})
     with pytest.raises(

@@ -1,7 +1,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-def code_objects(values: list[object], codes_out: NDArray[np.int32]) -> list[object]: ...
+def code_objects(values: list[object] | NDArray[np.object_], codes_out: NDArray[np.int32]) -> list[object]: ...
+def code_texts(
+    chunks: list[tuple[NDArray[np.uint8], NDArray[np.int32] | NDArray[np.int64]]], codes_out: NDArray[np.int32]
+) -> list[bytes] | None: ...
 def code_characters(rows: NDArray[np.uint32], codes_out: NDArray[np.int32]) -> NDArray[np.int64]: ...
 def key_battles(
     context: NDArray[np.int32],
@@ -22,6 +25,9 @@ def sum_counts(keys: NDArray[np.int64], counts: NDArray[np.int64], table_out: ND
 def extend_keys(
     codes: NDArray[np.int32], meaning: NDArray[np.int32], size: int, keys_inout: NDArray[np.int64]
 ) -> None: ...
-def count_rows(
-    codes: list[NDArray[np.int32]], steps: list[NDArray[np.int32]], table_out: NDArray[np.uint32]
+def place_rows(
+    codes: list[NDArray[np.int32]], steps: list[NDArray[np.int32]], places_out: NDArray[np.int32]
+) -> bool: ...
+def count_places(
+    places: NDArray[np.int32], fresh_inout: NDArray[np.uint8], table_inout: NDArray[np.uint32]
 ) -> None: ...

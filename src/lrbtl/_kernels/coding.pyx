@@ -1,24 +1,151 @@
 # cython: language_level=3
 """Loops over the rows of a battle log: give labels integer codes, count integer keys."""
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
 
-def code_objects(list values, int32_t[::1] codes_out):
-    """Distinct objects of a list in order of appearance; ``codes_out[i]`` is the place of ``values[i]`` among them."""
+cdef extern from "Python.h":
+    PyObject* PyList_GetItem(object values, Py_ssize_t i) except NULL  # borrowed
+
+
+cdef enum:
+    MOST_SEEN = 4096  # objects whose codes are remembered
+    MOST_TEXTS = 1 << 16  # distinct texts that are told apart in cache
+    TEXT_BITS = 17
+    TEXT_SLOTS = 1 << TEXT_BITS
+
+
+def code_objects(values, int32_t[::1] codes_out):
+    """Distinct objects in order of appearance; ``codes_out[i]`` is the place of ``values[i]`` among them.
+
+    Values are a list, or a contiguous array of objects. Columns often hold the same object many times, which is
+    recognised by where it is.
+    """
     cdef dict index = {}
     cdef object value, code
-    cdef Py_ssize_t i = 0
-    for value in values:
-        code = index.get(value)
-        if code is None:
-            code = len(index)
-            index[value] = code
-        codes_out[i] = code
-        i += 1
+    cdef Py_ssize_t i
+    cdef PyObject* item
+    cdef PyObject** items = NULL
+    cdef uintptr_t[MOST_SEEN] seen
+    cdef int32_t[MOST_SEEN] seen_codes
+    cdef uintptr_t slot
+    memset(seen, 255, sizeof(seen))
+    if not isinstance(values, list) and len(values):
+        items = <PyObject**> <uintptr_t> values.__array_interface__["data"][0]
+    for i in range(len(values)):
+        item = PyList_GetItem(values, i) if items == NULL else items[i]
+        slot = (<uintptr_t> item >> 4 ^ <uintptr_t> item >> 16) & (MOST_SEEN - 1)
+        if seen[slot] != <uintptr_t> item:
+            value = None if item == NULL else <object> item
+            code = index.get(value)
+            if code is None:
+                code = len(index)
+                index[value] = code
+            seen[slot], seen_codes[slot] = <uintptr_t> item, code
+        codes_out[i] = seen_codes[slot]
     return list(index)
+
+
+cdef inline uint64_t load_word(const uint8_t* text, Py_ssize_t size) noexcept nogil:
+    # The first 8 bytes of a text, or all of a shorter one: with its size, they tell it from others of fewer than 8.
+    cdef uint64_t word = 0
+    cdef uint32_t half = 0, other = 0
+    if size >= 8:
+        memcpy(&word, text, 8)
+    elif size >= 4:
+        memcpy(&half, text, 4)
+        memcpy(&other, text + size - 4, 4)
+        word = <uint64_t> half << 32 | other
+    elif size:
+        word = <uint64_t> text[0] << 16 | <uint64_t> text[size >> 1] << 8 | text[size - 1]
+    return word
+
+
+cdef inline uint64_t hash_text(const uint8_t* text, Py_ssize_t size) noexcept nogil:
+    # Words of 8 bytes, the last of which ends with the text, multiplied as in FNV-1a: the highest bits depend on all.
+    cdef uint64_t h = <uint64_t> size * 0x9E3779B97F4A7C15u
+    cdef Py_ssize_t j
+    for j in range(0, size - 8, 8):
+        h = (h ^ load_word(text + j, 8)) * 0x9FB21C651E98DF25u
+        h ^= h >> 32
+    return (h ^ (load_word(text + size - 8, 8) if size > 8 else load_word(text, size))) * 0x9FB21C651E98DF25u
+
+
+cdef inline bint texts_equal(const uint8_t* left, const uint8_t* right, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(0, size - 8, 8):
+        if load_word(left + j, 8) != load_word(right + j, 8):
+            return False
+    if size > 8:
+        return load_word(left + size - 8, 8) == load_word(right + size - 8, 8)
+    return load_word(left, size) == load_word(right, size)
+
+
+def code_texts(list chunks, int32_t[::1] codes_out):
+    """Distinct texts of an Arrow column in order of appearance, as bytes; ``codes_out[i]`` is the place of text i.
+
+    A chunk is its bytes and its offsets, int32 or int64, one more than there are texts. None is returned where there
+    are more than 65,536 distinct texts, or offsets do not fit the bytes.
+    """
+    cdef int32_t[::1] slots = np.full(TEXT_SLOTS, -1, dtype=np.int32)
+    cdef uint64_t[::1] hashes = np.empty(MOST_TEXTS, dtype=np.uint64)
+    cdef uintptr_t[::1] starts = np.empty(MOST_TEXTS, dtype=np.uintp)
+    cdef int64_t[::1] sizes = np.empty(MOST_TEXTS, dtype=np.int64)
+    cdef const uint8_t[::1] data
+    cdef const int32_t[::1] short_offsets
+    cdef const int64_t[::1] long_offsets
+    cdef const int32_t* short
+    cdef const int64_t* long
+    cdef Py_ssize_t n, i, row = 0
+    cdef int64_t lo, hi
+    cdef int32_t code, n_found = 0
+    cdef uint64_t h, s
+    cdef const uint8_t* text
+    cdef bint fits = True
+    for data, offsets in chunks:
+        n, short, long = len(offsets) - 1, NULL, NULL
+        if offsets.itemsize == 4:
+            short_offsets = offsets
+            short = &short_offsets[0]
+            hi = short[0]
+        else:
+            long_offsets = offsets
+            long = &long_offsets[0]
+            hi = long[0]
+        with nogil:
+            for i in range(n):
+                lo, hi = hi, short[i + 1] if long == NULL else long[i + 1]
+                if not 0 <= lo <= hi <= data.shape[0]:
+                    fits = False
+                    break
+                text = &data[0] + lo
+                h = hash_text(text, hi - lo)
+                s = h >> (64 - TEXT_BITS)
+                code = slots[s]
+                while code >= 0 and not (
+                    hashes[code] == h
+                    and sizes[code] == hi - lo
+                    and texts_equal(<const uint8_t*> starts[code], text, hi - lo)
+                ):
+                    s = (s + 1) & (TEXT_SLOTS - 1)
+                    code = slots[s]
+                if code < 0:
+                    if n_found == MOST_TEXTS:
+                        fits = False
+                        break
+                    code = n_found
+                    slots[s] = code
+                    hashes[code], starts[code], sizes[code] = h, <uintptr_t> text, hi - lo
+                    n_found += 1
+                codes_out[row + i] = code
+        if not fits:
+            return None
+        row += n
+    return [(<const char*> starts[i])[:sizes[i]] for i in range(n_found)]
 
 
 cdef inline uint64_t hash_row(const uint32_t* row, Py_ssize_t width) noexcept nogil:
@@ -149,28 +276,68 @@ cdef enum:
     BLOCK = 1024  # rows whose places stay in the first cache
 
 
-def count_rows(list codes, list steps, uint32_t[::1] table_out):
-    """Count rows by the codes of all columns: ``table_out[steps[0][codes[0]] + steps[1][codes[1]] + ...] += 1``."""
-    cdef Py_ssize_t n_columns = len(codes), n = len(codes[0]), block, lo, size, i, j
-    cdef uintptr_t[:, ::1] starts = np.empty((2, n_columns), dtype=np.uintp)
-    cdef int32_t[BLOCK] places
+cdef struct Stepped:
+    const int32_t* codes
+    const int32_t* steps
+    uintptr_t n_steps
+
+
+cdef inline bint have_steps(const int32_t* codes, Py_ssize_t size, uint32_t n_steps) noexcept nogil:
+    # np.all((0 <= codes) & (codes < n_steps)): codes below 0, or beyond the last, set the highest bit.
+    cdef uint32_t bits = 0, last = n_steps - 1
+    cdef Py_ssize_t i
+    for i in range(size):
+        bits |= <uint32_t> codes[i] | (last - <uint32_t> codes[i])
+    return bits >> 31 == 0
+
+
+cdef inline void add_steps(Stepped left, Stepped right, Py_ssize_t size, bint is_first, int32_t* places) noexcept nogil:
+    # Two columns at a time take half as long as one after the other.
+    cdef Py_ssize_t i
+    if is_first:
+        for i in range(size):
+            places[i] = left.steps[left.codes[i]] + right.steps[right.codes[i]]
+    else:
+        for i in range(size):
+            places[i] += left.steps[left.codes[i]] + right.steps[right.codes[i]]
+
+
+def place_rows(list codes, list steps, int32_t[::1] places_out):
+    """Whether all codes have a step; then ``places_out = steps[0][codes[0]] + steps[1][codes[1]] + ...``."""
+    cdef Py_ssize_t n = places_out.shape[0], n_columns = len(codes), lo = 0, size, j
+    cdef uintptr_t[:, ::1] memory = np.empty((n_columns + 1, 3), dtype=np.uintp)
+    cdef Stepped* columns = <Stepped*> &memory[0, 0]
     cdef const int32_t[::1] column
-    cdef const int32_t* rows
-    cdef const int32_t* step
-    for j in range(n_columns):
-        column = codes[j]
-        starts[0, j] = <uintptr_t> &column[0]
-        column = steps[j]
-        starts[1, j] = <uintptr_t> &column[0]
+    cdef bint inside = True
+    if n == 0:
+        return True
+    for j in range(n_columns + 1):  # the one more, without steps, is for odd numbers of columns
+        column = codes[j % n_columns]
+        columns[j].codes = &column[0]
+        column = steps[j] if j < n_columns else np.zeros_like(steps[0])
+        columns[j].steps = &column[0]
+        columns[j].n_steps = <uintptr_t> column.shape[0]
     with nogil:
-        for block in range((n + BLOCK - 1) // BLOCK):
-            lo = block * BLOCK
+        while inside and lo < n:
             size = min(n - lo, <Py_ssize_t> BLOCK)
-            for i in range(size):
-                places[i] = 0
             for j in range(n_columns):
-                rows, step = <const int32_t*> starts[0, j] + lo, <const int32_t*> starts[1, j]
-                for i in range(size):
-                    places[i] += step[rows[i]]
-            for i in range(size):
-                table_out[places[i]] += 1
+                inside = inside and have_steps(columns[j].codes, size, <uint32_t> columns[j].n_steps)
+            for j in range(0, n_columns if inside else 0, 2):
+                add_steps(columns[j], columns[j + 1], size, j == 0, &places_out[lo])
+            for j in range(n_columns + 1):
+                columns[j].codes += size
+            lo += size
+    return inside
+
+
+def count_places(const int32_t[::1] places, uint8_t[::1] fresh_inout, uint32_t[::1] table_inout):
+    """Count places: ``table + fresh += np.bincount(places)``.
+
+    A byte per place stays in cache where the table would not: it is counted there, and full bytes go to the table.
+    """
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(places.shape[0]):
+            fresh_inout[places[i]] += 1
+            if fresh_inout[places[i]] == 0:
+                table_inout[places[i]] += 256

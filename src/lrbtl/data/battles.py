@@ -15,9 +15,9 @@ from lrbtl.data import cells as _cells
 from lrbtl.data import labels as _labels
 from lrbtl.data.build import Axis, build_cells, context_axes
 from lrbtl.data.cells import Cells
-from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, scaled
+from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, read_counts, scaled
 from lrbtl.data.describe import Described
-from lrbtl.data.encode import Log, as_columns, as_names, column_names, encode, read_counts, read_frame
+from lrbtl.data.encode import Log, as_columns, as_names, column_names, encode, read_frame
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.labels import find_label, index_labels
 from lrbtl.data.outcomes import BothBad, Outcomes

@@ -1,4 +1,4 @@
-"""Columns of a log that votes carry, as they are read: covariates of the two sides, position, weights, clusters."""
+"""Columns of a log that votes carry, as they are read: covariates of the two sides, weights, counts, clusters."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from lrbtl._kernels.gram import sum_slope_rows
 from lrbtl.data.cells import Cells
-from lrbtl.data.encode import check_lengths, encode, read_numbers, used_codes
+from lrbtl.data.encode import as_series, check_lengths, encode, is_wide, raise_missing, used_codes
 from lrbtl.data.labels import sort_labels
 from lrbtl.data.votes import Votes
-from lrbtl.errors import ClusterError, CovariateError, VoteWeightError, check_choice
-from lrbtl.typing import Floats, Ints
+from lrbtl.errors import ClusterError, CountError, CovariateError, LrbtlError, VoteWeightError, check_choice
+from lrbtl.typing import Floats, Ints, Longs
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
@@ -331,3 +331,36 @@ def _explained(cells: Cells, count: Floats, slopes: Floats, n_models: int) -> ND
     sums = np.zeros((n_models, slopes.shape[1]))
     sum_slope_rows(a, b, count, np.ascontiguousarray(slopes), sums)
     return np.asarray(sums.T @ np.linalg.lstsq(laplacian, sums, rcond=None)[0])
+
+
+def read_numbers(column: object, name: str, error: type[LrbtlError]) -> Floats:
+    """Numbers of a column as float64; raise `error` for what is no number, `MissingValueError` for nulls."""
+    series = None if isinstance(column, np.ndarray | list | tuple) else as_series(column)
+    if series is not None:
+        if series.null_count():
+            raise_missing(name, series.is_null().to_numpy().astype(bool))
+        column = series.to_list() if is_wide(series) else series.to_numpy()
+    try:
+        values = np.asarray(column, dtype=None if isinstance(column, np.ndarray) else np.float64)
+        if values.dtype.kind not in "biufO":
+            raise TypeError(f"they are {values.dtype.name}")
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError) as problem:
+        raise error(f"{name} holds values that are not numbers: {problem}.") from problem
+    if numbers.ndim != 1:
+        raise error(f"{name} has {numbers.ndim} dimensions; give one number per row.")
+    return numbers
+
+
+def read_counts(column: object, name: str) -> Longs:
+    """Multiplicities as int64; they must be whole and not negative."""
+    numbers = read_numbers(column, name, CountError)
+    if np.isnan(numbers).any():
+        raise_missing(name, np.isnan(numbers))
+    for wrong, problem in ((numbers < 0, "is negative"), (numbers != np.floor(numbers), "is not a whole number")):
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise CountError(f"{name} in row {row} {problem} ({numbers[row]:g}); a count is 0, 1, 2, ...")
+    if (total := float(np.minimum(numbers, 2.0**53).sum())) >= 2.0**53:
+        raise CountError(f"{name} sum to {total:g} or more; totals below 2**53 can be counted exactly.")
+    return np.ascontiguousarray(numbers, dtype=np.int64)

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl._kernels.coding import count_rows, extend_keys
+from lrbtl._kernels.coding import count_places, extend_keys, place_rows
 from lrbtl.data.cells import group_rows
-from lrbtl.data.encode import Coded, used_codes
+from lrbtl.data.encode import Coded, check_codes, raise_outside, used_codes
 from lrbtl.typing import AnyInts, Ints, Longs
 
 LARGEST_TABLE = 1 << 24  # distinct rows that may be counted in one table
+MOST_WAITING = 1 << 21  # rows whose places wait to be counted: so many that the table comes into cache once for all
 FEWEST_MERGED = 1 << 22  # rows that wait, at least, before equal ones are merged
 MOST_COUNTED = (1 << 32) - 1  # rows that a table can count
 KEY_LIMIT = 1 << 62
@@ -42,21 +43,29 @@ class RowCounter:
         self._last: list[tuple[Any, Ints]] = [((), np.empty(0, dtype=np.int32))] * n_columns
         self._is_wide = [False] * n_columns
         self._table: NDArray[np.uint32] | None = np.zeros((1,) * n_columns, dtype=np.uint32)
+        self._fresh = np.zeros(1, dtype=np.uint8)  # counted, but not in the table yet
+        self._waiting, self._n_waiting = (
+            np.empty(MOST_WAITING, dtype=np.int32),
+            0,
+        )  # places in the table, not counted yet
         self._steps: list[Ints] = []
+        self._all_known = False  # whether each label of the last batch has a step
         self._chunks: list[Chunk] = []
         self._n_merged = 0
         self.n_rows = 0
 
     def add(self, columns: Sequence[Coded]) -> None:
-        """Count the rows of a batch."""
+        """Count the rows of a batch; raise where its codes have no label, as in damaged files."""
         n = len(columns[0])
         if not n:
             return
         self.n_rows += n
-        if not (self._steps and self.n_rows <= MOST_COUNTED and all(map(_has_labels, columns, self._last))):
+        if not self._has_steps(columns):
+            for column in columns:
+                check_codes(column.codes, len(column.labels))
             self._read_labels(columns)
         if self._table is not None:
-            count_rows([_int32(column.codes) for column in columns], self._steps, self._table.reshape(-1))
+            self._place([_int32(column.codes) for column in columns])
         elif any(self._is_wide):
             self._chunks.append((self._rows(columns), np.ones(n, dtype=np.int64)))
         else:
@@ -80,6 +89,11 @@ class RowCounter:
                 columns.append(Coded(np.concatenate(parts), list(index), all_used=True))
         return columns, np.concatenate([times for _, times in self._chunks])
 
+    def _has_steps(self, columns: Sequence[Coded]) -> bool:
+        """Whether a batch has the labels of the one before, and there is a step for each of them."""
+        is_open = self._all_known and self.n_rows <= MOST_COUNTED
+        return is_open and all(column.labels is labels for column, (labels, _) in zip(columns, self._last, strict=True))
+
     @property
     def _sizes(self) -> list[int]:
         return [max(len(index), 1) for index in self._labels]
@@ -95,14 +109,16 @@ class RowCounter:
             return
         sizes = self._sizes
         if any(self._is_wide) or prod(sizes) > LARGEST_TABLE or self.n_rows > MOST_COUNTED:
-            self._chunks, self._table, self._steps = [self._table_rows()], None, []
+            self._chunks, self._table, self._all_known = [self._table_rows()], None, False
             return
         if list(self._table.shape) != sizes:
+            self._count()
             larger = np.zeros(sizes, dtype=np.uint32)
-            larger[tuple(map(slice, self._table.shape))] = self._table
-            self._table = larger
+            larger[tuple(map(slice, self._table.shape))] = self._table + self._fresh.reshape(self._table.shape)
+            self._table, self._fresh = larger, np.zeros(larger.size, dtype=np.uint8)
         strides = [prod(sizes[j + 1 :]) for j in range(len(sizes))]
         self._steps = [meaning * np.int32(step) for (_, meaning), step in zip(self._last, strides, strict=True)]
+        self._all_known = all(meaning.min(initial=0) >= 0 for _, meaning in self._last)
 
     def _meaning(self, j: int, column: Coded) -> Ints:
         """Return the number of each label of a batch among those of the whole column, -1 for those in no row so far."""
@@ -117,9 +133,27 @@ class RowCounter:
             meaning[new] = [index.setdefault(label, len(index)) for label in column.values(new)]
         return meaning
 
+    def _place(self, codes: list[Ints]) -> None:
+        """Find the place of each row in the table, which is counted later."""
+        for lo in range(0, len(codes[0]), MOST_WAITING):
+            part = [column[lo : lo + MOST_WAITING] for column in codes]
+            if self._n_waiting + len(part[0]) > len(self._waiting):
+                self._count()
+            end = self._n_waiting + len(part[0])
+            if not place_rows(part, self._steps, self._waiting[self._n_waiting : end]):
+                raise_outside()
+            self._n_waiting = end
+
+    def _count(self) -> None:
+        """Count the rows that wait."""
+        assert self._table is not None
+        count_places(self._waiting[: self._n_waiting], self._fresh, self._table.reshape(-1))
+        self._n_waiting = 0
+
     def _table_rows(self) -> Chunk:
         assert self._table is not None
-        table = self._table.reshape(-1)
+        self._count()
+        table = self._table.reshape(-1) + self._fresh
         found = np.flatnonzero(table)
         codes, rest = [], found.astype(np.int32)  # several times faster than np.unravel_index
         for size in reversed(self._table.shape):
@@ -149,12 +183,6 @@ class RowCounter:
         codes = [np.concatenate(column) for column in zip(*parts, strict=True)]
         self._chunks = [_merged(codes, np.concatenate(times), self._sizes)]
         self._n_merged = len(self._chunks[0][1])
-
-
-def _has_labels(column: Coded, last: tuple[Any, Ints]) -> bool:
-    """Whether a column has the labels of the last batch, all of which are known."""
-    labels, meaning = last
-    return column.labels is labels and meaning.min(initial=0) >= 0
 
 
 def _merged(codes: list[NDArray[Any]], times: Longs, sizes: list[int]) -> Chunk:

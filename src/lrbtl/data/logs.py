@@ -33,7 +33,7 @@ from lrbtl.errors import (
 from lrbtl.progress import as_progress
 from lrbtl.typing import Longs, Progress
 
-BATCH_ROWS = 1 << 17  # few enough for their codes to stay in cache until they are counted
+BATCH_ROWS = 1 << 18  # many enough for what is done once a batch not to matter, few enough to stay in the last cache
 PAUSE = 1.0  # seconds between two lines of progress
 PARQUET = "parquet"
 FORMATS = {
@@ -171,10 +171,11 @@ class BatchLog(Log):
     """A log whose rows come in batches, which are counted as they come."""
 
     progress: Progress | None = None
+    title: object = "the log"
 
     @abstractmethod
     def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
-        """Yield coded columns of some rows at a time."""
+        """Yield coded columns of some rows at a time; codes of damaged files may have no label."""
 
     def restrict(self, where: Where) -> None:
         """Leave out rows that do not meet conditions."""
@@ -186,7 +187,10 @@ class BatchLog(Log):
         for batch in self.batches(names, sets):
             if not counter.n_rows:
                 self.head = dict(zip(names, batch, strict=True))
-            counter.add(batch)
+            try:
+                counter.add(batch)
+            except FileReadError as error:
+                raise FileReadError(f"cannot read {self.title}: {error}") from error
             if self.progress is not None and time.monotonic() - said > PAUSE:
                 self.progress(f"read {counter.n_rows:,} rows")
                 said = time.monotonic()
@@ -217,6 +221,7 @@ class JoinedLog(BatchLog):
     def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
         for log in self.logs:
+            self.title = log.title
             yield from log.batches(names, sets)
 
 
@@ -330,7 +335,8 @@ class ParquetLog(ArrowLog):
         for part in dataset.get_fragments(self.where):
             if self.where is None and all(_is_field(part.physical_schema, dataset.schema, name) for name in names):
                 file = pq.ParquetFile(part.path, read_dictionary=texts, pre_buffer=False)  # a buffer of all row groups
-                yield from _ahead(file.iter_batches(BATCH_ROWS, columns=names))
+                batches = file.iter_batches(BATCH_ROWS, columns=names)
+                yield from _ahead(batches) if _arrow("pyarrow").cpu_count() > 1 else batches
             else:
                 yield from self._scanned(part, names, schema=dataset.schema)
 
@@ -371,6 +377,8 @@ class UnpackedParquetLog(ParquetLog):
 class ReaderLog(BatchLog):
     """A record batch reader, which can be read once."""
 
+    title = "the record batches"
+
     def __init__(self, reader: Any) -> None:
         self.reader = reader
 
@@ -381,7 +389,7 @@ class ReaderLog(BatchLog):
 
     def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
-        with _arrow_errors("the record batches"):
+        with _arrow_errors(self.title):
             yield from coded_batches(self.reader, names, sets)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lrbtl.data.encode import Coded, as_series, encode, is_missing, used_codes
 from lrbtl.data.labels import set_label
@@ -156,6 +157,7 @@ FEWEST = 20.0  # pairs of rows with equal labels that chance would bring: below 
 SHARE = 0.05  # least share of rows that are copies
 REPELLED = 0.3  # most equal labels in groups of copies, over what chance would bring
 AGREE, NEIGHBOURS_AGREE = 0.98, 0.9  # least share of equal outcomes; neighbours may be two votes of one pair
+CHUNK = 1 << 16  # rows that stay in cache
 SPREAD = 2654435761  # an odd number that spreads codes evenly over 32 bits
 
 
@@ -176,15 +178,13 @@ def warn_of_copies(
     *contexts, first, second, outcome = columns
     if len({len(column) for column in columns}) > 1:
         return  # an error that comes later
-    label = np.zeros(len(outcome), dtype=np.int64)
+    at = _rows_of_some_pairs(first.codes, second.codes)
+    label, y = np.zeros(len(at), dtype=np.int64), outcome.codes[at]
     for column in contexts:
-        label = label * len(column.labels) + column.codes
-    a, b = (side.codes.astype(np.int64) for side in (first, second))
-    run = np.cumsum(np.concatenate([[False], (np.diff(a) != 0) | (np.diff(b) != 0)]))
-    pair = a * (int(b.max(initial=0)) + 1) + b
-    at = _rows_of_some_pairs(pair)
-    label, y, pair = label[at], outcome.codes[at], pair[at]
-    if share := copied_share(run[at], label, y, NEIGHBOURS_AGREE):
+        label = label * len(column.labels) + column.codes[at]
+    pair = first.codes[at].astype(np.int64) * len(second.labels) + second.codes[at]
+    run = np.cumsum(np.concatenate([[False], (np.diff(at) != 1) | (np.diff(pair) != 0)]))
+    if share := copied_share(run, label, y, NEIGHBOURS_AGREE):
         _warn(share, "neighbouring rows with the same models and outcome", names)
         return
     for name, column in others():
@@ -224,13 +224,20 @@ def _equal_pairs(group: AnyInts, value: AnyInts) -> float:
     return _pairs(np.unique(group.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes, return_counts=True)[1])
 
 
-def _rows_of_some_pairs(pair: Longs) -> Indices:
-    place = (pair * SPREAD) & ((1 << 32) - 1)
-    if len(pair) <= ROWS:
-        return np.arange(len(pair))
-    some = place[:: max(1, len(place) // SAMPLE)]
-    kept = ROWS * len(some) // len(place)
-    return np.flatnonzero(place <= np.partition(some, kept)[kept])
+def _rows_of_some_pairs(a: AnyInts, b: AnyInts) -> Indices:
+    """Return the rows that are looked at, in increasing order."""
+    n, size = len(a), np.uint32(int(b.max(initial=0)) + 1)
+
+    def places(rows: slice) -> NDArray[np.uint32]:
+        return (a[rows].astype(np.uint32) * size + b[rows].astype(np.uint32)) * np.uint32(SPREAD)
+
+    if n <= ROWS:
+        return np.arange(n)
+    some = places(slice(None, None, max(1, n // SAMPLE)))
+    kept = ROWS * len(some) // n
+    bound = np.partition(some, kept)[kept]
+    parts = [lo + np.flatnonzero(places(slice(lo, lo + CHUNK)) <= bound) for lo in range(0, n, CHUNK)]
+    return np.concatenate(parts)
 
 
 def _take(column: Any, at: Indices) -> Any:

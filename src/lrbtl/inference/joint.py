@@ -23,8 +23,9 @@ from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Longs, Seed
 
 CHUNK = 1 << 7  # normal vectors at a time
-USES = 8  # picks per normal vector
-SEARCH_DRAWS, BATCH_DRAWS = 1 << 9, 1 << 11
+USES = 16  # picks per normal vector
+SEARCH_DRAWS, BATCH_DRAWS = 1 << 8, 1 << 10
+SPARE = 1.05  # draws over those that the error so far asks for
 MOST_DRAWS = 1 << 18
 MOST_VALUES = 1 << 28  # draws times statistics
 MANY, JITTER = 1000, 1e-5  # statistics beyond which draws are made in single precision, with so much more variance each
@@ -221,17 +222,18 @@ def _tail_quantile(statistics: _Statistics, level: float, rng: Seed) -> float:
     generator = make_rng(rng)
     start = _search_start(statistics, level, generator)
     most = min(MOST_DRAWS, MOST_VALUES // statistics.n_statistics)
-    maxima, weights = np.empty((0, USES)), np.empty((0, USES))
+    maxima, weights, wanted = np.empty((0, USES)), np.empty((0, USES)), BATCH_DRAWS
     while True:
-        more = _tail_draws(statistics, start, max(BATCH_DRAWS, maxima.size), generator)
+        more = _tail_draws(statistics, start, max(BATCH_DRAWS, wanted - maxima.size), generator)
         maxima, weights = np.concatenate([maxima, more[0]]), np.concatenate([weights, more[1]])
         if weights.mean() < 1.0 - level and start > normal_quantile(level):  # the search ended above the quantile
             start = _lowered(start, float(weights.mean()), level)
             maxima, weights = np.empty((0, USES)), np.empty((0, USES))
             continue
         quantile, error = _weighted_quantile(maxima, weights, 1.0 - level, start)
-        if error < TOLERANCE or 2 * maxima.size > most:
+        if error < TOLERANCE or maxima.size + BATCH_DRAWS > most:
             return quantile
+        wanted = min(int(SPARE * (error / TOLERANCE) ** 2 * maxima.size), most)
 
 
 def _weighted_quantile(maxima: Floats, weights: Floats, tail: float, start: float) -> tuple[float, float]:

@@ -180,8 +180,9 @@ class RowBlocks:
 class Joint(Expansion):
     """The posterior of a matrix of scores round some, L and E together: Q = K^T H K + P with K = [J, I].
 
-    P is the prior of the coordinates and 1 / tau^2 of E. Q is only multiplied with, vote by vote. Conjugate gradients
-    start from what it would be if all opponents were known: H becomes its diagonal, and models fall apart.
+    P is the prior of the coordinates and 1 / tau^2 of E. Shared effects are coordinates too, and H has their border. Q
+    is only multiplied with, vote by vote. Conjugate gradients start from what it would be if all opponents were known,
+    and scores for the effects: H becomes its diagonal, and models fall apart.
     """
 
     @cached_property
@@ -215,6 +216,11 @@ class Joint(Expansion):
         rows = prior[space.slices[space.mode]].reshape(told.rows.shape[:2])
         return RowBlocks(_inverses(told.models, models), _inverses(told.rows, rows))
 
+    @cached_property
+    def effect_inverse(self) -> Floats:
+        """Inverse information of the effects with scores known, zero along what votes do not tell, (k, k)."""
+        return np.asarray(np.linalg.pinv(self.effects[1], hermitian=True))
+
     def within_gauge(self, x: Floats) -> Floats:
         """Return columns of coordinates without moves of the model factor that only turn it, or shift all models."""
         space, out = self.scores.space, x.copy()
@@ -227,12 +233,17 @@ class Joint(Expansion):
         """Return Q times columns of coordinates and deviations, (size + n_slots, m)."""
         design, space = self.scores.design, self.scores.space
         x, E = z[: space.size], z[space.size :]
-        pulled = self.informed(design.push_columns(space, x) + E)
-        along = self.within_gauge(design.pull_columns(space, pulled) + self.prior.precision[:, None] * x)
+        changes, (c, corner) = design.push_columns(space, x) + E, self.effects
+        pulled = self.informed(changes)
+        if len(corner):
+            pulled += c @ x[space.extra]
+        along = design.pull_columns(space, pulled)
+        along[space.extra] = c.T @ changes + corner @ x[space.extra]
+        along = self.within_gauge(along + self.prior.precision[:, None] * x)
         return np.concatenate([along, pulled + E / self.tau**2 if self.tau > 0.0 else E])
 
     def by_rows(self, r: Floats, *, models_only: bool = False) -> Floats:
-        """Return the solution for columns r with opponents known, and with the contexts of L known or not."""
+        """Return the solution for columns r with opponents known; with `models_only`, contexts and effects too."""
         design, space = self.scores.design, self.scores.space
         rx, rE = r[: space.size], r[space.size :]
         share, m = (self.tau**2 * self.votes * self.shrunk)[:, None], r.shape[1]
@@ -245,6 +256,7 @@ class Joint(Expansion):
             left = self.within_gauge(left)
             x[models] = (inverses.models @ left[models].reshape(*space.U.shape, m)).reshape(-1, m)
             x[rows] = (inverses.rows @ left[rows].reshape(*inverses.rows.shape[:2], m)).reshape(-1, m)
+            x[space.extra] = self.effect_inverse @ left[space.extra]
             x = self.within_gauge(x)
         return np.concatenate([x, self.tau**2 * self.shrunk[:, None] * rE - share * design.push_columns(space, x)])
 
@@ -273,7 +285,9 @@ class Joint(Expansion):
         design, space, E = self.scores.design, self.scores.space, self.scores.E
         prior = within_gauge(space, self.prior.precision * (factor_entries(space) - self.prior.mean))
         own = self.g - E / self.tau**2 if self.tau > 0.0 else np.zeros_like(E)
-        return np.concatenate([design.pull_sums(space, self.g) - prior, own])[:, None]
+        along = design.pull_sums(space, self.g) - prior
+        along[space.extra] = self.effect_gradient
+        return np.concatenate([along, own])[:, None]
 
 
 def _inverses(blocks: Floats, diagonal: Floats) -> Floats:

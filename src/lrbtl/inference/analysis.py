@@ -30,7 +30,6 @@ from lrbtl.methods.naive import Naive
 from lrbtl.methods.search import MANY_MODELS, Start
 from lrbtl.methods.targets import Resolved, WorkingScale
 from lrbtl.methods.whitened import Whitened
-from lrbtl.model.links import LOGISTIC, Link, as_link
 from lrbtl.typing import Bools, Floats
 
 
@@ -265,7 +264,7 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         check_clusters(battles)
     elif control is not None or effects != "shared":
         raise CovariateError("control and effects are for battles with covariates, not for observed entries.")
-    chosen, found = Options(**options), find_method(options.get("method"), battles, options.get("link"))
+    chosen, found = Options(**options), find_method(options.get("method"), battles)
     chosen.check(battles.shape)
     if chosen.start is not None:
         chosen = replace(chosen, start=start_from(chosen.start, battles))
@@ -352,10 +351,10 @@ METHODS: dict[str, Method] = {
 DEFAULT_METHOD = "hierarchical"
 LARGEST = 1 << 25  # contexts times squared models up to which its covariances fit into memory
 MOST_WORK = 2e10  # cubed models, summed over contexts with enough votes to link most of them: minutes beyond it
-MOST_MODELS, LINKED = 2000, 0.75  # and models for that; votes per model that link most of them in a context
+LINKED = 0.75  # votes per model that link most of them in a context
 
 
-def find_method(name: str | None, data: Data, link: str | Link | None = None) -> Method:
+def find_method(name: str | None, data: Data) -> Method:
     """Return the method of a name, by default the one for these data; raise where there is none.
 
     Battles with votes that both were bad have the grounded method only. Observed entries have no hierarchical method,
@@ -375,12 +374,12 @@ def find_method(name: str | None, data: Data, link: str | Link | None = None) ->
     if bad:
         return GroundedMethod()
     if name is None:
-        name = DEFAULT_METHOD if isinstance(data, Battles) and is_feasible(data, link) else "efficient"
+        name = DEFAULT_METHOD if isinstance(data, Battles) and is_feasible(data) else "efficient"
     check_choice(name, tuple(METHODS), "method")
     return METHODS[name]
 
 
-def is_feasible(battles: Battles, link: str | Link | None = None) -> bool:
+def is_feasible(battles: Battles) -> bool:
     """Return whether the hierarchical method takes seconds or minutes, not hours, for battles of this size.
 
     >>> import lrbtl
@@ -388,11 +387,8 @@ def is_feasible(battles: Battles, link: str | Link | None = None) -> bool:
     True
     """
     d1, D = battles.shape[0], battles.n_contexts
-    if D * d1**2 <= LARGEST:
+    if D * d1**2 <= LARGEST or d1 > MANY_MODELS:
         return True
     full = np.count_nonzero(np.diff(battles.cells.start) > LINKED * d1)
     simple = len(battles.shape) == 2 and battles.effects_by != "context" and battles.tag_mode is None
-    plain = as_link(link or LOGISTIC).n_extra == 0
-    if simple and plain and d1 > MANY_MODELS and not battles.covariates:
-        return True
-    return simple and d1 <= MOST_MODELS and float(full) * d1**3 <= MOST_WORK
+    return simple and float(full) * d1**3 <= MOST_WORK

@@ -16,10 +16,10 @@ from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance,
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import SeparateFits
 from lrbtl.methods.posterior import Posterior
-from lrbtl.methods.sampled import Sampled
+from lrbtl.methods.sampled import Sampled, simulated_notes
 from lrbtl.methods.search import LIKELY, Node, Search, some_contexts, some_models
 from lrbtl.methods.shared import TAGS
-from lrbtl.methods.standard_errors import BATCH, centred, in_batches
+from lrbtl.methods.standard_errors import BATCH, centred, in_batches, widening
 from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate
 from lrbtl.model.links import LOGISTIC
 from lrbtl.threads import one_blas_thread
@@ -51,28 +51,31 @@ class Hierarchical(Method):
         if not np.any(data.cells.y != 0.5):
             raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
         design, tags = make_design(data, options.link), shared_tags(data)
-        models = some_models(design) if tags is None else None
+        models = some_models(design)
+        if models is not None and len(data.shape) > 1:
+            design, tags = replace(design, shape=(data.shape[0], data.n_contexts)), None
         searched, start = (design, options.start) if models is None else (only_models(design, models), None)
         part = some_contexts(searched) if tags is None and start is None else None
         search = Search(searched if part is None else only_contexts(searched, part), start, tags)
         if len(data.shape) == 1:
             nodes = [search.node(search.climb(search.first((1,)), 0.0), 1.0)]
+        elif options.rank == "auto":
+            nodes = search.average(search.ranks(options))
         else:
-            modes = (
-                search.ranks(options) if options.rank == "auto" else search.given(check_rank(options.rank, data.shape))
-            )
-            nodes = search.average(modes)
-            nodes = nodes if part is None and models is None else search.widened(design, nodes, models)
+            rank = check_rank(options.rank, data.shape)
+            nodes = search.average(search.given(rank if models is None else check_rank(rank[0], search.shape)))
+        if part is not None or models is not None:
+            nodes = search.widened(design, nodes, models, data.cells.clusters)
         link = nodes[0].mode.scores.design.link
         unrelated = () if tags is None or TAGS in search.columns.modes else (UNRELATED,)
-        simulated = () if models is None else (simulated_sentence(len(models), nodes),)
+        simulated = () if models is None else simulated_notes(data, len(models), [node.posterior for node in nodes])
         own = () if data.n_contexts == 1 else (deviation_sentence(deviation_share(nodes)),)
         provenance = Provenance(
             method=self.name,
             rank=main_rank(nodes),
             n_battles=data.n_battles,
             link=None if link == LOGISTIC else str(link),
-            notes=() if len(data.shape) == 1 else (*own, *unrelated, *simulated),
+            notes=(*(() if len(data.shape) == 1 else (*own, *unrelated)), *simulated),
         )
         return HierarchicalRun(data, nodes, provenance)
 
@@ -113,15 +116,6 @@ def exact(node: Node) -> Posterior:
     """Return the posterior of a node whose models are not too many for matrices over them."""
     assert isinstance(node.posterior, Posterior)
     return node.posterior
-
-
-def simulated_sentence(n_models: int, nodes: Sequence[Node]) -> str:
-    """Return in words what is not computed from all votes where models are many."""
-    n_logs = sum(node.posterior.n for node in nodes if isinstance(node.posterior, Sampled))
-    return (
-        f"with so many models, rank and deviations are told by votes among the {n_models:,} models of most votes, and "
-        f"errors of boards by {n_logs} simulated logs"
-    )
 
 
 def followed(levels: Floats, answers: Floats) -> Floats:
@@ -301,6 +295,22 @@ class HierarchicalRun(Run):
         out -= (added - 0.5 * middle)[:, None] / len(out)
         out -= (added - 0.5 * middle) / len(out)
         out[np.diag_indices(len(out))] += added
+        return out
+
+    def score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
+        """Return, for each row of weights (B, D) of contexts, the moments of all models' mean scores.
+
+        Simulated logs have clusters of votes already.
+        """
+        each = [node.posterior for node in self.nodes if isinstance(node.posterior, Sampled)]
+        if not (self.clustered and each):
+            return super().score_moments(weights, among)
+        out = []
+        for row, found in zip(weights, self.vote_score_moments(weights, among), strict=True):
+            noise = self._average(posterior.variance_noise(row) for posterior in each)
+            wider = widening(2.0 * noise)
+            assert found.cov is not None
+            out.append(Moments(found.values, found.cov * np.outer(wider, wider), wider * found.se, noise))
         return out
 
     @one_blas_thread

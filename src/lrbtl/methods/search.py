@@ -21,7 +21,7 @@ from lrbtl.methods.posterior import Posterior
 from lrbtl.methods.sampled import Sampled
 from lrbtl.methods.shared import Columns, Shared
 from lrbtl.model.links import Link
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import Floats, Ints, Longs
 
 LEAST_TAU = 0.02  # of the spread of the scores: the least tau that is looked at
 APART = 1.5  # ratio of values of tau whose evidence gives its curvature
@@ -116,10 +116,12 @@ class Search:
         self.design = BlockDesign.of_cells(cells.averaged())
         self.shape = cells.shape
 
-    def widened(self, cells: Design, nodes: list[Node], models: Longs | None = None) -> list[Node]:
+    def widened(
+        self, cells: Design, nodes: list[Node], models: Longs | None = None, clusters: Ints | None = None
+    ) -> list[Node]:
         """Return nodes of a log of which this search saw some contexts: same ranks, taus and weights, all contexts.
 
-        Where it saw some `models` only, those of the others have covariances from simulated logs.
+        Where it saw some `models` only, covariances of all are from simulated logs, which have `clusters` of votes.
         """
         wide = copy(self)
         wide._take(cells)
@@ -128,7 +130,7 @@ class Search:
             for node in nodes:
                 weight = node.weight + (alike[key].weight if (key := (node.rank, node.tau)) in alike else 0.0)
                 alike[key] = replace(alike.get(key, node), weight=weight)
-            return [wide._node_of_all(node, models) for node in alike.values()]
+            return [wide._node_of_all(node, models, clusters) for node in alike.values()]
         wide.columns, out = Columns.of(wide.design), []
         for rank in dict.fromkeys(node.rank for node in nodes):
             own = [node for node in nodes if node.rank == rank]
@@ -153,13 +155,13 @@ class Search:
         self.gauge = self._gauge(scores) / self.dispersion
         return scores
 
-    def _node_of_all(self, node: Node, models: Longs) -> Node:
+    def _node_of_all(self, node: Node, models: Longs, clusters: Ints | None) -> Node:
         """Return a node of some models as one of all."""
         scores = self._spread_to_all(node, models)
         mode = find_joint_mode(scores, node.tau, self._dispersion(scores), self.gauge)
         at = mode.at
         assert isinstance(at, Joint)
-        posterior = Sampled(at, self.cells, max(FEWEST_LOGS, round(node.weight * SIMULATED_LOGS)))
+        posterior = Sampled(at, self.cells, max(FEWEST_LOGS, round(node.weight * SIMULATED_LOGS)), clusters)
         return Node(node.weight, node.rank, node.tau, mode, posterior, find_exceptions(posterior))
 
     def _scores_near(self, near: Start | None) -> Scores:
@@ -444,7 +446,7 @@ def some_contexts(design: Design) -> Longs | None:
 def some_models(design: Design) -> Longs | None:
     """Return models whose votes among each other tell ranks and taus for all, those of most votes; None for all."""
     d1 = design.shape[0]
-    if len(design.shape) != 2 or d1 <= MANY_MODELS or design.n_effects:
+    if d1 <= MANY_MODELS:
         return None
     votes = np.bincount(design.a, design.count, d1) + np.bincount(design.b, design.count, d1)
     return np.sort(np.argsort(-votes, kind="stable")[:PART_MODELS])

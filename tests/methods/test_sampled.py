@@ -6,10 +6,11 @@ from scipy.special import expit
 
 import lrbtl
 from lrbtl.fitting import mode as modes
+from lrbtl.fitting import related
 from lrbtl.fitting.blocks import only_models
 from lrbtl.fitting.fit import make_design
 from lrbtl.inference.analysis import find_method
-from lrbtl.methods import search
+from lrbtl.methods import sampled, search
 from lrbtl.methods.posterior import Posterior
 from lrbtl.methods.sampled import Sampled
 
@@ -128,8 +129,8 @@ def test_votes_among_some_models():
 
 def few_are_many(monkeypatch):
     """Let 60 models count as many, of which 50 tell rank and deviations."""
-    monkeypatch.setattr(search, "MANY_MODELS", 60)
-    monkeypatch.setattr(search, "PART_MODELS", 50)
+    monkeypatch.setattr(sampled, "MANY_MODELS", 60)
+    monkeypatch.setattr(sampled, "PART_MODELS", 50)
 
 
 def as_table(board):
@@ -144,7 +145,10 @@ def voters(frame):
     voter, prompt = rng.integers(300, size=n), rng.integers(2000, size=n)
     taste = (frame["model_a"] > frame["model_b"]) == (voter % 2 == 0)
     y = np.where(rng.random(n) < 0.15, taste, frame["winner"])
-    return frame | {"winner": y, "voter": voter, "prompt": prompt, "language": rng.integers(2, size=n)}
+    language = rng.integers(2, size=n)
+    flags = zip(frame["category"].tolist(), language.tolist(), strict=True)
+    tags = [["maths"] * (u < 3) + ["hard"] * (u % 2) + ["French"] * k for u, k in flags]
+    return frame | {"winner": y, "voter": voter, "prompt": prompt, "language": language, "tags": tags}
 
 
 PUBLIC = {
@@ -153,6 +157,7 @@ PUBLIC = {
     "voters and prompts": {"contexts": "category", "cluster": ["voter", "prompt"]},
     "two columns": {"contexts": ["category", "language"]},
     "voters, style": {"contexts": "category", "cluster": "voter", "covariates": STYLE},
+    "tags": {"tags": "tags"},
     "no contexts": {},
 }
 
@@ -172,9 +177,46 @@ def test_boards_of_many_models_are_those_with_matrices(name, monkeypatch):
     pairs = [lrbtl.gap(plain.models[0], plain.models[k]) for k in (1, 30, 80)]
     with_matrices, solved = (each.basis.analysis.estimate(pairs) for each in (plain, board))
     np.testing.assert_allclose(solved.se, with_matrices.se, rtol=0.05)
+    assert not any("too many" in note for note in board.info.notes)
     if plain.effects is not None:
         np.testing.assert_allclose(board.effects.estimate, plain.effects.estimate, atol=0.2 * plain.effects.se.min())
         np.testing.assert_allclose(board.effects.se, plain.effects.se, rtol=0.02)
+
+
+def own_gains(n=40_000):
+    """Return votes in two columns, with gains of a model at a category, wherever it occurs, and at a language."""
+    rng = np.random.default_rng(6)
+    U, V = rng.normal(size=(D1, 1)), 1.0 + 0.2 * rng.normal(size=(D, 2, 1))
+    T = np.einsum("ak,ulk->aul", U, V) + 0.4 * rng.normal(size=(D1, D, 1)) + 0.3 * rng.normal(size=(D1, 1, 2))
+    a, u, k = rng.integers(D1, size=n), rng.integers(D, size=n), rng.integers(2, size=n)
+    b = (a + rng.integers(1, D1, size=n)) % D1
+    y = rng.random(n) < expit(T[a, u, k] - T[b, u, k])
+    return {"model_a": a, "model_b": b, "winner": y.astype(float), "category": u, "language": k}
+
+
+@pytest.mark.parametrize("at", [{"category": 2}, {"language": 1}, {"category": 4, "language": 0}, None])
+def test_gains_at_a_label_are_shared(at, monkeypatch):
+    log = lrbtl.Battles.from_frame(own_gains(), contexts=["category", "language"])
+    exact = as_table(lrbtl.leaderboard(log, context=at))
+    few_are_many(monkeypatch)
+    found = as_table(lrbtl.leaderboard(log, context=at))
+    assert np.std((found - exact)[:, 0] / exact[:, 1]) < 0.4
+    assert np.median(found[:, 1] / exact[:, 1]) == pytest.approx(1.0, abs=0.05)
+
+
+def test_very_many_combinations_have_a_note(monkeypatch):
+    few_are_many(monkeypatch)
+    monkeypatch.setattr(related, "MOST_NUMBERS", 100)
+    frame = voters(votes(n=8_000))
+    for options in (PUBLIC["two columns"], PUBLIC["tags"]):
+        board = lrbtl.leaderboard(lrbtl.Battles.from_frame(frame, **options))
+        assert sum("too many to ask what a model gains" in note for note in board.info.notes) == 1
+
+
+def test_given_ranks_are_those_of_the_models(monkeypatch):
+    few_are_many(monkeypatch)
+    log = lrbtl.Battles.from_frame(own_gains(8_000), contexts=["category", "language"])
+    assert lrbtl.leaderboard(log, rank=(2, 2, 1)).info.rank == (2, 2)
 
 
 @pytest.mark.parametrize("name", ["style", "voters"])
@@ -187,7 +229,7 @@ def test_names_and_sides_do_not_matter_but_for_simulated_logs(name, monkeypatch)
     sides |= {"winner": np.where(swap, 1 - frame["winner"], frame["winner"])}
     sides |= {"length": np.where(swap, -frame["length"], frame["length"])}
     options = PUBLIC[name] | ({"position": False} if name == "style" else {})
-    other = {key: column[order] for key, column in (frame | sides).items()}
+    other = {key: np.asarray(column)[order] for key, column in (frame | sides).items() if key != "tags"}
     names = rng.permutation(D1)
     renamed = frame | {side: names[frame[side]] for side in ("model_a", "model_b")}
     one, two, three = (lrbtl.leaderboard(lrbtl.Battles.from_frame(log, **options)) for log in (frame, other, renamed))

@@ -65,6 +65,13 @@ def without_idle_slots(design: Design) -> Design:
     return other
 
 
+def with_all_slots(design: Design) -> Design:
+    """Return the design with a slot for each model in each context, whether it has battles or not."""
+    other = replace(design)
+    other.__dict__["full"] = True
+    return other
+
+
 def only_models(design: Design, models: Longs) -> Design:
     """Return the votes among some models as a design of these alone."""
     number = np.full(design.shape[0], -1, dtype=design.a.dtype)

@@ -27,7 +27,8 @@ from lrbtl.methods.hierarchical import Hierarchical, HierarchicalRun
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.mle import Mle
 from lrbtl.methods.naive import Naive
-from lrbtl.methods.search import MANY_MODELS, Start
+from lrbtl.methods.sampled import LINKED, MANY_MODELS
+from lrbtl.methods.search import Start
 from lrbtl.methods.targets import Resolved, WorkingScale
 from lrbtl.methods.whitened import Whitened
 from lrbtl.typing import Bools, Floats
@@ -351,7 +352,6 @@ METHODS: dict[str, Method] = {
 DEFAULT_METHOD = "hierarchical"
 LARGEST = 1 << 25  # contexts times squared models up to which its covariances fit into memory
 MOST_WORK = 2e10  # cubed models, summed over contexts with enough votes to link most of them: minutes beyond it
-LINKED = 0.75  # votes per model that link most of them in a context
 
 
 def find_method(name: str | None, data: Data) -> Method:

@@ -16,9 +16,9 @@ from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance,
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import SeparateFits
 from lrbtl.methods.posterior import Posterior
-from lrbtl.methods.sampled import Sampled, simulated_notes
-from lrbtl.methods.search import LIKELY, Node, Search, some_contexts, some_models
-from lrbtl.methods.shared import TAGS
+from lrbtl.methods.sampled import ManyModels, Sampled, simulated_notes, some_models
+from lrbtl.methods.search import LIKELY, Node, Search, some_contexts
+from lrbtl.methods.shared import TAGS, label_parts, shared_tags
 from lrbtl.methods.standard_errors import BATCH, centred, in_batches, widening
 from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate
 from lrbtl.model.links import LOGISTIC
@@ -52,7 +52,9 @@ class Hierarchical(Method):
             raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
         design, tags = make_design(data, options.link), shared_tags(data)
         models = some_models(design)
-        if models is not None and len(data.shape) > 1:
+        many = None if models is None else ManyModels(models, data.cells.clusters, label_parts(data, tags))
+        related = bool(many and many.parts)
+        if many is not None and len(data.shape) > 1:
             design, tags = replace(design, shape=(data.shape[0], data.n_contexts)), None
         searched, start = (design, options.start) if models is None else (only_models(design, models), None)
         part = some_contexts(searched) if tags is None and start is None else None
@@ -65,9 +67,10 @@ class Hierarchical(Method):
             rank = check_rank(options.rank, data.shape)
             nodes = search.average(search.given(rank if models is None else check_rank(rank[0], search.shape)))
         if part is not None or models is not None:
-            nodes = search.widened(design, nodes, models, data.cells.clusters)
+            nodes = search.widened(design, nodes, many)
         link = nodes[0].mode.scores.design.link
-        unrelated = () if tags is None or TAGS in search.columns.modes else (UNRELATED,)
+        related = related or TAGS in search.columns.modes
+        unrelated = () if related or shared_tags(data) is None else (UNRELATED,)
         simulated = () if models is None else simulated_notes(data, len(models), [node.posterior for node in nodes])
         own = () if data.n_contexts == 1 else (deviation_sentence(deviation_share(nodes)),)
         provenance = Provenance(
@@ -78,16 +81,6 @@ class Hierarchical(Method):
             notes=(*(() if len(data.shape) == 1 else (*own, *unrelated)), *simulated),
         )
         return HierarchicalRun(data, nodes, provenance)
-
-
-def shared_tags(battles: Battles) -> Floats | None:
-    """Return which contexts have which of the tags that several sets share, (D, n_tags) of 0 and 1; None for none."""
-    shared = [codes for codes in battles.tag_sets.values() if len(codes) > 1]
-    if not shared or battles.tag_mode is None:
-        return None
-    mode = battles.mode_names.index(battles.tag_mode)
-    level = np.indices(battles.shape[1:])[mode].reshape(-1)
-    return np.stack([np.isin(level, codes) for codes in shared], axis=1).astype(np.float64)
 
 
 def main_rank(nodes: Sequence[Node]) -> tuple[int, ...]:
@@ -101,7 +94,7 @@ def main_rank(nodes: Sequence[Node]) -> tuple[int, ...]:
 def deviation_share(nodes: Sequence[Node]) -> float:
     """Return the share of tau^2 in the variance of the scores of a category."""
     tau = sum(node.weight * node.tau for node in nodes)
-    shared = sum(node.weight * node.low_rank.mean_square() for node in nodes)
+    shared = sum(node.weight * node.shared_square for node in nodes)
     return tau**2 / max(tau**2 + shared, 1e-300)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.fitting.blocks import BlockDesign, Field
+from lrbtl.fitting.design import Design
 from lrbtl.fitting.mode import Joint
 from lrbtl.methods.clusters import SMALLEST, Rows, semidefinite
 from lrbtl.methods.draws import Bundles, clustered_votes, single_votes
@@ -23,9 +24,41 @@ from lrbtl.methods.shared import Answers
 from lrbtl.model.links import CellTerms
 from lrbtl.typing import Floats, Ints, Longs
 
+MANY_MODELS, PART_MODELS = 1500, 800  # models beyond which some of them are searched for all, and how many at most
+PART_WORK, LINKED = 1e10, 0.75  # cubed models, summed over contexts with enough votes per model to link most of them
 COLUMNS = 32  # simulated logs, or targets, that are solved for at a time
 TOLERANCE, TARGET_TOLERANCE = 2e-3, 1e-5  # relative errors of solutions for simulated logs and for targets
 LEAST_OWN = 0.05  # of the variance with opponents known: what correlations with the rest may leave of it
+
+
+@dataclass(frozen=True)
+class ManyModels:
+    """Models that are too many for matrices over all of them.
+
+    Attributes
+    ----------
+    models : array
+        Those that tell ranks and taus for all.
+    clusters : array (n_cells, c) or None
+        Clusters of the votes.
+    parts : list of arrays (D, D)
+        For context columns and tags, how many labels two contexts have in common, unless contexts are too many.
+    """
+
+    models: Longs
+    clusters: Ints | None
+    parts: list[Floats]
+
+
+def some_models(design: Design) -> Longs | None:
+    """Return models whose votes among each other tell ranks and taus for all, those of most votes; None for all."""
+    d1 = design.shape[0]
+    if d1 <= MANY_MODELS:
+        return None
+    votes = np.bincount(design.a, design.count, d1) + np.bincount(design.b, design.count, d1)
+    full = int(np.count_nonzero(np.diff(design.start) > LINKED * d1))
+    most = min(PART_MODELS, round((PART_WORK / max(full, 1)) ** (1 / 3)))
+    return np.sort(np.argsort(-votes, kind="stable")[:most])
 
 
 @dataclass(frozen=True)
@@ -71,21 +104,20 @@ class Sampled:
 
     @cached_property
     def _low_rank(self) -> Floats:
-        """Variance of L on the slots, with opponents, contexts and E known."""
-        context, model = self.design.slot_places
-        v = self.at.scores.space.V[context]
-        return np.asarray(np.einsum("ik,ikl,il->i", v, self.at.row_inverses.models[model], v, optimize=True))
+        """Variance of L on the slots less what E takes of it, with opponents and contexts known."""
+        rows, inverse = self.at.open_rows, self.at.row_inverses.models[self.design.slot_places[1]]
+        return np.asarray(np.einsum("ik,ikl,il->i", rows, inverse, rows, optimize=True))
 
     def own_entries(self) -> tuple[Floats, Floats]:
         """Return the diagonals of H - H C H and of H C on the slots, with opponents known."""
-        at, told = self.at, self.at.votes * self.at.shrunk
-        return told - told**2 * self._low_rank, at.tau**2 * told + at.shrunk * told * self._low_rank
+        votes, variance = self.at.votes, self.at.own.open_variance + self._low_rank
+        return votes - votes**2 * variance, votes * variance
 
     @cached_property
     def residuals(self) -> tuple[Floats, Floats]:
         """Of one vote of each cell: what its score is multiplied by, and by how much its square is in excess then."""
         at, (slot_a, slot_b) = self.at, self.cells.slots
-        own = at.shrunk**2 * self._low_rank + at.tau**2 * at.shrunk
+        own = self._low_rank + at.own.open_variance
         return vote_residuals(at, self.cells, own[slot_a] + own[slot_b])
 
     @cached_property
@@ -135,7 +167,7 @@ class Sampled:
         along = self.design.pull_columns(space, votes)
         along[space.extra] = effects
         along += np.sqrt(at.prior.precision)[:, None] * rng.normal(size=along.shape)
-        own = votes + rng.normal(size=votes.shape) / at.tau if at.tau > 0.0 else np.zeros_like(votes)
+        own = votes + at.own.drawn(rng, m) if at.tau > 0.0 else np.zeros_like(votes)
         return np.concatenate([along, own])
 
     def of_means(self, weights: Floats) -> Floats:
@@ -158,15 +190,15 @@ class Sampled:
         """Return the variances (d1,) of the same with opponents, contexts and effects known, and their own noise."""
         at, design, space = self.at, self.design, self.at.scores.space
         (context, model), inverse = design.slot_places, at.row_inverses.models
-        on_slots, v = weights[context], space.V[context]
-        share = at.tau**2 * at.votes * at.shrunk
-        pull = weights @ space.V - design.by_model(v * (share * on_slots)[:, None])
-        hU = np.einsum("akl,al->ak", inverse, pull)
+        on_slots, v = weights[context, None], space.V[context]
+        taken = at.votes[:, None] * at.own.left_open(on_slots)
+        hU = np.einsum("akl,al->ak", inverse, weights @ space.V - design.by_model(v * taken))
         along = np.einsum("ik,ik->i", v, hU[model])
-        hE = at.tau**2 * at.shrunk * on_slots - share * along
+        hE = at.own.left_open(on_slots - (at.votes * along)[:, None])
         out = np.einsum("ak,ak->a", at.prior.precision[space.slices[0]].reshape(hU.shape), hU**2)
-        squares = self.cells.unsigned(self._meat) * (along + hE) ** 2
-        squares += hE**2 / at.tau**2 if at.tau > 0.0 else 0.0
+        squares = (hE * at.own.weighed(hE))[:, 0]
+        hE = hE[:, 0]
+        squares += self.cells.unsigned(self._meat) * (along + hE) ** 2
         own = out + design.by_model(squares[:, None])[:, 0]
         return (own, np.zeros_like(own)) if self.clusters is None else self._by_cluster(own, along + hE)
 
@@ -219,10 +251,10 @@ class Sampled:
         """
         at, extra = self.at, self.at.scores.space.extra
         found, moved, idle = self._solved(gradients, contexts, slopes)
-        precision = np.full(len(found), at.tau**-2.0 if at.tau > 0.0 else 0.0)
-        precision[: at.scores.space.size] = at.prior.precision
+        x, E = np.split(found, [at.scores.space.size])
+        prior = np.concatenate([at.prior.precision[:, None] * x, at.own.weighed(E)])
         varied = self.cells.times_laplacians(self._meat, moved)
-        left, right = [found, moved, idle.T], [precision[:, None] * found, varied, at.tau**2 * idle.T]
+        left, right = [found, moved, idle.T], [prior, varied, at.tau**2 * idle.T]
         if self.design.n_effects:
             cross, corner = self._effect_meat
             varied += cross @ found[extra]
@@ -246,14 +278,14 @@ class Sampled:
 
 def simulated_notes(battles: Battles, n_models: int, posteriors: Sequence[object]) -> tuple[str, ...]:
     """Return in words what is not computed from all votes where models are many, and what is not asked for then."""
-    n_logs = sum(posterior.n for posterior in posteriors if isinstance(posterior, Sampled))
+    found = [posterior for posterior in posteriors if isinstance(posterior, Sampled)]
     told = f"rank and deviations are told by votes among the {n_models:,} models of most votes, and errors of boards"
     subject = told if battles.n_contexts > 1 else "errors of boards are told"
-    out = [f"with so many models, {subject} by {n_logs} simulated logs"]
-    if len(battles.shape) > 2:
+    out = [f"with so many models, {subject} by {sum(each.n for each in found)} simulated logs"]
+    if len(battles.shape) > 2 and found[0].at.related is None and found[0].at.tau > 0.0:
         names = " and ".join(battles.mode_names)
         out.append(
-            f"with so many models, each combination of {names} is a category by itself: what a model gains at one "
-            "level is not shared by all of its combinations"
+            f"combinations of {names} are too many to ask what a model gains at a label in all of them: boards of a "
+            "label may be too sure"
         )
     return tuple(out)

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from lrbtl.fitting.blocks import BlockDesign, Field, without_idle_slots
+from lrbtl.fitting.blocks import BlockDesign, Field, with_all_slots, without_idle_slots
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import OF_VOTES, Expansion, Scores
 from lrbtl.fitting.fit import spectral_start
@@ -18,10 +18,10 @@ from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
 from lrbtl.methods.exceptions import Exceptions, find_exceptions
 from lrbtl.methods.posterior import Posterior
-from lrbtl.methods.sampled import Sampled
+from lrbtl.methods.sampled import ManyModels, Sampled
 from lrbtl.methods.shared import Columns, Shared
 from lrbtl.model.links import Link
-from lrbtl.typing import Floats, Ints, Longs
+from lrbtl.typing import Floats, Longs
 
 LEAST_TAU = 0.02  # of the spread of the scores: the least tau that is looked at
 APART = 1.5  # ratio of values of tau whose evidence gives its curvature
@@ -44,7 +44,6 @@ PILOTS, ROUGH = 2, 0.01  # fits of rank 1 with large deviations, of which starts
 SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
 LARGE_LOG, MANY_CONTEXTS = 1 << 18, 500  # cells and contexts beyond both of which some contexts are searched for all
 PART_CELLS, FEWEST_CONTEXTS = 1 << 15, 100  # what that part of a log has, about, and at least
-MANY_MODELS, PART_MODELS = 1500, 800  # models beyond which some of them are searched for all, and how many
 SIMULATED_LOGS, FEWEST_LOGS = 192, 64  # from which errors of so many models are taken, in all and at a node
 SLIGHTLY = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
@@ -71,6 +70,13 @@ class Node:
         """Scores with the moves of exceptions and of what entries share."""
         moves = (self.mode.scores.field, self.exceptions.move, self.posterior.move)
         return Field.mixed(moves, (1.0, 1.0, 1.0))
+
+    @property
+    def shared_square(self) -> float:
+        """Mean square of what entries share."""
+        related = self.posterior.at.related if isinstance(self.posterior, Sampled) else None
+        more = 0.0 if related is None else float(np.trace(related)) / len(related) - self.tau**2
+        return self.low_rank.mean_square() + more
 
     @property
     def link(self) -> Link:
@@ -110,27 +116,25 @@ class Search:
         self.spread = self._spread(self.pilot)
         self.columns = Columns.of(self.design, tags)
 
-    def _take(self, cells: Design) -> None:
-        cells = without_idle_slots(cells)
+    def _take(self, cells: Design, *, every_slot: bool = False) -> None:
+        cells = with_all_slots(cells) if every_slot else without_idle_slots(cells)
         self.cells = BlockDesign.of_cells(cells)
         self.design = BlockDesign.of_cells(cells.averaged())
         self.shape = cells.shape
 
-    def widened(
-        self, cells: Design, nodes: list[Node], models: Longs | None = None, clusters: Ints | None = None
-    ) -> list[Node]:
+    def widened(self, cells: Design, nodes: list[Node], many: ManyModels | None = None) -> list[Node]:
         """Return nodes of a log of which this search saw some contexts: same ranks, taus and weights, all contexts.
 
-        Where it saw some `models` only, covariances of all are from simulated logs, which have `clusters` of votes.
+        Where it saw some of `many` models only, covariances of all are from simulated logs.
         """
         wide = copy(self)
-        wide._take(cells)
-        if models is not None:
+        wide._take(cells, every_slot=many is not None and bool(many.parts))
+        if many is not None:
             alike: dict[tuple[tuple[int, ...], float], Node] = {}  # of one rank and tau: the same mode of all models
             for node in nodes:
                 weight = node.weight + (alike[key].weight if (key := (node.rank, node.tau)) in alike else 0.0)
                 alike[key] = replace(alike.get(key, node), weight=weight)
-            return [wide._node_of_all(node, models, clusters) for node in alike.values()]
+            return [wide._node_of_all(node, many) for node in alike.values()]
         wide.columns, out = Columns.of(wide.design), []
         for rank in dict.fromkeys(node.rank for node in nodes):
             own = [node for node in nodes if node.rank == rank]
@@ -155,14 +159,20 @@ class Search:
         self.gauge = self._gauge(scores) / self.dispersion
         return scores
 
-    def _node_of_all(self, node: Node, models: Longs, clusters: Ints | None) -> Node:
+    def _node_of_all(self, node: Node, many: ManyModels) -> Node:
         """Return a node of some models as one of all."""
-        scores = self._spread_to_all(node, models)
-        mode = find_joint_mode(scores, node.tau, self._dispersion(scores), self.gauge)
+        scores, tau = self._spread_to_all(node, many.models), node.tau
+        mode = find_joint_mode(scores, tau, self._dispersion(scores), self.gauge)
         at = mode.at
         assert isinstance(at, Joint)
-        posterior = Sampled(at, self.cells, max(FEWEST_LOGS, round(node.weight * SIMULATED_LOGS)), clusters)
-        return Node(node.weight, node.rank, node.tau, mode, posterior, find_exceptions(posterior))
+        if many.parts and tau > 0.0:
+            tau, related = at.with_parts(many.parts)
+            mode = find_joint_mode(at.scores, tau, at.dispersion, self.gauge, at.prior.precision, related)
+            at = mode.at
+            assert isinstance(at, Joint)
+        n_logs = max(FEWEST_LOGS, round(node.weight * SIMULATED_LOGS))
+        posterior = Sampled(at, self.cells, n_logs, many.clusters)
+        return Node(node.weight, node.rank, tau, mode, posterior, find_exceptions(posterior))
 
     def _scores_near(self, near: Start | None) -> Scores:
         """Return where the search begins: at the scores of an earlier analysis, (d1, D), or at those of the votes."""
@@ -441,15 +451,6 @@ def some_contexts(design: Design) -> Longs | None:
     order = used[np.argsort(random_bits(used, used, used))]
     n = max(int(np.searchsorted(np.cumsum(sizes[order]), PART_CELLS)), FEWEST_CONTEXTS)
     return np.sort(order[:n])
-
-
-def some_models(design: Design) -> Longs | None:
-    """Return models whose votes among each other tell ranks and taus for all, those of most votes; None for all."""
-    d1 = design.shape[0]
-    if d1 <= MANY_MODELS:
-        return None
-    votes = np.bincount(design.a, design.count, d1) + np.bincount(design.b, design.count, d1)
-    return np.sort(np.argsort(-votes, kind="stable")[:PART_MODELS])
 
 
 def tau_quantiles(taus: Floats, log_evidence: Floats, at_zero: float = AT_ZERO) -> Floats:

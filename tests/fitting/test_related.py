@@ -61,25 +61,26 @@ def log_evidence(variances, votes, told, V, precision):
 
 
 def test_variances_have_the_most_evidence():
-    known = simulated()
-    found = fitted_variances(*known, PARTS)
+    votes, told, V, precision = simulated()
+    found = fitted_variances(votes, told, V, precision, PARTS)
     np.testing.assert_allclose(found, [0.04, 0.09, 0.02], atol=0.03)
-    best = log_evidence(found, *known)
+    best = log_evidence(found, votes, told, V, precision)
     for k in range(3):
         for factor in (0.85, 1.15):
             other = found * np.where(np.arange(3) == k, factor, 1.0)
-            assert log_evidence(other, *known) < best + 0.01
-    assert found[0] < fitted_variances(*known, PARTS[:1])[0] < found.sum()  # rows take some of what is related
+            assert log_evidence(other, votes, told, V, precision) < best + 0.01
+    alone = fitted_variances(votes, told, V, precision, PARTS[:1])[0]
+    assert found[0] < alone < found.sum()  # rows take some of what is related
 
 
 def test_order_of_models_and_contexts_does_not_matter():
     votes, told, V, precision = simulated(100)
     rng = np.random.default_rng(5)
     models, contexts = rng.permutation(100), rng.permutation(D)
-    turned = votes[models][:, contexts], told[models][:, contexts], V[contexts], precision[models]
+    h, hy = votes[models][:, contexts], told[models][:, contexts]
     parts = [part[np.ix_(contexts, contexts)] for part in PARTS]
     expected = fitted_variances(votes, told, V, precision, PARTS)
-    np.testing.assert_allclose(fitted_variances(*turned, parts), expected, rtol=1e-8)
+    np.testing.assert_allclose(fitted_variances(h, hy, V[contexts], precision[models], parts), expected, rtol=1e-8)
 
 
 def test_many_contexts_are_too_many():

@@ -27,7 +27,7 @@ from lrbtl.methods.hierarchical import Hierarchical, HierarchicalRun
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.mle import Mle
 from lrbtl.methods.naive import Naive
-from lrbtl.methods.sampled import LINKED, MANY_MODELS
+from lrbtl.methods.sampled import PART_MODELS, has_room
 from lrbtl.methods.search import Start
 from lrbtl.methods.targets import Resolved, WorkingScale
 from lrbtl.methods.whitened import Whitened
@@ -350,16 +350,13 @@ METHODS: dict[str, Method] = {
     method.name: method for method in (Hierarchical(), Efficient(), Whitened(), Mle(), Naive())
 }
 DEFAULT_METHOD = "hierarchical"
-LARGEST = 1 << 25  # contexts times squared models up to which its covariances fit into memory
-MOST_WORK = 2e10  # cubed models, summed over contexts with enough votes to link most of them: minutes beyond it
 
 
 def find_method(name: str | None, data: Data) -> Method:
     """Return the method of a name, by default the one for these data; raise where there is none.
 
     Battles with votes that both were bad have the grounded method only. Observed entries have no hierarchical method,
-    and very many models, or many contexts in which most of them meet, take it too long: there the default is the
-    efficient one.
+    and very many contexts in which most models meet take it too long: there the default is the efficient one.
 
     >>> import lrbtl
     >>> find_method(None, lrbtl.Battles.from_arrays(["x"], ["y"], [1])).name
@@ -374,21 +371,7 @@ def find_method(name: str | None, data: Data) -> Method:
     if bad:
         return GroundedMethod()
     if name is None:
-        name = DEFAULT_METHOD if isinstance(data, Battles) and is_feasible(data) else "efficient"
+        serves = isinstance(data, Battles) and (data.shape[0] > PART_MODELS or has_room(data))
+        name = DEFAULT_METHOD if serves else "efficient"
     check_choice(name, tuple(METHODS), "method")
     return METHODS[name]
-
-
-def is_feasible(battles: Battles) -> bool:
-    """Return whether the hierarchical method takes seconds or minutes, not hours, for battles of this size.
-
-    >>> import lrbtl
-    >>> is_feasible(lrbtl.Battles.from_arrays(["x"], ["y"], [1]))
-    True
-    """
-    d1, D = battles.shape[0], battles.n_contexts
-    if D * d1**2 <= LARGEST or d1 > MANY_MODELS:
-        return True
-    full = np.count_nonzero(np.diff(battles.cells.start) > LINKED * d1)
-    simple = len(battles.shape) == 2 and battles.effects_by != "context" and battles.tag_mode is None
-    return simple and float(full) * d1**3 <= MOST_WORK

@@ -51,7 +51,7 @@ class Hierarchical(Method):
         if not np.any(data.cells.y != 0.5):
             raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
         design, tags = make_design(data, options.link), shared_tags(data)
-        models = some_models(design)
+        models = some_models(data)
         many = None if models is None else ManyModels(models, data.cells.clusters, label_parts(data, tags))
         related = bool(many and many.parts)
         if many is not None and len(data.shape) > 1:

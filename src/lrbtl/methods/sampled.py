@@ -15,7 +15,6 @@ import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.fitting.blocks import BlockDesign, Field
-from lrbtl.fitting.design import Design
 from lrbtl.fitting.mode import Joint
 from lrbtl.methods.clusters import SMALLEST, Rows, semidefinite
 from lrbtl.methods.draws import Bundles, clustered_votes, single_votes
@@ -25,7 +24,9 @@ from lrbtl.model.links import CellTerms
 from lrbtl.typing import Floats, Ints, Longs
 
 MANY_MODELS, PART_MODELS = 1500, 800  # models beyond which some of them are searched for all, and how many at most
-PART_WORK, LINKED = 1e10, 0.75  # cubed models, summed over contexts with enough votes per model to link most of them
+LARGEST = 1 << 25  # contexts times squared models up to which covariances fit into memory
+MOST_WORK, PART_WORK = 2e10, 1e10  # cubed models, summed over contexts that link most: minutes beyond, of all and some
+LINKED = 0.75  # votes per model that link most of them in a context
 COLUMNS = 32  # simulated logs, or targets, that are solved for at a time
 TOLERANCE, TARGET_TOLERANCE = 2e-3, 1e-5  # relative errors of solutions for simulated logs and for targets
 LEAST_OWN = 0.05  # of the variance with opponents known: what correlations with the rest may leave of it
@@ -50,15 +51,24 @@ class ManyModels:
     parts: list[Floats]
 
 
-def some_models(design: Design) -> Longs | None:
+def has_room(battles: Battles) -> bool:
+    """Return whether matrices over all models take seconds or minutes, not hours, and fit into memory."""
+    d1, D = battles.shape[0], battles.n_contexts
+    if D * d1**2 <= LARGEST:
+        return True
+    full = np.count_nonzero(np.diff(battles.cells.start) > LINKED * d1)
+    simple = len(battles.shape) == 2 and battles.effects_by != "context" and battles.tag_mode is None
+    return simple and float(full) * d1**3 <= MOST_WORK
+
+
+def some_models(battles: Battles) -> Longs | None:
     """Return models whose votes among each other tell ranks and taus for all, those of most votes; None for all."""
-    d1 = design.shape[0]
-    if d1 <= MANY_MODELS:
+    d1 = battles.shape[0]
+    if d1 <= MANY_MODELS and (d1 <= PART_MODELS or has_room(battles)):
         return None
-    votes = np.bincount(design.a, design.count, d1) + np.bincount(design.b, design.count, d1)
-    full = int(np.count_nonzero(np.diff(design.start) > LINKED * d1))
+    full = int(np.count_nonzero(np.diff(battles.cells.start) > LINKED * d1))
     most = min(PART_MODELS, round((PART_WORK / max(full, 1)) ** (1 / 3)))
-    return np.sort(np.argsort(-votes, kind="stable")[:most])
+    return np.sort(np.argsort(-battles.model_counts, kind="stable")[:most])
 
 
 @dataclass(frozen=True)

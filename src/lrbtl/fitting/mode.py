@@ -15,7 +15,7 @@ from lrbtl.fitting.newton import Curvature
 from lrbtl.fitting.priors import factor_entries, within_gauge
 from lrbtl.fitting.related import Alone, Related, fitted_variances
 from lrbtl.fitting.solvers import outer_sums
-from lrbtl.lowrank.arrowhead import Factor
+from lrbtl.lowrank.arrowhead import Factor, as_dense
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.typing import Floats
 
@@ -306,16 +306,20 @@ class Joint(Expansion):
         deviations = 0.5 * float(scores.E @ self.own.weighed(scores.E[:, None])[:, 0])
         return scores.loss / self.dispersion + deviations + self._prior_cost(scores, step)
 
-    def with_parts(self, parts: Sequence[Floats]) -> tuple[float, Floats]:
-        """Return another tau and the covariance (D, D) of a model's deviations, part of which is along `parts` (D, D).
+    def refined(self, parts: Sequence[Floats]) -> tuple[float, Floats | None]:
+        """Return the tau of most evidence, if larger, and the covariance (D, D) of a model's deviations with parts.
 
-        Variances are those of the most evidence with opponents known, times tau^2 over the one without parts.
+        Opponents are taken as known, which makes deviations rather too small, but all votes tell of them: tau may come
+        from some. Part of the variance is along `parts` (D, D), labels that contexts have in common.
         """
-        space, shape = self.scores.space, (self.scores.design.n_contexts, -1)
-        told = (self.votes * self.scores.E + self.g).reshape(shape).T
+        design, space = self.scores.design, self.scores.space
+        on_slots = self.votes, self.votes * self.scores.E + self.g
+        votes, told = (as_dense(design.slot_matrix(values)).T for values in on_slots)
         row, every = self.prior.precision[space.slices[0]].reshape(space.U.shape), [np.eye(len(space.V)), *parts]
-        known = self.votes.reshape(shape).T, told, space.V, row
-        variances = self.tau**2 / fitted_variances(*known, every[:1])[0] * fitted_variances(*known, every)
+        alone = float(fitted_variances(votes, told, space.V, row, every[:1])[0])
+        if not parts:
+            return float(np.sqrt(max(self.tau**2, alone))), None
+        variances = fitted_variances(votes, told, space.V, row, every) * max(1.0, self.tau**2 / alone)
         return float(np.sqrt(variances[0])), np.tensordot(variances, np.stack(every), 1)
 
 

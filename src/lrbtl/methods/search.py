@@ -13,6 +13,7 @@ from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import OF_VOTES, Expansion, Scores
 from lrbtl.fitting.fit import spectral_start
 from lrbtl.fitting.mode import Joint, Mode, find_joint_mode, find_mode, start_scores
+from lrbtl.fitting.related import few_contexts
 from lrbtl.fitting.signal import CERTAIN, probe_residuals, random_bits
 from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
@@ -44,6 +45,7 @@ PILOTS, ROUGH = 2, 0.01  # fits of rank 1 with large deviations, of which starts
 SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
 LARGE_LOG, MANY_CONTEXTS = 1 << 18, 500  # cells and contexts beyond both of which some contexts are searched for all
 PART_CELLS, FEWEST_CONTEXTS = 1 << 15, 100  # what that part of a log has, about, and at least
+REFINED = 2  # times that tau of all models is sought
 SIMULATED_LOGS, FEWEST_LOGS = 192, 64  # from which errors of so many models are taken, in all and at a node
 SLIGHTLY = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
@@ -130,11 +132,7 @@ class Search:
         wide = copy(self)
         wide._take(cells, every_slot=many is not None and bool(many.parts))
         if many is not None:
-            alike: dict[tuple[tuple[int, ...], float], Node] = {}  # of one rank and tau: the same mode of all models
-            for node in nodes:
-                weight = node.weight + (alike[key].weight if (key := (node.rank, node.tau)) in alike else 0.0)
-                alike[key] = replace(alike.get(key, node), weight=weight)
-            return [wide._node_of_all(node, many) for node in alike.values()]
+            return [wide._node_of_all(node, many) for node in one_for_each_rank(nodes)]
         wide.columns, out = Columns.of(wide.design), []
         for rank in dict.fromkeys(node.rank for node in nodes):
             own = [node for node in nodes if node.rank == rank]
@@ -160,19 +158,19 @@ class Search:
         return scores
 
     def _node_of_all(self, node: Node, many: ManyModels) -> Node:
-        """Return a node of some models as one of all."""
-        scores, tau = self._spread_to_all(node, many.models), node.tau
-        mode = find_joint_mode(scores, tau, self._dispersion(scores), self.gauge)
+        """Return a node of some models as one of all: where contexts are few, all votes tell tau."""
+        scores = self._spread_to_all(node, many.models)
+        mode = find_joint_mode(scores, node.tau, self._dispersion(scores), self.gauge)
+        for _ in range(REFINED if self.design.n_contexts > 1 and few_contexts(*self.design.shape) else 0):
+            before = mode.at
+            assert isinstance(before, Joint)
+            tau, related = before.refined(many.parts)
+            precision = before.prior.precision
+            mode = find_joint_mode(before.scores, tau, before.dispersion, self.gauge, precision, related)
         at = mode.at
         assert isinstance(at, Joint)
-        if many.parts and tau > 0.0:
-            tau, related = at.with_parts(many.parts)
-            mode = find_joint_mode(at.scores, tau, at.dispersion, self.gauge, at.prior.precision, related)
-            at = mode.at
-            assert isinstance(at, Joint)
-        n_logs = max(FEWEST_LOGS, round(node.weight * SIMULATED_LOGS))
-        posterior = Sampled(at, self.cells, n_logs, many.clusters)
-        return Node(node.weight, node.rank, tau, mode, posterior, find_exceptions(posterior))
+        posterior = Sampled(at, self.cells, max(FEWEST_LOGS, round(node.weight * SIMULATED_LOGS)), many.clusters)
+        return Node(node.weight, node.rank, at.tau, mode, posterior, find_exceptions(posterior))
 
     def _scores_near(self, near: Start | None) -> Scores:
         """Return where the search begins: at the scores of an earlier analysis, (d1, D), or at those of the votes."""
@@ -451,6 +449,17 @@ def some_contexts(design: Design) -> Longs | None:
     order = used[np.argsort(random_bits(used, used, used))]
     n = max(int(np.searchsorted(np.cumsum(sizes[order]), PART_CELLS)), FEWEST_CONTEXTS)
     return np.sort(order[:n])
+
+
+def one_for_each_rank(nodes: list[Node]) -> list[Node]:
+    """Return a node for each rank, with the root mean square of its taus: all votes of many models know tau well."""
+    found: dict[tuple[int, ...], Node] = {}
+    for node in nodes:
+        weight, square = node.weight, node.weight * node.tau**2
+        if (known := found.get(node.rank)) is not None:
+            weight, square = weight + known.weight, square + known.weight * known.tau**2
+        found[node.rank] = replace(node, weight=weight, tau=float(np.sqrt(square / weight)))
+    return list(found.values())
 
 
 def tau_quantiles(taus: Floats, log_evidence: Floats, at_zero: float = AT_ZERO) -> Floats:

@@ -1,5 +1,7 @@
 """Many models: the same mode and covariances as with matrices over all of them, by solutions and simulated logs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -206,6 +208,25 @@ def test_gains_at_a_label_are_shared(monkeypatch):
     for found, expected in zip(lrbtl.analyse(log).estimate_boards(rows), exact, strict=True):
         assert np.std((found.estimate - expected.estimate) / expected.se) < 0.15
         assert np.median(found.se / expected.se) == pytest.approx(1.0, abs=0.05)
+
+
+def test_all_votes_tell_the_size_of_deviations(both):
+    """A tau that came from few votes grows to the one of most evidence, and a larger one stays."""
+    at = both[1].at
+    taus = [replace(at, tau=tau).refined([])[0] for tau in (0.01, 1.0)]
+    assert taus[1] == 1.0 and 0.6 * TAU < taus[0] < 1.4 * TAU
+    every, level = np.arange(D), np.arange(D) // 2
+    tau, related = at.refined([1.0 * (level == level[:, None])])
+    assert related.shape == (D, D) and tau**2 < related[0, 0] and related[0, 1] > 0.0 == related[0, 2]
+    np.testing.assert_allclose(related[every, every], related[0, 0])
+
+
+def test_nodes_of_a_rank_become_one():
+    tried = search.Search(make_design(battles(votes(n=3000)), "logistic"))
+    node = tried.node(tried.climb(tried.first((1, 1)), 0.1), 0.25)
+    other = replace(node, rank=(2, 2), weight=0.5)
+    one, two = search.one_for_each_rank([node, other, replace(node, tau=0.3)])
+    assert (one.rank, one.weight, one.tau) == ((1, 1), 0.5, pytest.approx(np.sqrt(0.05))) and two is not one
 
 
 def test_very_many_combinations_have_a_note(monkeypatch):

@@ -1,39 +1,67 @@
 """Many models: the same mode and covariances as with matrices over all of them, by solutions and simulated logs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
 
 import lrbtl
 from lrbtl.fitting import mode as modes
+from lrbtl.fitting import related
 from lrbtl.fitting.blocks import only_models
 from lrbtl.fitting.fit import make_design
 from lrbtl.inference.analysis import find_method
-from lrbtl.methods import search
+from lrbtl.methods import sampled, search
 from lrbtl.methods.posterior import Posterior
 from lrbtl.methods.sampled import Sampled
 
 D1, D, TAU = 90, 5, 0.25
+STYLE = {"length": "length"}
 
 
-def battles(reach=D1 - 1, n=40_000, thin=0, d1=D1):
-    """Return votes between models at most `reach` places apart, with deviations; the last of few categories."""
+def votes(reach=D1 - 1, n=40_000, thin=0, ties=0.0, style=0.0):
+    """Return a frame of votes between models at most `reach` places apart, with deviations.
+
+    The first `thin` models are in one category, and lengths of answers hang together with models and move votes.
+    """
     rng = np.random.default_rng(0)
-    U, V = rng.normal(size=(d1, 2)), np.array([0.75, 0.0]) + 0.2 * rng.normal(size=(D, 2))
-    T = U[np.argsort(U[:, 0])] @ V.T + TAU * rng.normal(size=(d1, D))
-    a = rng.integers(d1, size=n)
-    b = np.clip(a + rng.integers(1, reach + 1, size=n) * rng.choice([-1, 1], n), 0, d1 - 1)
+    U, V = rng.normal(size=(D1, 2)), np.array([0.75, 0.0]) + 0.2 * rng.normal(size=(D, 2))
+    T = U[np.argsort(U[:, 0])] @ V.T + TAU * rng.normal(size=(D1, D))
+    a = rng.integers(D1, size=n)
+    b = np.clip(a + rng.integers(1, reach + 1, size=n) * rng.choice([-1, 1], n), 0, D1 - 1)
     u = np.where((a < thin) | (b < thin), 0, rng.integers(D, size=n))
-    a, b, u = (side[a != b] for side in (a, b, u))
-    y = (rng.random(len(a)) < expit(T[a, u] - T[b, u])).astype(float)
-    return lrbtl.Battles.from_arrays(a, b, y, contexts=u, n_models=d1)
+    words = 0.5 * rng.normal(size=D1)
+    length = words[a] - words[b] + rng.normal(size=n)
+    y = (rng.random(n) < expit(T[a, u] - T[b, u] + style * length)).astype(float)
+    y = np.where(rng.random(n) < ties, 0.5, y)
+    columns = {"model_a": a, "model_b": b, "winner": y, "category": u, "length": length}
+    return {name: column[a != b] for name, column in columns.items()}
 
 
-@pytest.fixture(scope="module", params=["all meet", "ladder", "thin", "exactly low rank"])
+def battles(frame=None, **options):
+    """Return votes as battles in categories."""
+    frame = votes() if frame is None else frame
+    return lrbtl.Battles.from_frame(frame, contexts="category", **options)
+
+
+LOGS = {
+    "all meet": lambda: battles(),
+    "ladder": lambda: battles(votes(reach=8)),
+    "thin": lambda: battles(votes(thin=30)),
+    "exactly low rank": lambda: battles(),
+    "style": lambda: battles(votes(style=0.4), covariates=STYLE, position=True),
+    "own style": lambda: battles(votes(style=0.4), covariates=STYLE).controlling(effects="by_context"),
+    "ties": lambda: battles(votes(ties=0.3)),
+    "ties, style": lambda: battles(votes(ties=0.3, style=0.4), covariates=STYLE),
+}
+
+
+@pytest.fixture(scope="module", params=LOGS)
 def both(request):
     """Return the exact posterior and the simulated one at the same rank and tau."""
-    made = {"ladder": {"reach": 8}, "thin": {"thin": 30}}.get(request.param, {})
-    tried = search.Search(make_design(battles(**made), "logistic"))
+    link = "davidson" if "ties" in request.param else "logistic"
+    tried = search.Search(make_design(LOGS[request.param](), link))
     scores, tau = tried.first((2, 2)), 0.0 if "exactly" in request.param else TAU
     exact = tried.climb(scores, tau)
     mode = modes.find_joint_mode(exact.scores, tau, exact.last.dispersion, tried.gauge, exact.last.prior.precision)
@@ -45,15 +73,24 @@ def test_the_mode_is_the_same(both):
     np.testing.assert_allclose(found, exact, atol=0.05)
 
 
+def test_effects_at_the_mode_are_the_same(both):
+    found, exact = (each.at.scores.design for each in both)
+    assert found.link.n_extra == exact.link.n_extra
+    if exact.effects is not None:
+        np.testing.assert_allclose(found.effects.values, exact.effects.values, atol=2e-3)
+
+
 def test_few_targets_have_the_same_covariance(both):
     exact, found = both
-    gradients = np.random.default_rng(1).normal(size=(4, 3, D1))
-    contexts = np.array([0, 2, 4])
-    expected = exact.covariance(gradients, contexts)
+    gradients, n_effects = np.random.default_rng(1).normal(size=(4, 3, D1)), exact.design.n_effects
+    contexts, slopes = np.array([0, 2, 4]), None
+    if n_effects:  # the last target is an effect alone
+        gradients[3], slopes = 0.0, np.eye(4, n_effects, n_effects - 4)
+    expected = exact.covariance(gradients, contexts, slopes)
     scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
-    np.testing.assert_allclose(found.covariance(gradients, contexts) / scale, expected / scale, atol=0.03)
-    own = found.covariance(gradients, contexts, diagonal=True)
-    np.testing.assert_allclose(own, np.diag(found.covariance(gradients, contexts)), rtol=1e-6)
+    np.testing.assert_allclose(found.covariance(gradients, contexts, slopes) / scale, expected / scale, atol=0.04)
+    own = found.covariance(gradients, contexts, slopes, diagonal=True)
+    np.testing.assert_allclose(own, np.diag(found.covariance(gradients, contexts, slopes)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("weights", [np.full(D, 1 / D), np.eye(D)[3]])
@@ -84,7 +121,7 @@ def test_entries_are_nearly_those_of_the_exact_posterior(both):
 
 
 def test_votes_among_some_models():
-    log = battles(n=500)
+    log = battles(votes(n=500))
     part = only_models(make_design(log, "logistic"), np.arange(10, 40))
     cells = log.cells
     inside = (np.minimum(cells.a, cells.b) >= 10) & (np.maximum(cells.a, cells.b) < 40)
@@ -92,24 +129,158 @@ def test_votes_among_some_models():
     assert np.array_equal(part.a + 10, log.cells.a[inside])
 
 
-def test_boards_of_many_models_say_what_is_simulated(monkeypatch):
-    log = battles(n=30_000)
+def few_are_many(monkeypatch, part=50):
+    """Let 60 models count as many, of which some tell rank and deviations."""
+    monkeypatch.setattr(sampled, "MANY_MODELS", 60)
+    monkeypatch.setattr(sampled, "PART_MODELS", part)
+
+
+def as_table(board):
+    """Return scores and errors by the models' names."""
+    order = np.argsort([str(model) for model in board.models])
+    return np.stack([board.score, board.se], axis=1)[order]
+
+
+def voters(frame):
+    """Return votes of voters, some of which follow the taste of the voter: for models of large or of small numbers."""
+    rng, n = np.random.default_rng(4), len(frame["winner"])
+    voter, prompt = rng.integers(300, size=n), rng.integers(2000, size=n)
+    taste = (frame["model_a"] > frame["model_b"]) == (voter % 2 == 0)
+    y = np.where(rng.random(n) < 0.15, taste, frame["winner"])
+    language = rng.integers(2, size=n)
+    flags = zip(frame["category"].tolist(), language.tolist(), strict=True)
+    tags = [["maths"] * (u < 3) + ["hard"] * (u % 2) + ["French"] * k for u, k in flags]
+    return frame | {"winner": y, "voter": voter, "prompt": prompt, "language": language, "tags": tags}
+
+
+PUBLIC = {
+    "style": {"contexts": "category", "covariates": STYLE, "position": True},
+    "voters": {"contexts": "category", "cluster": "voter"},
+    "voters and prompts": {"contexts": "category", "cluster": ["voter", "prompt"]},
+    "two columns": {"contexts": ["category", "language"]},
+    "voters, style": {"contexts": "category", "cluster": "voter", "covariates": STYLE},
+    "tags": {"tags": "tags"},
+    "no contexts": {},
+}
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name != "two columns"])  # which have a test of their own
+def test_boards_of_many_models_are_those_with_matrices(name, monkeypatch):
+    log = lrbtl.Battles.from_frame(voters(votes(style=0.3)), **PUBLIC[name])
     plain = lrbtl.leaderboard(log)
-    monkeypatch.setattr(search, "MANY_MODELS", 60)
-    monkeypatch.setattr(search, "PART_MODELS", 50)
+    few_are_many(monkeypatch)
     board = lrbtl.leaderboard(log)
-    assert any("simulated logs" in note for note in board.info.notes)
+    assert board.method == "hierarchical" and any("simulated logs" in note for note in board.info.notes)
     assert not any("simulated logs" in note for note in plain.info.notes)
-    one, other = (dict(zip(each.models, zip(each.score, each.se, strict=True), strict=True)) for each in (plain, board))
-    both = np.array([(*one[model], *other[model]) for model in one])
-    assert np.corrcoef(both[:, 0], both[:, 2])[0, 1] > 0.99
-    assert np.median(both[:, 3] / both[:, 1]) == pytest.approx(1.0, abs=0.15)
-    lower, upper = lrbtl.infer(log, lrbtl.gap(board.models[0], board.models[1])).conf_int()[0]
-    assert upper > lower
+    exact, found = as_table(plain), as_table(board)
+    assert np.std((found - exact)[:, 0] / exact[:, 1]) < 0.15
+    ratio = found[:, 1] / exact[:, 1]
+    assert np.median(ratio) == pytest.approx(1.0, abs=0.04) and np.quantile(np.abs(np.log(ratio)), 0.9) < 0.12
+    pairs = [lrbtl.gap(plain.models[0], plain.models[k]) for k in (1, 30, 80)]
+    with_matrices, solved = (each.basis.analysis.estimate(pairs) for each in (plain, board))
+    np.testing.assert_allclose(solved.se, with_matrices.se, rtol=0.05)
+    assert not any("too many" in note for note in board.info.notes)
+    if plain.effects is not None:
+        np.testing.assert_allclose(board.effects.estimate, plain.effects.estimate, atol=0.2 * plain.effects.se.min())
+        np.testing.assert_allclose(board.effects.se, plain.effects.se, rtol=0.02)
 
 
-def test_many_models_have_the_default_method():
-    each = np.arange(6000)
-    log = lrbtl.Battles.from_arrays(each, each + 1, each % 2.0, contexts=each % 9)
+def own_gains(n=40_000):
+    """Return votes in two columns, with gains of a model at a category, wherever it occurs, and at a language."""
+    rng = np.random.default_rng(6)
+    U, V = rng.normal(size=(D1, 1)), 1.0 + 0.2 * rng.normal(size=(D, 2, 1))
+    T = np.einsum("ak,ulk->aul", U, V) + 0.4 * rng.normal(size=(D1, D, 1)) + 0.3 * rng.normal(size=(D1, 1, 2))
+    a, u, k = rng.integers(D1, size=n), rng.integers(D, size=n), rng.integers(2, size=n)
+    b = (a + rng.integers(1, D1, size=n)) % D1
+    y = rng.random(n) < expit(T[a, u, k] - T[b, u, k])
+    return {"model_a": a, "model_b": b, "winner": y.astype(float), "category": u, "language": k}
+
+
+def test_gains_at_a_label_are_shared(monkeypatch):
+    log = lrbtl.Battles.from_frame(own_gains(), contexts=["category", "language"])
+    boards = [{"category": 2}, {"language": 1}, {"category": 4, "language": 0}, {}]
+    rows = np.zeros((len(boards), log.n_contexts))
+    for row, at in zip(rows, boards, strict=True):
+        row[log.context_indices(at) if at else slice(None)] = 1.0
+    rows /= rows.sum(axis=1, keepdims=True)
+    exact = lrbtl.analyse(log).estimate_boards(rows)
+    few_are_many(monkeypatch, part=D1)
+    for found, expected in zip(lrbtl.analyse(log).estimate_boards(rows), exact, strict=True):
+        assert np.std((found.estimate - expected.estimate) / expected.se) < 0.15
+        assert np.median(found.se / expected.se) == pytest.approx(1.0, abs=0.05)
+
+
+def test_all_votes_tell_the_size_of_deviations(both):
+    """A tau that came from few votes grows to the one of most evidence, and a larger one stays."""
+    at = both[1].at
+    taus = [replace(at, tau=tau).refined([])[0] for tau in (0.01, 1.0)]
+    assert taus[1] == 1.0 and 0.6 * TAU < taus[0] < 1.4 * TAU
+    every, level = np.arange(D), np.arange(D) // 2
+    tau, related = at.refined([1.0 * (level == level[:, None])])
+    assert related.shape == (D, D) and tau**2 < related[0, 0] and related[0, 1] > 0.0 == related[0, 2]
+    np.testing.assert_allclose(related[every, every], related[0, 0])
+
+
+def test_nodes_of_a_rank_become_one():
+    tried = search.Search(make_design(battles(votes(n=3000)), "logistic"))
+    node = tried.node(tried.climb(tried.first((1, 1)), 0.1), 0.25)
+    other = replace(node, rank=(2, 2), weight=0.5)
+    one, two = search.one_for_each_rank([node, other, replace(node, tau=0.3)])
+    assert (one.rank, one.weight, one.tau) == ((1, 1), 0.5, pytest.approx(np.sqrt(0.05))) and two is not one
+
+
+def test_very_many_combinations_have_a_note(monkeypatch):
+    few_are_many(monkeypatch)
+    monkeypatch.setattr(related, "MOST_NUMBERS", 100)
+    frame = voters(votes(n=8_000))
+    for options in (PUBLIC["two columns"], PUBLIC["tags"]):
+        board = lrbtl.leaderboard(lrbtl.Battles.from_frame(frame, **options))
+        assert sum("too many to ask what a model gains" in note for note in board.info.notes) == 1
+
+
+def test_given_ranks_are_those_of_the_models(monkeypatch):
+    few_are_many(monkeypatch)
+    log = lrbtl.Battles.from_frame(own_gains(8_000), contexts=["category", "language"])
+    assert lrbtl.leaderboard(log, rank=(2, 2, 1)).info.rank == (2, 2)
+
+
+@pytest.mark.parametrize("name", ["style", "voters"])
+def test_names_and_sides_do_not_matter_but_for_simulated_logs(name, monkeypatch):
+    few_are_many(monkeypatch)
+    frame, rng = voters(votes(n=15_000, style=0.3)), np.random.default_rng(5)
+    swap, order = rng.random(len(frame["winner"])) < 0.5, rng.permutation(len(frame["winner"]))
+    a, b = frame["model_a"], frame["model_b"]
+    sides = {"model_a": np.where(swap, b, a), "model_b": np.where(swap, a, b)}
+    sides |= {"winner": np.where(swap, 1 - frame["winner"], frame["winner"])}
+    sides |= {"length": np.where(swap, -frame["length"], frame["length"])}
+    options = PUBLIC[name] | ({"position": False} if name == "style" else {})
+    other = {key: np.asarray(column)[order] for key, column in (frame | sides).items() if key != "tags"}
+    names = rng.permutation(D1)
+    renamed = frame | {side: names[frame[side]] for side in ("model_a", "model_b")}
+    one, two, three = (lrbtl.leaderboard(lrbtl.Battles.from_frame(log, **options)) for log in (frame, other, renamed))
+    np.testing.assert_allclose(as_table(two)[:, 0], as_table(one)[:, 0], atol=0.1)
+    np.testing.assert_allclose(as_table(two)[:, 1], as_table(one)[:, 1], rtol=0.1)
+    back = np.argsort([str(k) for k in names])  # places of models by their new names
+    expected = as_table(one)[np.argsort(np.argsort([str(k) for k in range(D1)]))][back]
+    np.testing.assert_allclose(as_table(three)[:, 0], expected[:, 0], atol=2.0)
+    assert np.median(np.abs(as_table(three)[:, 1] / expected[:, 1] - 1.0)) < 0.05
+
+
+@pytest.mark.parametrize("name", ["voters", "style", "two columns"])
+def test_many_models_have_the_default_method(name):
+    frame = {"model_a": (each := np.arange(6000)), "model_b": each + 1, "winner": each % 2.0, "category": each % 9}
+    frame |= {"voter": each % 50, "length": np.sin(each), "language": each % 7}
+    log = lrbtl.Battles.from_frame(frame, **PUBLIC[name])
     assert find_method(None, log).name == "hierarchical"
-    assert find_method(None, log, "davidson").name == "efficient"
+    assert len(sampled.some_models(log)) == sampled.PART_MODELS
+
+
+def test_some_hundred_models_in_many_contexts_have_simulated_logs(monkeypatch):
+    log = lrbtl.Battles.from_frame(own_gains(8_000), contexts=["category", "language"])
+    assert sampled.has_room(log) and sampled.some_models(log) is None
+    monkeypatch.setattr(sampled, "PART_MODELS", 50)
+    monkeypatch.setattr(sampled, "LARGEST", 1000)
+    assert not sampled.has_room(log) and len(sampled.some_models(log)) == 50
+    monkeypatch.setattr(sampled, "PART_WORK", 1e5)  # the more contexts, the fewer models
+    assert len(sampled.some_models(log)) == round((1e5 / log.n_contexts) ** (1 / 3))
+    assert any("simulated logs" in note for note in lrbtl.leaderboard(log, method="hierarchical").info.notes)

@@ -8,12 +8,13 @@ import pytest
 from scipy.special import expit
 
 import lrbtl
+from lrbtl.data.cells import random_bits
 from lrbtl.fitting import signal
-from lrbtl.fitting.blocks import random_bits
 from lrbtl.fitting.fit import make_design
-from lrbtl.methods import exceptions, search
+from lrbtl.methods import exceptions, sampled, search
 from lrbtl.methods.hierarchical import HierarchicalRun
-from lrbtl.methods.search import some_contexts, tau_quantiles
+from lrbtl.methods.sampled import some_contexts
+from lrbtl.methods.search import tau_quantiles
 
 
 def test_quantiles_of_tau():
@@ -84,9 +85,9 @@ def test_some_contexts_stand_for_all_of_a_large_log(monkeypatch):
     weights = np.stack([battles.context_counts / battles.n_battles, np.arange(400) == 7]).astype(float)
     whole = lrbtl.analyse(battles).estimate_boards(weights)
     assert some_contexts(make_design(battles, None)) is None
-    monkeypatch.setattr(search, "LARGE_LOG", 1_000)
-    monkeypatch.setattr(search, "MANY_CONTEXTS", 100)
-    monkeypatch.setattr(search, "PART_CELLS", 4_000)
+    monkeypatch.setattr(sampled, "LARGE_LOG", 1_000)
+    monkeypatch.setattr(sampled, "MANY_CONTEXTS", 100)
+    monkeypatch.setattr(sampled, "PART_CELLS", 4_000)
     kept = some_contexts(make_design(battles, None))
     assert kept is not None and 150 < len(kept) < 300
     part = lrbtl.analyse(battles).estimate_boards(weights)

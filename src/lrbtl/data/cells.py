@@ -6,7 +6,7 @@ from math import prod
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from lrbtl._kernels.coding import count_keys, key_battles, sum_counts
 from lrbtl.data.votes import Votes, joined_votes
@@ -422,3 +422,14 @@ def _components(tail: Indices, head: Indices, shape: tuple[int, int], connection
     smallest = np.empty(n_components, dtype=np.intp)
     smallest[labels[::-1]] = np.arange(n_nodes - 1, -1, -1) % shape[1]  # of repeated indices the last one stays
     return smallest[labels].reshape(shape)
+
+
+def random_bits(context: Longs, a: Longs | Ints, b: Longs | Ints) -> NDArray[np.uint64]:
+    """Return 64 random bits for each (context, a, b), the same in every log (splitmix64 of a key)."""
+    key = np.bitwise_xor(np.left_shift(context, 42), np.left_shift(a.astype(np.int64), 21)) ^ b
+    bits = key.astype(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits += np.uint64(0x9E3779B97F4A7C15)
+        bits ^= np.right_shift(bits, np.uint64(shift))
+        bits *= np.uint64(factor)
+    return np.bitwise_xor(bits, np.right_shift(bits, np.uint64(31)))

@@ -16,12 +16,12 @@ import numpy.typing as npt
 from scipy import sparse
 
 from lrbtl._kernels import gram as kernels
-from lrbtl.data.cells import weak_components
+from lrbtl.data.cells import random_bits, weak_components
 from lrbtl.fitting.design import Design
 from lrbtl.lowrank.arrowhead import mirrored, subtract_gram
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, eigenvectors, truncate
-from lrbtl.typing import Floats, Ints, Longs
+from lrbtl.typing import Floats, Longs
 
 Matrices = list[Floats]  # one array (contexts, m, m) per group
 
@@ -49,17 +49,6 @@ class Group:
     models: Longs
 
 
-def random_bits(context: Longs, a: Longs | Ints, b: Longs | Ints) -> npt.NDArray[np.uint64]:
-    """Return 64 random bits for each (context, a, b), the same in every log (splitmix64 of a key)."""
-    key = np.bitwise_xor(np.left_shift(context, 42), np.left_shift(a.astype(np.int64), 21)) ^ b
-    bits = key.astype(np.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits += np.uint64(0x9E3779B97F4A7C15)
-        bits ^= np.right_shift(bits, np.uint64(shift))
-        bits *= np.uint64(factor)
-    return np.bitwise_xor(bits, np.right_shift(bits, np.uint64(31)))
-
-
 def without_idle_slots(design: Design) -> Design:
     """Return the design with slots only where battles are, unless nearly all have some: matrices grow with them."""
     d1 = design.shape[0]
@@ -74,6 +63,13 @@ def without_idle_slots(design: Design) -> Design:
     for name in ("slot_table", "atom_table"):
         other.__dict__.pop(name, None)
     other.__dict__["full"] = False
+    return other
+
+
+def with_all_slots(design: Design) -> Design:
+    """Return the design with a slot for each model in each context, whether it has battles or not."""
+    other = replace(design)
+    other.__dict__["full"] = True
     return other
 
 

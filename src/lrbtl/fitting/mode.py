@@ -3,6 +3,7 @@
 Where models are too many for matrices over all of them, L and E step together by conjugate gradients (`Joint`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,8 +13,9 @@ from lrbtl.fitting.blocks import BlockDesign
 from lrbtl.fitting.deviations import OF_VOTES, Expansion, Scores
 from lrbtl.fitting.newton import Curvature
 from lrbtl.fitting.priors import factor_entries, within_gauge
+from lrbtl.fitting.related import Alone, Related, fitted_variances
 from lrbtl.fitting.solvers import outer_sums
-from lrbtl.lowrank.arrowhead import Factor
+from lrbtl.lowrank.arrowhead import Factor, as_dense
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.typing import Floats
 
@@ -179,31 +181,42 @@ class RowBlocks:
 class Joint(Expansion):
     """The posterior of a matrix of scores round some, L and E together: Q = K^T H K + P with K = [J, I].
 
-    P is the prior of the coordinates and 1 / tau^2 of E. Q is only multiplied with, vote by vote. Conjugate gradients
-    start from what it would be if all opponents were known: H becomes its diagonal, and models fall apart.
+    P is the prior of the coordinates and 1 / tau^2 of E. Shared effects are coordinates too, and H has their border. Q
+    is only multiplied with, vote by vote. Conjugate gradients start from what it would be if all opponents were known,
+    and scores for the effects: H becomes its diagonal, and models fall apart.
+
+    Attributes
+    ----------
+    related : array (D, D) or None
+        Covariance of the deviations of a model in all contexts, where they are not independent.
     """
+
+    related: Floats | None = None
 
     @cached_property
     def votes(self) -> Floats:
         """Diagonal of H on the slots."""
-        return self.on_slots(self.cell_weights)
-
-    def on_slots(self, weight: Floats) -> Floats:
-        """Return sums of weights of cells over those that touch each slot."""
-        return np.asarray(self.scores.design.unsigned(weight))
+        return self.scores.design.unsigned(self.cell_weights)
 
     @cached_property
-    def shrunk(self) -> Floats:
-        """S on the slots with opponents known."""
-        return np.asarray(1.0 / (1.0 + self.tau**2 * self.votes))
+    def own(self) -> Alone | Related:
+        """The deviations of each model, with opponents known."""
+        return Alone(self.tau, self.votes) if self.related is None else Related(self.related, self.votes)
+
+    @cached_property
+    def open_rows(self) -> Floats:
+        """What of each model's row is not taken for deviations, with opponents known: (I - B h) V, (n_slots, r1)."""
+        v = self.scores.space.V[self.scores.design.slot_places[0]]
+        return np.asarray(v - self.own.left_open(self.votes[:, None] * v))
 
     @cached_property
     def information(self) -> RowBlocks:  # type: ignore[override]
-        """Blocks of J^T W J with opponents known."""
-        design, space = self.scores.design, self.scores.space
-        W = design.slot_matrix(self.votes * self.shrunk)
-        E = space.E[0]
-        return RowBlocks(outer_sums(W.T, space.V), E.T @ outer_sums(W, space.U) @ E)
+        """Blocks of J^T W J with opponents known; of contexts, with W in the place of its diagonal."""
+        design, space, (d1, r1) = self.scores.design, self.scores.space, self.scores.space.U.shape
+        told = (self.votes[:, None] * self.open_rows)[:, None, :] * space.V[design.slot_places[0]][:, :, None]
+        W = design.slot_matrix(self.votes - self.votes**2 * self.own.open_variance)
+        models = design.by_model(told.reshape(-1, r1 * r1)).reshape(d1, r1, r1)
+        return RowBlocks(models, space.E[0].T @ outer_sums(W, space.U) @ space.E[0])
 
     @cached_property
     def row_inverses(self) -> RowBlocks:
@@ -213,6 +226,11 @@ class Joint(Expansion):
         models = prior[space.slices[0]].reshape(told.models.shape[:2])
         rows = prior[space.slices[space.mode]].reshape(told.rows.shape[:2])
         return RowBlocks(_inverses(told.models, models), _inverses(told.rows, rows))
+
+    @cached_property
+    def effect_inverse(self) -> Floats:
+        """Inverse information of the effects with scores known, zero along what votes do not tell, (k, k)."""
+        return np.asarray(np.linalg.pinv(self.effects[1], hermitian=True))
 
     def within_gauge(self, x: Floats) -> Floats:
         """Return columns of coordinates without moves of the model factor that only turn it, or shift all models."""
@@ -226,16 +244,21 @@ class Joint(Expansion):
         """Return Q times columns of coordinates and deviations, (size + n_slots, m)."""
         design, space = self.scores.design, self.scores.space
         x, E = z[: space.size], z[space.size :]
-        pulled = self.informed(design.push_columns(space, x) + E)
-        along = self.within_gauge(design.pull_columns(space, pulled) + self.prior.precision[:, None] * x)
-        return np.concatenate([along, pulled + E / self.tau**2 if self.tau > 0.0 else E])
+        changes, (c, corner) = design.push_columns(space, x) + E, self.effects
+        pulled = self.informed(changes)
+        if len(corner):
+            pulled += c @ x[space.extra]
+        along = design.pull_columns(space, pulled)
+        along[space.extra] = c.T @ changes + corner @ x[space.extra]
+        along = self.within_gauge(along + self.prior.precision[:, None] * x)
+        return np.concatenate([along, pulled + self.own.weighed(E) if self.tau > 0.0 else E])
 
     def by_rows(self, r: Floats, *, models_only: bool = False) -> Floats:
-        """Return the solution for columns r with opponents known, and with the contexts of L known or not."""
+        """Return the solution for columns r with opponents known; with `models_only`, contexts and effects too."""
         design, space = self.scores.design, self.scores.space
         rx, rE = r[: space.size], r[space.size :]
-        share, m = (self.tau**2 * self.votes * self.shrunk)[:, None], r.shape[1]
-        left, x = rx - design.pull_columns(space, share * rE), np.zeros_like(rx)
+        votes, m = self.votes[:, None], r.shape[1]
+        left, x = rx - design.pull_columns(space, votes * self.own.left_open(rE)), np.zeros_like(rx)
         models, rows = space.slices[0], space.slices[space.mode]
         inverses = self.row_inverses
         if models_only:
@@ -244,8 +267,9 @@ class Joint(Expansion):
             left = self.within_gauge(left)
             x[models] = (inverses.models @ left[models].reshape(*space.U.shape, m)).reshape(-1, m)
             x[rows] = (inverses.rows @ left[rows].reshape(*inverses.rows.shape[:2], m)).reshape(-1, m)
+            x[space.extra] = self.effect_inverse @ left[space.extra]
             x = self.within_gauge(x)
-        return np.concatenate([x, self.tau**2 * self.shrunk[:, None] * rE - share * design.push_columns(space, x)])
+        return np.concatenate([x, self.own.left_open(rE - votes * design.push_columns(space, x))])
 
     def solve(self, rhs: Floats, tol: float) -> Floats:
         """Return Q^-1 times columns by conjugate gradients, to a relative error."""
@@ -271,8 +295,31 @@ class Joint(Expansion):
         """Return the gradient of the log posterior in coordinates and deviations, as one column."""
         design, space, E = self.scores.design, self.scores.space, self.scores.E
         prior = within_gauge(space, self.prior.precision * (factor_entries(space) - self.prior.mean))
-        own = self.g - E / self.tau**2 if self.tau > 0.0 else np.zeros_like(E)
-        return np.concatenate([design.pull_sums(space, self.g) - prior, own])[:, None]
+        own = self.g - self.own.weighed(E[:, None])[:, 0] if self.tau > 0.0 else np.zeros_like(E)
+        along = design.pull_sums(space, self.g) - prior
+        along[space.extra] = self.effect_gradient
+        return np.concatenate([along, own])[:, None]
+
+    def cost(self, scores: Scores, step: Floats | float = 0.0) -> float:
+        """Return the negative log posterior at the scores that a step in coordinates leads to."""
+        deviations = 0.5 * float(scores.E @ self.own.weighed(scores.E[:, None])[:, 0])
+        return scores.loss / self.dispersion + deviations + self._prior_cost(scores, step)
+
+    def refined(self, parts: Sequence[Floats]) -> tuple[float, Floats | None]:
+        """Return the tau of most evidence, if larger, and the covariance (D, D) of a model's deviations with parts.
+
+        Opponents are taken as known, which makes deviations rather too small, but all votes tell of them: tau may come
+        from some. Part of the variance is along `parts` (D, D), labels that contexts have in common.
+        """
+        design, space = self.scores.design, self.scores.space
+        on_slots = self.votes, self.votes * self.scores.E + self.g
+        votes, told = (as_dense(design.slot_matrix(values)).T for values in on_slots)
+        row, every = self.prior.precision[space.slices[0]].reshape(space.U.shape), [np.eye(len(space.V)), *parts]
+        alone = float(fitted_variances(votes, told, space.V, row, every[:1])[0])
+        if not parts:
+            return float(np.sqrt(max(self.tau**2, alone))), None
+        variances = fitted_variances(votes, told, space.V, row, every) * max(1.0, self.tau**2 / alone)
+        return float(np.sqrt(variances[0])), np.tensordot(variances, np.stack(every), 1)
 
 
 def _inverses(blocks: Floats, diagonal: Floats) -> Floats:
@@ -280,13 +327,20 @@ def _inverses(blocks: Floats, diagonal: Floats) -> Floats:
     return np.asarray(np.linalg.inv(blocks + diagonal[:, :, None] * np.eye(blocks.shape[1])))
 
 
-def find_joint_mode(scores: Scores, tau: float, dispersion: float, gauge: float, before: Floats | None = None) -> Mode:
+def find_joint_mode(
+    scores: Scores,
+    tau: float,
+    dispersion: float,
+    gauge: float,
+    before: Floats | None = None,
+    related: Floats | None = None,
+) -> Mode:
     """Return the mode reached from some scores where models are many; `before` is a precision of the prior nearby."""
     if tau == 0.0:
         scores = replace(scores, E=np.zeros_like(scores.E))
     many = max(1.0, scores.design.n_slots / MANY_SLOTS)
     for n_iter in range(1, MANY_STEPS + 1):
-        at = Joint(scores, tau, dispersion, gauge, before, n_iter > SETTLING)
+        at = Joint(scores, tau, dispersion, gauge, before, n_iter > SETTLING, related)
         before, slopes = at.prior.precision, at.slopes()
         step = at.solve(slopes, STEP_TOL)
         expected = 0.5 * float(slopes[:, 0] @ step[:, 0])

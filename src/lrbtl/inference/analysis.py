@@ -27,10 +27,10 @@ from lrbtl.methods.hierarchical import Hierarchical, HierarchicalRun
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.mle import Mle
 from lrbtl.methods.naive import Naive
-from lrbtl.methods.search import MANY_MODELS, Start
+from lrbtl.methods.sampled import PART_MODELS, has_room
+from lrbtl.methods.search import Start
 from lrbtl.methods.targets import Resolved, WorkingScale
 from lrbtl.methods.whitened import Whitened
-from lrbtl.model.links import LOGISTIC, Link, as_link
 from lrbtl.typing import Bools, Floats
 
 
@@ -265,7 +265,7 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         check_clusters(battles)
     elif control is not None or effects != "shared":
         raise CovariateError("control and effects are for battles with covariates, not for observed entries.")
-    chosen, found = Options(**options), find_method(options.get("method"), battles, options.get("link"))
+    chosen, found = Options(**options), find_method(options.get("method"), battles)
     chosen.check(battles.shape)
     if chosen.start is not None:
         chosen = replace(chosen, start=start_from(chosen.start, battles))
@@ -350,17 +350,13 @@ METHODS: dict[str, Method] = {
     method.name: method for method in (Hierarchical(), Efficient(), Whitened(), Mle(), Naive())
 }
 DEFAULT_METHOD = "hierarchical"
-LARGEST = 1 << 25  # contexts times squared models up to which its covariances fit into memory
-MOST_WORK = 2e10  # cubed models, summed over contexts with enough votes to link most of them: minutes beyond it
-MOST_MODELS, LINKED = 2000, 0.75  # and models for that; votes per model that link most of them in a context
 
 
-def find_method(name: str | None, data: Data, link: str | Link | None = None) -> Method:
+def find_method(name: str | None, data: Data) -> Method:
     """Return the method of a name, by default the one for these data; raise where there is none.
 
     Battles with votes that both were bad have the grounded method only. Observed entries have no hierarchical method,
-    and very many models, or many contexts in which most of them meet, take it too long: there the default is the
-    efficient one.
+    and very many contexts in which most models meet take it too long: there the default is the efficient one.
 
     >>> import lrbtl
     >>> find_method(None, lrbtl.Battles.from_arrays(["x"], ["y"], [1])).name
@@ -375,24 +371,7 @@ def find_method(name: str | None, data: Data, link: str | Link | None = None) ->
     if bad:
         return GroundedMethod()
     if name is None:
-        name = DEFAULT_METHOD if isinstance(data, Battles) and is_feasible(data, link) else "efficient"
+        serves = isinstance(data, Battles) and (data.shape[0] > PART_MODELS or has_room(data))
+        name = DEFAULT_METHOD if serves else "efficient"
     check_choice(name, tuple(METHODS), "method")
     return METHODS[name]
-
-
-def is_feasible(battles: Battles, link: str | Link | None = None) -> bool:
-    """Return whether the hierarchical method takes seconds or minutes, not hours, for battles of this size.
-
-    >>> import lrbtl
-    >>> is_feasible(lrbtl.Battles.from_arrays(["x"], ["y"], [1]))
-    True
-    """
-    d1, D = battles.shape[0], battles.n_contexts
-    if D * d1**2 <= LARGEST:
-        return True
-    full = np.count_nonzero(np.diff(battles.cells.start) > LINKED * d1)
-    simple = len(battles.shape) == 2 and battles.effects_by != "context" and battles.tag_mode is None
-    plain = as_link(link or LOGISTIC).n_extra == 0
-    if simple and plain and d1 > MANY_MODELS and not battles.covariates:
-        return True
-    return simple and d1 <= MOST_MODELS and float(full) * d1**3 <= MOST_WORK

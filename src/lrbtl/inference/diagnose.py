@@ -38,6 +38,7 @@ from lrbtl.typing import Floats, Longs, Rank, Seed
 Level = Literal["ok", "warn"]
 Exceptional = tuple[object, object, float]  # model, context, Elo points
 
+ENOUGH_MODELS = 200  # that tell by how much votes of a cluster are alike
 PRELIMINARY = 30  # votes below which boards list a model as preliminary, by default
 GOOD = ("ready to publish", "efficient is safe")
 
@@ -300,8 +301,9 @@ def _design_effects(analysis: Analysis) -> tuple[tuple[str, float], ...]:
     battles = analysis.battles
     if not isinstance(battles, Battles) or battles.cells.clusters is None:
         return ()
-    weights = context_weights(battles, "traffic")
-    targets = [resolved_score(a, weights) for a in np.flatnonzero(battles.model_counts).tolist()]
+    weights, models = context_weights(battles, "traffic"), np.flatnonzero(battles.model_counts)
+    some = models[:: max(1, len(models) // ENOUGH_MODELS)]
+    targets = [resolved_score(a, weights) for a in some.tolist()]
     return tuple(design_effects(analysis.run.influence_rows(targets), battles, len(targets)))
 
 

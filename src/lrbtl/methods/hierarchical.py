@@ -16,10 +16,10 @@ from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance,
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import SeparateFits
 from lrbtl.methods.posterior import Posterior
-from lrbtl.methods.sampled import Sampled
-from lrbtl.methods.search import LIKELY, Node, Search, some_contexts, some_models
-from lrbtl.methods.shared import TAGS
-from lrbtl.methods.standard_errors import BATCH, centred, in_batches
+from lrbtl.methods.sampled import ManyModels, Sampled, simulated_notes, some_contexts, some_models
+from lrbtl.methods.search import LIKELY, Node, Search
+from lrbtl.methods.shared import TAGS, label_parts, shared_tags
+from lrbtl.methods.standard_errors import BATCH, centred, in_batches, widening
 from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate
 from lrbtl.model.links import LOGISTIC
 from lrbtl.threads import one_blas_thread
@@ -51,40 +51,36 @@ class Hierarchical(Method):
         if not np.any(data.cells.y != 0.5):
             raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
         design, tags = make_design(data, options.link), shared_tags(data)
-        models = some_models(design) if tags is None else None
+        models = some_models(data)
+        many = None if models is None else ManyModels(models, data.cells.clusters, label_parts(data, tags))
+        related = bool(many and many.parts)
+        if many is not None and len(data.shape) > 1:
+            design, tags = replace(design, shape=(data.shape[0], data.n_contexts)), None
         searched, start = (design, options.start) if models is None else (only_models(design, models), None)
         part = some_contexts(searched) if tags is None and start is None else None
         search = Search(searched if part is None else only_contexts(searched, part), start, tags)
         if len(data.shape) == 1:
             nodes = [search.node(search.climb(search.first((1,)), 0.0), 1.0)]
+        elif options.rank == "auto":
+            nodes = search.average(search.ranks(options))
         else:
-            modes = (
-                search.ranks(options) if options.rank == "auto" else search.given(check_rank(options.rank, data.shape))
-            )
-            nodes = search.average(modes)
-            nodes = nodes if part is None and models is None else search.widened(design, nodes, models)
+            rank = check_rank(options.rank, data.shape)
+            nodes = search.average(search.given(rank if models is None else check_rank(rank[0], search.shape)))
+        if part is not None or models is not None:
+            nodes = search.widened(design, nodes, many)
         link = nodes[0].mode.scores.design.link
-        unrelated = () if tags is None or TAGS in search.columns.modes else (UNRELATED,)
-        simulated = () if models is None else (simulated_sentence(len(models), nodes),)
+        related = related or TAGS in search.columns.modes
+        unrelated = () if related or shared_tags(data) is None else (UNRELATED,)
+        simulated = () if models is None else simulated_notes(data, len(models), [node.posterior for node in nodes])
         own = () if data.n_contexts == 1 else (deviation_sentence(deviation_share(nodes)),)
         provenance = Provenance(
             method=self.name,
             rank=main_rank(nodes),
             n_battles=data.n_battles,
             link=None if link == LOGISTIC else str(link),
-            notes=() if len(data.shape) == 1 else (*own, *unrelated, *simulated),
+            notes=(*(() if len(data.shape) == 1 else (*own, *unrelated)), *simulated),
         )
         return HierarchicalRun(data, nodes, provenance)
-
-
-def shared_tags(battles: Battles) -> Floats | None:
-    """Return which contexts have which of the tags that several sets share, (D, n_tags) of 0 and 1; None for none."""
-    shared = [codes for codes in battles.tag_sets.values() if len(codes) > 1]
-    if not shared or battles.tag_mode is None:
-        return None
-    mode = battles.mode_names.index(battles.tag_mode)
-    level = np.indices(battles.shape[1:])[mode].reshape(-1)
-    return np.stack([np.isin(level, codes) for codes in shared], axis=1).astype(np.float64)
 
 
 def main_rank(nodes: Sequence[Node]) -> tuple[int, ...]:
@@ -98,7 +94,7 @@ def main_rank(nodes: Sequence[Node]) -> tuple[int, ...]:
 def deviation_share(nodes: Sequence[Node]) -> float:
     """Return the share of tau^2 in the variance of the scores of a category."""
     tau = sum(node.weight * node.tau for node in nodes)
-    shared = sum(node.weight * node.low_rank.mean_square() for node in nodes)
+    shared = sum(node.weight * node.shared_square for node in nodes)
     return tau**2 / max(tau**2 + shared, 1e-300)
 
 
@@ -113,15 +109,6 @@ def exact(node: Node) -> Posterior:
     """Return the posterior of a node whose models are not too many for matrices over them."""
     assert isinstance(node.posterior, Posterior)
     return node.posterior
-
-
-def simulated_sentence(n_models: int, nodes: Sequence[Node]) -> str:
-    """Return in words what is not computed from all votes where models are many."""
-    n_logs = sum(node.posterior.n for node in nodes if isinstance(node.posterior, Sampled))
-    return (
-        f"with so many models, rank and deviations are told by votes among the {n_models:,} models of most votes, and "
-        f"errors of boards by {n_logs} simulated logs"
-    )
 
 
 def followed(levels: Floats, answers: Floats) -> Floats:
@@ -301,6 +288,22 @@ class HierarchicalRun(Run):
         out -= (added - 0.5 * middle)[:, None] / len(out)
         out -= (added - 0.5 * middle) / len(out)
         out[np.diag_indices(len(out))] += added
+        return out
+
+    def score_moments(self, weights: Floats, among: Bools | None = None) -> list[Moments]:
+        """Return, for each row of weights (B, D) of contexts, the moments of all models' mean scores.
+
+        Simulated logs have clusters of votes already.
+        """
+        each = [node.posterior for node in self.nodes if isinstance(node.posterior, Sampled)]
+        if not (self.clustered and each):
+            return super().score_moments(weights, among)
+        out = []
+        for row, found in zip(weights, self.vote_score_moments(weights, among), strict=True):
+            noise = self._average(posterior.variance_noise(row) for posterior in each)
+            wider = widening(2.0 * noise)
+            assert found.cov is not None
+            out.append(Moments(found.values, found.cov * np.outer(wider, wider), wider * found.se, noise))
         return out
 
     @one_blas_thread

@@ -8,17 +8,18 @@ from math import prod
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from lrbtl.fitting.blocks import BlockDesign, Field, random_bits, without_idle_slots
+from lrbtl.fitting.blocks import BlockDesign, Field, with_all_slots, without_idle_slots
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.deviations import OF_VOTES, Expansion, Scores
 from lrbtl.fitting.fit import spectral_start
 from lrbtl.fitting.mode import Joint, Mode, find_joint_mode, find_mode, start_scores
+from lrbtl.fitting.related import few_contexts
 from lrbtl.fitting.signal import Residuals, probe_residuals
 from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps, truncate
 from lrbtl.methods.base import Options
 from lrbtl.methods.exceptions import Exceptions, find_exceptions
 from lrbtl.methods.posterior import Posterior
-from lrbtl.methods.sampled import Sampled
+from lrbtl.methods.sampled import ManyModels, Sampled
 from lrbtl.methods.shared import Columns, Shared
 from lrbtl.model.links import Link
 from lrbtl.typing import Floats, Longs
@@ -46,9 +47,7 @@ UNLIKELY = 0.3  # below which one that was let out is none
 PILOTS, ROUGH = 2, 0.01  # fits of rank 1 with large deviations, of which starts are made; nats per slot of a last step
 ROUGHLY = 2e-4  # the same for a rank in doubt: scores move by some hundredths of their errors
 SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
-LARGE_LOG, MANY_CONTEXTS = 1 << 18, 500  # cells and contexts beyond both of which some contexts are searched for all
-PART_CELLS, FEWEST_CONTEXTS = 1 << 15, 100  # what that part of a log has, about, and at least
-MANY_MODELS, PART_MODELS = 1500, 800  # models beyond which some of them are searched for all, and how many
+REFINED = 2  # times that tau of all models is sought
 SIMULATED_LOGS, FEWEST_LOGS = 192, 64  # from which errors of so many models are taken, in all and at a node
 SLIGHTLY = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
@@ -75,6 +74,13 @@ class Node:
         """Scores with the moves of exceptions and of what entries share."""
         moves = (self.mode.scores.field, self.exceptions.move, self.posterior.move)
         return Field.mixed(moves, (1.0, 1.0, 1.0))
+
+    @property
+    def shared_square(self) -> float:
+        """Mean square of what entries share."""
+        related = self.posterior.at.related if isinstance(self.posterior, Sampled) else None
+        more = 0.0 if related is None else float(np.trace(related)) / len(related) - self.tau**2
+        return self.low_rank.mean_square() + more
 
     @property
     def link(self) -> Link:
@@ -114,25 +120,21 @@ class Search:
         self.spread = self._spread(self.pilot)
         self.columns = Columns.of(self.design, tags)
 
-    def _take(self, cells: Design) -> None:
-        cells = without_idle_slots(cells)
+    def _take(self, cells: Design, *, every_slot: bool = False) -> None:
+        cells = with_all_slots(cells) if every_slot else without_idle_slots(cells)
         self.cells = BlockDesign.of_cells(cells)
         self.design = BlockDesign.of_cells(cells.averaged())
         self.shape = cells.shape
 
-    def widened(self, cells: Design, nodes: list[Node], models: Longs | None = None) -> list[Node]:
+    def widened(self, cells: Design, nodes: list[Node], many: ManyModels | None = None) -> list[Node]:
         """Return nodes of a log of which this search saw some contexts: same ranks, taus and weights, all contexts.
 
-        Where it saw some `models` only, those of the others have covariances from simulated logs.
+        Where it saw some of `many` models only, covariances of all are from simulated logs.
         """
         wide = copy(self)
-        wide._take(cells)
-        if models is not None:
-            alike: dict[tuple[tuple[int, ...], float], Node] = {}  # of one rank and tau: the same mode of all models
-            for node in nodes:
-                weight = node.weight + (alike[key].weight if (key := (node.rank, node.tau)) in alike else 0.0)
-                alike[key] = replace(alike.get(key, node), weight=weight)
-            return [wide._node_of_all(node, models) for node in alike.values()]
+        wide._take(cells, every_slot=many is not None and bool(many.parts))
+        if many is not None:
+            return [wide._node_of_all(node, many) for node in one_for_each_rank(nodes)]
         wide.columns, out = Columns.of(wide.design), []
         for rank in dict.fromkeys(node.rank for node in nodes):
             own = [node for node in nodes if node.rank == rank]
@@ -157,14 +159,20 @@ class Search:
         self.gauge = self._gauge(scores) / self.dispersion
         return scores
 
-    def _node_of_all(self, node: Node, models: Longs) -> Node:
-        """Return a node of some models as one of all."""
-        scores = self._spread_to_all(node, models)
+    def _node_of_all(self, node: Node, many: ManyModels) -> Node:
+        """Return a node of some models as one of all: where contexts are few, all votes tell tau."""
+        scores = self._spread_to_all(node, many.models)
         mode = find_joint_mode(scores, node.tau, self._dispersion(scores), self.gauge)
+        for _ in range(REFINED if self.design.n_contexts > 1 and few_contexts(*self.design.shape) else 0):
+            before = mode.at
+            assert isinstance(before, Joint)
+            tau, related = before.refined(many.parts)
+            precision = before.prior.precision
+            mode = find_joint_mode(before.scores, tau, before.dispersion, self.gauge, precision, related)
         at = mode.at
         assert isinstance(at, Joint)
-        posterior = Sampled(at, self.cells, max(FEWEST_LOGS, round(node.weight * SIMULATED_LOGS)))
-        return Node(node.weight, node.rank, node.tau, mode, posterior, find_exceptions(posterior))
+        posterior = Sampled(at, self.cells, max(FEWEST_LOGS, round(node.weight * SIMULATED_LOGS)), many.clusters)
+        return Node(node.weight, node.rank, at.tau, mode, posterior, find_exceptions(posterior))
 
     def _scores_near(self, near: Start | None) -> Scores:
         """Return where the search begins: at the scores of an earlier analysis, (d1, D), or at those of the votes."""
@@ -457,28 +465,15 @@ class Search:
         return Node(weight, rank, mode.tau, mode, posterior.lighter(), exceptions)
 
 
-def some_contexts(design: Design) -> Longs | None:
-    """Return contexts whose votes tell ranks and taus for all, drawn at random but always the same; None for all.
-
-    Ranks and taus belong to the population of contexts, of which a few hundred tell enough.
-    """
-    sizes = np.diff(design.start)
-    used = np.flatnonzero(sizes)
-    own_effects = design.effects is not None and design.effects.start is not None
-    if len(design.shape) != 2 or len(design.a) <= LARGE_LOG or used.size <= MANY_CONTEXTS or own_effects:
-        return None
-    order = used[np.argsort(random_bits(used, used, used))]
-    n = max(int(np.searchsorted(np.cumsum(sizes[order]), PART_CELLS)), FEWEST_CONTEXTS)
-    return np.sort(order[:n])
-
-
-def some_models(design: Design) -> Longs | None:
-    """Return models whose votes among each other tell ranks and taus for all, those of most votes; None for all."""
-    d1 = design.shape[0]
-    if len(design.shape) != 2 or d1 <= MANY_MODELS or design.n_effects:
-        return None
-    votes = np.bincount(design.a, design.count, d1) + np.bincount(design.b, design.count, d1)
-    return np.sort(np.argsort(-votes, kind="stable")[:PART_MODELS])
+def one_for_each_rank(nodes: list[Node]) -> list[Node]:
+    """Return a node for each rank, with the root mean square of its taus: all votes of many models know tau well."""
+    found: dict[tuple[int, ...], Node] = {}
+    for node in nodes:
+        weight, square = node.weight, node.weight * node.tau**2
+        if (known := found.get(node.rank)) is not None:
+            weight, square = weight + known.weight, square + known.weight * known.tau**2
+        found[node.rank] = replace(node, weight=weight, tau=float(np.sqrt(square / weight)))
+    return list(found.values())
 
 
 def tau_quantiles(taus: Floats, log_evidence: Floats, at_zero: float = AT_ZERO) -> Floats:

@@ -17,8 +17,10 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg, sparse
 
+from lrbtl.data.battles import Battles
 from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
 from lrbtl.fitting.deviations import Expansion
+from lrbtl.fitting.related import few_contexts
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.typing import Floats, Longs
 
@@ -28,6 +30,29 @@ GRID = 200  # sizes that are looked at
 AT_ZERO = 0.1  # prior probability that a mode's levels share nothing
 SIZE_STEPS, SETTLED = 4, 0.02  # passes over the modes, and the relative change of a size that ends them
 LADDER, TAGS = -1, -2  # modes of columns that are no context modes
+
+
+def shared_tags(battles: Battles) -> Floats | None:
+    """Return which contexts have which of the tags that several sets share, (D, n_tags) of 0 and 1; None for none."""
+    shared = [codes for codes in battles.tag_sets.values() if len(codes) > 1]
+    if not shared or battles.tag_mode is None:
+        return None
+    mode = battles.mode_names.index(battles.tag_mode)
+    level = np.indices(battles.shape[1:])[mode].reshape(-1)
+    return np.stack([np.isin(level, codes) for codes in shared], axis=1).astype(np.float64)
+
+
+def label_parts(battles: Battles, tags: Floats | None) -> list[Floats]:
+    """Return how many tags, and then whether labels of each of several columns, two contexts have in common, (D, D).
+
+    None where contexts are too many. Columns of which votes have one label are left out.
+    """
+    if battles.n_contexts == 1 or not few_contexts(battles.shape[0], battles.n_contexts):
+        return []
+    out = [] if tags is None else [tags @ tags.T]
+    used, levels = battles.context_counts > 0, np.indices(battles.shape[1:]).reshape(len(battles.shape) - 1, -1)
+    several = [level for level in levels if np.unique(level[used]).size > 1]
+    return out + [1.0 * (level == level[:, None]) for level in several if len(several) > 1]
 
 
 @dataclass(frozen=True)

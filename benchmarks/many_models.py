@@ -11,7 +11,8 @@ normal copula (correlation .4 of what they think of a model); "no contexts". Cov
 ranked models, on the overall board and on those of all contexts, for each log: errors of one log hang together. Boards
 of labels are those of each label of a column, or tag. Ranks are covered if the simultaneous intervals of all models
 hold. Gaps are those of 60 models to the one in the middle, overall. One process a log; peak memory is that of making
-the log, too. Results go to results/many_models.json and results/many_models.md.
+the log, too. That all votes tell the size of deviations was decided after a look at these logs. Results go to
+results/many_models.json and results/many_models.md.
 """
 
 import argparse

@@ -226,7 +226,8 @@ def test_nodes_of_a_rank_become_one():
     node = tried.node(tried.climb(tried.first((1, 1)), 0.1), 0.25)
     other = replace(node, rank=(2, 2), weight=0.5)
     one, two = search.one_for_each_rank([node, other, replace(node, tau=0.3)])
-    assert (one.rank, one.weight, one.tau) == ((1, 1), 0.5, pytest.approx(np.sqrt(0.05))) and two is not one
+    assert (one.rank, one.weight, two.rank) == ((1, 1), 0.5, (2, 2))
+    assert one.tau == pytest.approx(np.sqrt(0.05))
 
 
 def test_very_many_combinations_have_a_note(monkeypatch):

@@ -18,7 +18,7 @@ from lrbtl.inference.joint import (
     wald_statistic,
 )
 
-TOLERANCE = 0.01
+TOLERANCE = 3 * 0.0075  # three standard errors
 
 
 def random_cov(seed, d, rank):

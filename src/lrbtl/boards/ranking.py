@@ -146,11 +146,12 @@ def tiers(score: Floats, above: Bools) -> Longs:
     """
     order = np.argsort(-score, kind="stable")
     tier = np.empty(score.size, dtype=np.int64)
-    current, top = 1, order[:1]
-    for a in order:
-        if above[top, a].any():
-            current, top = current + 1, a
-        tier[a] = current
+    first, number = 0, 1
+    while first < score.size:
+        below = np.flatnonzero(above[order[first], order[first:]])
+        last = first + int(below[0]) if below.size else score.size
+        tier[order[first:last]] = number
+        first, number = last, number + 1
     return tier
 
 

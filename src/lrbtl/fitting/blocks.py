@@ -221,6 +221,8 @@ class BlockDesign(Design):
 
     def times(self, matrices: Matrices, values: Floats) -> Floats:
         """Return the product of each context's matrix with values per slot (n_slots,) or (n_slots, k)."""
+        if self.full and self.shape[0] >= SMALL:
+            return (matrices[0] @ values.reshape(self.n_contexts, self.shape[0], -1)).reshape(values.shape)
         wide = np.ascontiguousarray(values if values.ndim == 2 else values[:, None])
         out = np.zeros(wide.shape)
         for group, matrix in zip(self.groups, matrices, strict=True):

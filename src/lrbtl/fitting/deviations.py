@@ -264,10 +264,10 @@ class Expansion:
 
     def gradient(self) -> Floats:
         """Return the gradient of the log posterior in coordinates."""
-        scores, design, space = self.scores, self.scores.design, self.scores.space
+        design, space = self.scores.design, self.scores.space
         out = design.pull_sums(space, self.residual)
-        c, _ = self.effects
-        out[space.extra] = self.effect_gradient - c.T @ self.left_open(self.tau**2 * self.g - scores.E)
+        if design.n_effects:
+            out[space.extra] = self.effect_gradient + self.effects[0].T @ self.left_open(self._away)
         if self.contexts is not None:
             out -= self.contexts.gradient(space)
         return out - within_gauge(space, self.prior.precision * (factor_entries(space) - self.prior.mean))
@@ -276,8 +276,8 @@ class Expansion:
     def left_by_step(self) -> Floats:
         """What the best step of L and of the effects would leave of the residual: E / tau^2 after it."""
         design, space, step = self.scores.design, self.scores.space, self.factor.solve(self.gradient())
-        taken = self.told(design.slot_changes(space, *space.push(step)))
-        return self.residual - taken - self.left_open(self.effects[0] @ step[space.extra])
+        left = self.residual - self.told(design.slot_changes(space, *space.push(step)))
+        return left - self.left_open(self.effects[0] @ step[space.extra]) if design.n_effects else left
 
     def left_by_steps(self, residuals: Floats) -> Floats:
         """Return what steps of L alone would leave of other residuals, (n_slots, m)."""

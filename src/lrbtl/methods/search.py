@@ -299,7 +299,7 @@ class Search:
                 options.say(f"rank {r}: its last component vanishes")
                 found.append((left, main or self.let_out(idle[-1])))
                 break
-            seen = self._residuals(here.at if isinstance(here, Mode) else here)
+            seen = self._residuals(here.at if isinstance(here, Mode) else here, NOISE if main else -np.inf)
             excess = seen.excess
             options.say(f"rank {r}: the largest residual component is {excess:.1f} deviations above noise")
             idle = [*idle, here] if least - LITTLE < excess < OBVIOUS else [here]

@@ -213,11 +213,15 @@ class Shrinkage:
         Part of their variance that stands for what the prior pulls at; the rest is how they vary with the votes.
     learned : float
         Part of a squared change by which the prior's variance grows once the change is there.
+    slope, bend : array or float
+        The information of the votes once the change is h, over that now, has the logarithm slope h + bend h^2, nearly.
     """
 
     follow: Floats
     pulled: Floats
     learned: float = 0.0
+    slope: Floats | float = 0.0
+    bend: Floats | float = 0.0
 
     @classmethod
     def none(cls, shape: int | tuple[int, int]) -> "Shrinkage":
@@ -226,7 +230,15 @@ class Shrinkage:
 
     def at(self, rows: Longs) -> "Shrinkage":
         """Return that of some of the estimates, in one row."""
-        return Shrinkage(self.follow.reshape(-1)[rows], self.pulled.reshape(-1)[rows], self.learned)
+        each = (self.follow, self.pulled, self.slope, self.bend)
+        follow, pulled, slope, bend = (np.broadcast_to(x, self.follow.shape).reshape(-1)[rows] for x in each)
+        return Shrinkage(follow, pulled, self.learned, slope, bend)
+
+    @property
+    def first(self) -> "Shrinkage":
+        """That of the first estimate alone."""
+        one = self.at(np.zeros(1, dtype=np.int64))
+        return replace(one, **{name: x[0] for name, x in vars(one).items() if name != "learned"})
 
     def noise(self, se: Floats) -> Floats:
         """Return how estimates with these errors vary with the votes, as a standard deviation."""

@@ -11,6 +11,7 @@ from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, NoDecisionError
 from lrbtl.fitting.blocks import Field, only_contexts, only_models
 from lrbtl.fitting.fit import make_design
+from lrbtl.fitting.local import LevelInformation
 from lrbtl.lowrank.tucker import check_rank
 from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, Shrinkage
 from lrbtl.methods.clusters import Rows
@@ -382,6 +383,18 @@ class HierarchicalRun(Run):
         """Part of a squared change of levels by which the prior of their means over contexts grows."""
         return LEARNED / self.data.n_contexts
 
+    @cached_property
+    def level_information(self) -> LevelInformation:
+        """What votes tell of levels, and would tell if these were others, at the likeliest node."""
+        scores = max(self.nodes, key=lambda node: node.weight).mode.scores
+        design, eta = scores.design, scores.eta_of(scores.design)
+
+        def information(step: float) -> Floats:
+            terms = design.joined(design.link.terms(eta + step, design.y, design.variance))
+            return np.asarray(design.count * terms.fisher)
+
+        return LevelInformation.of(information, design.a, design.b, design.shape[0])
+
     @one_blas_thread
     def shrinkage(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Shrinkage:
         """Return what the prior does to estimates of targets, or of sums of them.
@@ -401,7 +414,8 @@ class HierarchicalRun(Run):
             answers += np.einsum("mua,uab->mb", dense[:, part], self._level_answers(contexts[part]), optimize=True)
         each = [exact(node).without_noise for node in self.nodes]
         pulled = self._average(one.covariance(dense, contexts, slopes, diagonal=True) for one in each)
-        return Shrinkage(followed(dense.sum(axis=1), answers), pulled, self._learned)
+        levels = dense.sum(axis=1)
+        return Shrinkage(followed(levels, answers), pulled, self._learned, *self.level_information.along(levels))
 
     def board_shrinkage(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Shrinkage:
         """Return the same for the mean scores of a board, or sums of them."""
@@ -418,7 +432,8 @@ class HierarchicalRun(Run):
         sums = np.eye(len(levels)) if weights is None else weights
         sums = sums - sums.sum(axis=1, keepdims=True) * np.eye(len(levels))[inside].mean(axis=0)
         own = np.einsum("ka,ka->k", sums @ pulled, sums)
-        return Shrinkage(followed(sums @ levels, sums @ answers), own, self._learned)
+        levels = sums @ levels
+        return Shrinkage(followed(levels, sums @ answers), own, self._learned, *self.level_information.along(levels))
 
     def family_shrinkage(self, kind: FamilyKind) -> Shrinkage:
         """Return the same for all scores (d1, D), or all gaps (pairs, D)."""
@@ -432,8 +447,11 @@ class HierarchicalRun(Run):
                 found.append(own if kind == "scores" else own[a] + own[b] - (each[:, a, b] + each[:, b, a]).T)
             out.append(found)
         answers, pulled = (np.hstack(side) for side in zip(*out, strict=True))
-        levels = 1.0 - 1.0 / self.data.shape[0] if kind == "scores" else 2.0
-        return Shrinkage(np.maximum(answers / levels, LEAST_FOLLOWED), pulled, self._learned)
+        d1, told = self.data.shape[0], self.level_information
+        levels = 1.0 - 1.0 / d1 if kind == "scores" else 2.0
+        bends = told.along(np.eye(d1) - 1.0 / d1) if kind == "scores" else told.of_pairs(a, b)
+        slope, bend = (np.repeat(x[:, None], self.data.n_contexts, axis=1) for x in bends)
+        return Shrinkage(np.maximum(answers / levels, LEAST_FOLLOWED), pulled, self._learned, slope, bend)
 
     def _dense(self, gradients: Gradients) -> tuple[Floats, Longs, Floats | None]:
         """Return gradients in the scores of n contexts, (M, n, d1), centred, these contexts, and those in effects."""

@@ -329,7 +329,7 @@ def verdict_once(job: tuple[str, int]) -> dict[str, list[float]]:
         at_margin = world.gaps(case.drawn(case.truth(MARGIN / ELO))).verdicts(MARGIN).verdict
         out["equivalent, gap at the margin, at most"] = [x == "equivalent" for x in at_margin]
         shown = [
-            world.gaps(case.drawn(case.alone(k, none.detectable[k] / ELO)))[int(k)].verdicts().verdict[0]
+            lrbtl.infer(case.drawn(case.alone(k, none.detectable[k] / ELO)), world.target(int(k))).verdicts().verdict[0]
             for k in case.rng.permutation(case.half)[:7]
         ]
         out["ahead, gap detectable"] = [x == "ahead" for x in shown]

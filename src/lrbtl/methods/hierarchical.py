@@ -30,7 +30,7 @@ WIDE = 4.0  # times the spread of all scores: a prior that does not hold back wh
 CLEAR = 2.0  # times the noise: scores this large show half of their directions
 LITTLE_DOUBT = 1e-3
 LEAST_FOLLOWED = 0.01  # of a true change: less is as good as nothing
-LEARNED = 0.35  # of a squared change of levels that the prior takes up, over contexts; by simulated arenas of 3 to 10
+LEARNED = 0.6  # of a squared change of levels that the prior takes up, over contexts; by simulated arenas of 3 to 8
 UNRELATED = (
     "sets of tags are too many to ask what a model gains by a tag in all of them: boards of tags may be too sure"
 )

@@ -47,7 +47,7 @@ from lrbtl.inference.verdicts import ELO
 from replications import keep_results, known_results
 
 SEED, START, MORE, N_MODELS = 14, 27_000, 6_000, 52
-FRESH = 1415  # seed of verdicts
+FRESH = 1416  # seed of verdicts
 Z = 1.959964
 GOALS: dict[str, Any] = {
     "top 10": ("top", 10),

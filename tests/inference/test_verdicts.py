@@ -96,7 +96,7 @@ def test_powers_hold_where_a_gap_widens_the_prior():
 
 def test_powers_hold_where_votes_tell_less_of_unequal_models():
     """n votes between two models, at odds of e^eta now: information is that of the binomial law at every gap."""
-    for n, eta in ((200, 0.0), (400, 1.5), (150, -0.4)):
+    for n, eta in ((200, 0.0), (400, 1.5), (150, -0.4), (30, 0.5)):
         now = Prospect(1 / math.sqrt(n * logistic(eta)), gap=abs(eta), slope=-math.tanh(abs(eta) / 2), bend=bend(eta))
         for gap in (0.0, 0.3, 2.0, 5.0):
             assert now.information(gap) == pytest.approx(logistic(gap) / logistic(eta))
@@ -104,7 +104,8 @@ def test_powers_hold_where_votes_tell_less_of_unequal_models():
         gap = float(now.detectable())
         least = float(now.least_ahead(0.95))
         assert least * math.sqrt(n * logistic(least)) == pytest.approx(stats.norm.isf(0.025))
-        assert (gap - least) * math.sqrt(n * logistic(gap)) == pytest.approx(stats.norm.isf(0.2))
+        arcs = [2 * math.sqrt(n) * math.asin(math.sqrt(1 / (1 + math.exp(-x)))) for x in (least, gap)]
+        assert arcs[1] - arcs[0] == pytest.approx(stats.norm.isf(0.2), rel=1e-3)  # the integral of sqrt(n w)
         won = stats.binom(n, 1 / (1 + math.exp(-gap)))
         k = np.arange(1, n)
         z = np.log(k / (n - k)) * np.sqrt(k * (n - k) / n)

@@ -230,6 +230,16 @@ class LevelInformation:
     bend: Floats
 
     @classmethod
+    def at(cls, design: Design, eta: Floats) -> "LevelInformation":
+        """Return that of the cells of a design."""
+
+        def information(step: float) -> Floats:
+            terms = design.joined(design.link.terms(eta + step, design.y, design.variance))
+            return np.asarray(design.count * terms.fisher)
+
+        return cls.of(information, design.a, design.b, design.shape[0])
+
+    @classmethod
     def of(cls, information: Callable[[float], Floats], a: Ints, b: Ints, n_models: int) -> "LevelInformation":
         """Return that of cells between models a and b, given their information as a function of a change of eta."""
         below, now, above = (information(step) for step in (-STEP, 0.0, STEP))

@@ -7,7 +7,7 @@ equivalent, since a margin says what does not matter. Everything here works on l
 A method that shrinks follows a true gap g by a factor f: its estimate is f g on average and varies by its noise, which
 is smaller than se, as errors stand for what the prior pulls at too. Before it is shrunk a gap thus varies by noise / f,
 and g is called ahead with the power P(N(g, noise / f) > r), where r is the least gap that is ahead, f r = z se. These
-depend on the gap themselves, noise / f on g, and f and se in the last equation on r:
+depend on the gap themselves, f and se in the last equation on r, and noise / f is that between r and g:
 
 - Votes tell less of unequal models. With i the information of votes at the gap over that now, what votes tell of
   1 / se^2, its part noise^2 / se^2, is i times as much, and so are the odds of f and of that part.
@@ -40,6 +40,7 @@ AHEAD, BEHIND, EQUIVALENT, CANNOT_TELL = "ahead", "behind", "equivalent", "canno
 POWER = 0.8  # with which a gap is said to be detectable
 ELO = 400.0 / math.log(10.0)  # Elo points per unit of log odds: a gap of 400 is odds of ten to one
 BISECTIONS = 32
+GAUSS = 1.0 / math.sqrt(3.0)
 STEPS, GROWTH, NEAR_ZERO = 40, 1.2, 1e-3  # of searches for gaps
 LEAST = 1e-9  # part of what there is, against divisions by zero
 FAR = 1e6
@@ -148,7 +149,7 @@ class Prospect:
         """
         part = (se / self.se) ** 2
         followed = np.maximum(1.0 - (1.0 - self.followed) * part, LEAST)
-        noise = None if self.noise is None else se * np.sqrt(np.maximum(1.0 - (1.0 - self._of_votes) * part, 0.0))
+        noise = None if self.noise is None else se * np.sqrt(np.maximum(1.0 - (1.0 - self._of_votes) * part, LEAST))
         return replace(self, se=se, followed=followed, noise=noise)
 
     @property
@@ -181,9 +182,13 @@ class Prospect:
         return replace(self, se=se, followed=followed, noise=noise)
 
     def varies(self, gap: Floats | float) -> Floats:
-        """Return how estimates of a true gap vary, before it is shrunk: noise / f."""
+        """Return how estimates of a true gap vary, before it is shrunk: noise / f, at most the error of votes alone.
+
+        That is se / sqrt(f). Noise beyond it is that of other differences, with which the gap has nothing in common.
+        """
         now = self.there(gap)
-        return np.asarray((now.se if now.noise is None else now.noise) / now.followed)
+        votes = now.se / np.sqrt(np.minimum(now.followed, 1.0))
+        return np.asarray(votes if now.noise is None else np.minimum(now.noise / now.followed, votes))
 
     def least_ahead(self, level: float) -> Floats:
         """Return the least gap, before it is shrunk, whose interval leaves zero out; infinity where there is none.
@@ -199,14 +204,18 @@ class Prospect:
 
         return first_root(over, z * self.se / np.maximum(self.followed, 1.0))
 
-    def excess(self, gap: Floats | float, level: float, power: float) -> Floats:
-        """Return by how much a gap is larger than one that is called ahead with this power; negative if smaller."""
-        return np.asarray(gap - shown_power(power) * self.varies(gap) - self.least_ahead(level))
+    def ahead_by(self, gap: Floats | float, least: Floats | float) -> Floats:
+        """Return by how many standard deviations of estimates a true gap is above the least that is ahead.
+
+        Between the two noise changes: the integral of 1 / noise, by two points of Gauss.
+        """
+        middle, half = 0.5 * (gap + least), 0.5 * (gap - least)
+        return np.asarray(half / self.varies(middle - GAUSS * half) + half / self.varies(middle + GAUSS * half))
 
     def detectable(self, level: float = 0.95, power: float = POWER) -> Floats:
         """Return the smallest gaps that are called ahead with this power; infinity where votes show none.
 
-        The root of g = least that is ahead + z_power noise(g) / f(g); the chance to be called behind is nil.
+        z_power standard deviations above the least that is ahead; the chance to be called behind is nil.
 
         >>> one = np.ones(1)
         >>> Prospect(one).detectable().round(2), Prospect(one, 0.81, 0.9 * one).detectable().round(2)
@@ -214,7 +223,7 @@ class Prospect:
         """
         z, least = shown_power(power), self.least_ahead(level)
         known = np.where(np.isinf(least), 0.0, least)
-        found = first_root(lambda gap: gap - z * self.varies(gap) - known, known * (1.0 if z > 0.0 else NEAR_ZERO))
+        found = first_root(lambda gap: self.ahead_by(gap, known) - z, known * (1.0 if z > 0.0 else NEAR_ZERO))
         return np.where(np.isinf(least), np.inf, found)
 
     def tested(self, gap: Floats | float) -> tuple[Floats, Floats, Floats]:
@@ -274,7 +283,9 @@ def error_to_show(
     gap, z_power = abs(gap), shown_power(power)
 
     def ahead(se: float) -> float:
-        return max(float(prospect.at(se).excess(gap, level, power)), -FAR * gap)
+        after = prospect.at(se)
+        least = float(after.least_ahead(level))
+        return float(after.ahead_by(gap, least)) - z_power if math.isfinite(least) else -FAR
 
     def equivalent(se: float) -> float:
         mean, noise, error = prospect.at(se).tested(gap)

@@ -26,6 +26,7 @@ from lrbtl.threads import check_threads
 from lrbtl.typing import Bools, Floats, Longs, Progress, Rank, Ridge, Seed
 
 CLUSTER_BATCH = 512  # targets whose errors are summed by cluster at a time, where covariances are not asked for
+LEAST_FOLLOWED = 0.01  # of a true change: less is as good as nothing
 LEAST_NOISE = 1e-4  # of the variance of an estimate: how it varies with the votes at least
 NO_FACTS = ("level", "notes", "unit", "log_odds_unit")
 FamilyKind = Literal["scores", "gaps"]
@@ -243,6 +244,22 @@ class Shrinkage:
     def noise(self, se: Floats) -> Floats:
         """Return how estimates with these errors vary with the votes, as a standard deviation."""
         return np.asarray(np.sqrt(np.maximum(se**2 - self.pulled, LEAST_NOISE * se**2)))
+
+
+def followed(levels: Floats, answers: Floats, unsure: float = 0.0) -> Floats:
+    """Return by which factors estimates follow changes of models' levels along what they are sums of, both (M, d1).
+
+    >>> followed(np.array([[1.0, -1.0]]), np.array([[0.8, -0.8]])).round(2)
+    array([0.8])
+    """
+    size = np.einsum("mj,mj->m", levels, levels)
+    found = np.einsum("mj,mj->m", levels, answers) / np.where(size > 0, size, 1.0)
+    return np.where(size > 0, once_there(found, unsure), 1.0)
+
+
+def once_there(follow: Floats, unsure: float) -> Floats:
+    """Return by which factors changes are followed once they are there: as levels, where directions are open now."""
+    return np.maximum(follow + unsure * np.maximum(1.0 - follow, 0.0), LEAST_FOLLOWED)
 
 
 class SeparateErrors(Protocol):

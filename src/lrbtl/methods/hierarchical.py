@@ -13,7 +13,17 @@ from lrbtl.fitting.blocks import Field, only_contexts, only_models
 from lrbtl.fitting.fit import make_design
 from lrbtl.fitting.local import LevelInformation
 from lrbtl.lowrank.tucker import check_rank
-from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, Shrinkage
+from lrbtl.methods.base import (
+    FamilyKind,
+    Method,
+    Moments,
+    Options,
+    Provenance,
+    Run,
+    Shrinkage,
+    followed,
+    once_there,
+)
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import SeparateFits
 from lrbtl.methods.posterior import Posterior
@@ -29,8 +39,7 @@ from lrbtl.typing import Bools, Floats, Longs
 WIDE = 4.0  # times the spread of all scores: a prior that does not hold back what votes tell
 CLEAR = 2.0  # times the noise: scores this large show half of their directions
 LITTLE_DOUBT = 1e-3
-LEAST_FOLLOWED = 0.01  # of a true change: less is as good as nothing
-LEARNED = 0.6  # of a squared change of levels that the prior takes up, over contexts; by simulated arenas of 3 to 8
+LEARNED = 0.35  # of a squared change of levels that the prior takes up, over contexts; by simulated arenas of 3 to 10
 UNRELATED = (
     "sets of tags are too many to ask what a model gains by a tag in all of them: boards of tags may be too sure"
 )
@@ -123,17 +132,6 @@ def simulated_sentence(n_models: int, nodes: Sequence[Node]) -> str:
         f"with so many models, rank and deviations are told by votes among the {n_models:,} models of most votes, and "
         f"errors of boards by {n_logs} simulated logs"
     )
-
-
-def followed(levels: Floats, answers: Floats) -> Floats:
-    """Return by which factors estimates follow changes of models' levels along what they are sums of, both (M, d1).
-
-    >>> followed(np.array([[1.0, -1.0]]), np.array([[0.8, -0.8]])).round(2)
-    array([0.8])
-    """
-    size = np.einsum("mj,mj->m", levels, levels)
-    found = np.einsum("mj,mj->m", levels, answers) / np.where(size > 0, size, 1.0)
-    return np.where(size > 0, np.maximum(found, LEAST_FOLLOWED), 1.0)
 
 
 class HierarchicalRun(Run):
@@ -264,17 +262,22 @@ class HierarchicalRun(Run):
         The nodes take the directions of their skills for known. Where votes hardly tell them, a mean over contexts is
         not known better than if each model had one score everywhere, with WIDE times the spread of scores as prior.
         """
-        d1, D, node = self.data.shape[0], self.data.n_contexts, max(self.nodes, key=lambda node: node.weight)
-        noise = node.mode.scores.design.noise  # of one entry
-        clear = CLEAR * noise * (np.sqrt(d1) + np.sqrt(D))
-        unsure = 1.0 / (1.0 + (self._mean.norm() / clear) ** 4)
-        if unsure < LITTLE_DOUBT:
+        d1, node, unsure = self.data.shape[0], max(self.nodes, key=lambda node: node.weight), self._unsure
+        if not unsure:
             return np.zeros((d1, d1))
         traffic = self.data.context_counts / self.data.n_battles
-        prior = np.eye(d1) / (WIDE**2 * max(self._mean.mean_square(), noise**2))
+        prior = np.eye(d1) / (WIDE**2 * max(self._mean.mean_square(), node.mode.scores.design.noise**2))
         least = np.linalg.inv(node.posterior.pooled_information + prior)
         values, vectors = np.linalg.eigh(centred(least - self._of_means(traffic)))
         return np.asarray(unsure * (vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+    @cached_property
+    def _unsure(self) -> float:
+        """How far votes leave the directions of skills open: 1 where scores are nothing against their noise."""
+        noise = max(self.nodes, key=lambda node: node.weight).mode.scores.design.noise  # of one entry
+        clear = CLEAR * noise * (np.sqrt(self.data.shape[0]) + np.sqrt(self.data.n_contexts))
+        found = 1.0 / (1.0 + (self._mean.norm() / clear) ** 4)
+        return float(found) if found >= LITTLE_DOUBT else 0.0
 
     @cached_property
     def _added(self) -> Field:
@@ -387,13 +390,7 @@ class HierarchicalRun(Run):
     def level_information(self) -> LevelInformation:
         """What votes tell of levels, and would tell if these were others, at the likeliest node."""
         scores = max(self.nodes, key=lambda node: node.weight).mode.scores
-        design, eta = scores.design, scores.eta_of(scores.design)
-
-        def information(step: float) -> Floats:
-            terms = design.joined(design.link.terms(eta + step, design.y, design.variance))
-            return np.asarray(design.count * terms.fisher)
-
-        return LevelInformation.of(information, design.a, design.b, design.shape[0])
+        return LevelInformation.at(scores.design, scores.eta_of(scores.design))
 
     @one_blas_thread
     def shrinkage(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Shrinkage:
@@ -415,7 +412,8 @@ class HierarchicalRun(Run):
         each = [exact(node).without_noise for node in self.nodes]
         pulled = self._average(one.covariance(dense, contexts, slopes, diagonal=True) for one in each)
         levels = dense.sum(axis=1)
-        return Shrinkage(followed(levels, answers), pulled, self._learned, *self.level_information.along(levels))
+        follow = followed(levels, answers, self._unsure)
+        return Shrinkage(follow, pulled, self._learned, *self.level_information.along(levels))
 
     def board_shrinkage(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Shrinkage:
         """Return the same for the mean scores of a board, or sums of them."""
@@ -433,7 +431,8 @@ class HierarchicalRun(Run):
         sums = sums - sums.sum(axis=1, keepdims=True) * np.eye(len(levels))[inside].mean(axis=0)
         own = np.einsum("ka,ka->k", sums @ pulled, sums)
         levels = sums @ levels
-        return Shrinkage(followed(levels, sums @ answers), own, self._learned, *self.level_information.along(levels))
+        follow = followed(levels, sums @ answers, self._unsure)
+        return Shrinkage(follow, own, self._learned, *self.level_information.along(levels))
 
     def family_shrinkage(self, kind: FamilyKind) -> Shrinkage:
         """Return the same for all scores (d1, D), or all gaps (pairs, D)."""
@@ -451,7 +450,7 @@ class HierarchicalRun(Run):
         levels = 1.0 - 1.0 / d1 if kind == "scores" else 2.0
         bends = told.along(np.eye(d1) - 1.0 / d1) if kind == "scores" else told.of_pairs(a, b)
         slope, bend = (np.repeat(x[:, None], self.data.n_contexts, axis=1) for x in bends)
-        return Shrinkage(np.maximum(answers / levels, LEAST_FOLLOWED), pulled, self._learned, slope, bend)
+        return Shrinkage(once_there(answers / levels, self._unsure), pulled, self._learned, slope, bend)
 
     def _dense(self, gradients: Gradients) -> tuple[Floats, Longs, Floats | None]:
         """Return gradients in the scores of n contexts, (M, n, d1), centred, these contexts, and those in effects."""

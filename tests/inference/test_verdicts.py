@@ -146,6 +146,21 @@ def test_a_gap_knows_what_votes_tell_of_a_larger_one(sign):
         )
 
 
+def test_even_votes_could_show_what_nearly_even_ones_could():
+    found = [lrbtl.Battles.from_arrays(["x"] * 2, ["y"] * 2, [1, 0], counts=[k, 40 - k]) for k in (20, 21)]
+    even, nearly = (lrbtl.compare(battles, "x", "y").detectable[0] for battles in found)
+    won = stats.binom(40, 1 / (1 + math.exp(-even / ELO)))
+    assert won.sf(26) == pytest.approx(0.8, abs=0.02)  # 27 of 40 are ahead, 26 are not
+    assert nearly == pytest.approx(even, rel=0.05)
+
+
+def test_noise_of_other_differences_is_not_that_of_a_gap():
+    """Where a method hardly follows a gap, votes alone say how it varies once it is there."""
+    se, f = 0.04, 0.06
+    own, other = Prospect(se, f, math.sqrt(f) * se), Prospect(se, f, 0.9 * se)
+    assert other.varies(0.0) == pytest.approx(own.varies(0.0)) == pytest.approx(se / math.sqrt(f))
+
+
 def test_too_few_votes_show_no_gap():
     few = Prospect(np.array([1.0, 0.2]), bend=-0.25)
     assert np.isinf(few.detectable()).tolist() == [True, False]

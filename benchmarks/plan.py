@@ -2,24 +2,29 @@
 
     python benchmarks/plan.py plan lmarena_140k_dev.csv.gz --reps 20 --jobs 2
     python benchmarks/plan.py verdicts --reps 200 --jobs 2
+    python benchmarks/plan.py needed --reps 400 --jobs 2
 
 plan: the 52 models and 5 categories of LMArena with most votes. Truth is what the whole log says; a start of 27,000
 votes comes by its traffic. Then 6,000 votes are planned for a goal, drawn and analysed. Votes spread evenly, and votes
 that go to the model with the fewest so far (against anyone, in a category by traffic), are drawn in growing numbers
 until intervals are as short. Widths are means by importance in the goal, in Elo points.
 
-verdicts: arenas with votes by Zipf traffic, a fresh truth each time, in three designs. "strength" (24 x 4, 12,000
+verdicts: arenas with votes by Zipf traffic, a fresh truth each time, in five designs. "strength" (24 x 4, 12,000
 votes): a strength that counts in all categories, a skill and deviations of their own; models come in pairs that differ
 in strength alone. "alike" (the same size): two skills of random signs and deviations; pairs differ by the same amount
 in every category, against the grain of all other differences, so that the method shrinks their gaps. "category"
 (30 x 6, 20,000 votes): a strength, a skill and deviations of a tenth of the variance; gaps are alike in all categories
-and asked for in one, the first for the first pair and so on. Gaps of the others are those of the overall score. Levels
-have all pairs at a gap of none, or of the margin of equivalence. Detectable gaps and those for which votes were
-asked are given to one pair alone, as the others would tell of it. Pairs whose errors are too large for the margin are
-never called equivalent, so that its level is a bound.
+and asked for in one, the first for the first pair and so on. "wide" (14 x 2, 4,000 votes): strengths twice as far apart
+as in the first. "one" (18 x 1, 3,500 votes): no categories. Gaps of all but the third are those of the overall score.
+Levels have all pairs at a gap of none, or of the margin of equivalence; "none here alone" has models with deviations of
+their own whose gap is none in the category that is asked for, not in others. Detectable gaps and those for which votes
+were asked (needed) are given to one pair alone, as the others would tell of it. Pairs whose errors are too large for
+the margin are never called equivalent, so that its level is a bound.
 
-Nothing in the package was tuned by these runs: the formula of detectable gaps was made on other arenas of all three
-designs. Results go to results/plan.json and .md; parts that are not run keep theirs.
+Tuning: the formulas of detectable gaps and votes needed were made on arenas of the first three designs and seven others
+(12 to 40 models in 1 to 8 categories, scores half to twice as far apart), with other seeds (9901 to 9905). Confirmed:
+what is here, with seeds and two designs ("wide", "one") that were not looked at before. Results go to results/plan.json
+and .md; parts that are not run keep theirs.
 """
 
 import argparse
@@ -42,6 +47,7 @@ from lrbtl.inference.verdicts import ELO
 from replications import keep_results, known_results
 
 SEED, START, MORE, N_MODELS = 14, 27_000, 6_000, 52
+FRESH = 1416  # seed of verdicts
 Z = 1.959964
 GOALS: dict[str, Any] = {
     "top 10": ("top", 10),
@@ -185,6 +191,7 @@ MARGIN = 40.0
 PROMISES = {
     "ahead, gap 0": 0.025,
     "behind, gap 0": 0.025,
+    "ahead or behind, gap 0 here alone": 0.05,
     "equivalent, gap at the margin, at most": 0.05,
     "ahead, gap detectable": 0.8,
     "ahead, votes needed for power .8": 0.8,
@@ -220,6 +227,21 @@ def category_truth(rng: np.random.Generator, gap: Any, half: int, D: int) -> np.
     return np.asarray(np.repeat(scores, 2, axis=0) * 0.8 + away.reshape(-1, 1))
 
 
+def wide_truth(rng: np.random.Generator, gap: Any, half: int, D: int) -> np.ndarray:
+    """Return scores by strength that are twice as far apart."""
+    return 2.0 * strength_truth(rng, np.asarray(gap) / 2.0, half, D)
+
+
+def here_alone(rng: np.random.Generator, scores: np.ndarray, own: float) -> np.ndarray:
+    """Return scores with deviations of their own that leave the gap of pair k none in category k mod D."""
+    scores = scores + own * rng.normal(size=scores.shape)
+    k = np.arange(len(scores) // 2)
+    away = scores[2 * k, k % scores.shape[1]] - scores[2 * k + 1, k % scores.shape[1]]
+    scores[2 * k] -= away[:, None] / 2
+    scores[2 * k + 1] += away[:, None] / 2
+    return scores
+
+
 @dataclass(frozen=True)
 class Arena:
     """One design: how truths are drawn, its size, and whether gaps are those of a category or overall."""
@@ -251,46 +273,87 @@ ARENAS = {
     "strength": Arena(strength_truth, 24, 4, 12_000),
     "alike": Arena(alike_truth, 24, 4, 12_000),
     "category": Arena(category_truth, 30, 6, 20_000, by_category=True),
+    "wide": Arena(wide_truth, 14, 2, 4_000),
+    "one": Arena(strength_truth, 18, 1, 3_500),
 }
 
 
+@dataclass(frozen=True)
+class Case:
+    """One truth of a design, the votes it starts with, and the numbers for what is drawn."""
+
+    world: Arena
+    rng: np.random.Generator
+    start: np.ndarray
+    base: int
+
+    @classmethod
+    def of(cls, design: str, seed: int, part: int) -> "Case":
+        """Return the case of a seed."""
+        rng = np.random.default_rng([FRESH, part, list(ARENAS).index(design), seed])
+        law = ARENAS[design].traffic(rng)
+        start = rng.multinomial(ARENAS[design].votes, law.ravel()).reshape(law.shape)
+        return cls(ARENAS[design], rng, start, int(rng.integers(2**32)))
+
+    @property
+    def half(self) -> int:
+        """Number of pairs."""
+        return self.world.models // 2
+
+    def truth(self, gap: Any) -> np.ndarray:
+        """Return the truth with a gap for all pairs or for each; all else is the same."""
+        return self.world.truth(np.random.default_rng(self.base), gap, self.half, self.world.categories)
+
+    def alone(self, k: int, gap: float) -> np.ndarray:
+        """Return the truth with a gap of one pair."""
+        return self.truth(np.where(np.arange(self.half) == k, gap, 0.0))
+
+    def drawn(self, truth: np.ndarray) -> lrbtl.Battles:
+        """Return votes like those at the start."""
+        return draw(self.rng, truth, self.start)
+
+
 def verdict_once(job: tuple[str, int]) -> dict[str, list[float]]:
-    """Return how often each promise was kept, for all pairs of a replication or for one of them."""
-    design, seed = job
-    world, half = ARENAS[design], ARENAS[design].models // 2
-    rng = np.random.default_rng([SEED, list(ARENAS).index(design), seed])
-    out: dict[str, list[float]] = {}
+    """Return what pairs are called at gaps of none and of the margin, and some of them at detectable gaps."""
+    case = Case.of(*job, part=0)
+    world, out = case.world, dict[str, list[float]]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LrbtlWarning)
-        law = world.traffic(rng)
-        start = rng.multinomial(world.votes, law.ravel()).reshape(law.shape)
-        base = int(rng.integers(2**32))
-
-        def truth(gap: Any) -> np.ndarray:
-            return world.truth(np.random.default_rng(base), gap, half, world.categories)  # the same with every gap
-
-        def alone(k: int, gap: float) -> np.ndarray:
-            return truth(np.where(np.arange(half) == k, gap, 0.0))
-
-        none = world.gaps(draw(rng, truth(0.0), start))
-        out["ahead, gap 0"] = [x == "ahead" for x in none.verdicts().verdict]
-        out["behind, gap 0"] = [x == "behind" for x in none.verdicts().verdict]
-        at_margin = world.gaps(draw(rng, truth(MARGIN / ELO), start)).verdicts(MARGIN).verdict
+        none = world.gaps(case.drawn(case.truth(0.0))).verdicts()
+        out["ahead, gap 0"] = [x == "ahead" for x in none.verdict]
+        out["behind, gap 0"] = [x == "behind" for x in none.verdict]
+        if world.by_category:
+            elsewhere = here_alone(case.rng, case.truth(0.0), 0.8 * np.sqrt(0.1))
+            found = world.gaps(case.drawn(elsewhere)).verdicts().verdict
+            out["ahead or behind, gap 0 here alone"] = [x != "cannot tell" for x in found]
+        at_margin = world.gaps(case.drawn(case.truth(MARGIN / ELO))).verdicts(MARGIN).verdict
         out["equivalent, gap at the margin, at most"] = [x == "equivalent" for x in at_margin]
-        sizes = none.verdicts().detectable / ELO
-        one, *others = rng.permutation(half)[:7]
-        shown = [world.gaps(draw(rng, alone(k, sizes[k]), start))[k].verdicts().verdict[0] for k in others]
+        shown = [
+            lrbtl.infer(case.drawn(case.alone(k, none.detectable[k] / ELO)), world.target(int(k))).verdicts().verdict[0]
+            for k in case.rng.permutation(case.half)[:7]
+        ]
         out["ahead, gap detectable"] = [x == "ahead" for x in shown]
-        size, target = float(sizes[one]), world.target(int(one))
+    return out
+
+
+def needed_once(job: tuple[str, int]) -> dict[str, list[float]]:
+    """Return whether a pair is called ahead or equivalent with the votes asked for, and how wide its interval is."""
+    case = Case.of(*job, part=1)
+    rng, out = case.rng, dict[str, list[float]]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LrbtlWarning)
+        none = case.world.gaps(case.drawn(case.truth(0.0)))
+        one = int(rng.integers(case.half))
+        size, target = float(none.verdicts().detectable[one]), case.world.target(one)
         for name, gap, options in (
-            ("ahead, votes needed for power .8", 0.7 * size, {"power": 0.8, "gap": 0.7 * size * ELO}),
-            ("equivalent, votes needed for power .8", 0.0, {"power": 0.8, "margin": 0.7 * size * ELO}),
+            ("ahead, votes needed for power .8", 0.7 * size, {"power": 0.8, "gap": 0.7 * size}),
+            ("equivalent, votes needed for power .8", 0.0, {"power": 0.8, "margin": 0.7 * size}),
             ("half width, votes needed", 0.0, {"half_width": 0.5 * Z * float(none.se[one]) * ELO}),
         ):
-            now = alone(one, gap)
-            battles = draw(rng, now, start)
+            now = case.alone(one, gap / ELO)
+            battles = case.drawn(now)
             need = lrbtl.votes_needed(battles, target, **options)
-            more = rng.multinomial(int(need), start.ravel() / start.sum()).reshape(law.shape)
+            more = rng.multinomial(int(need), case.start.ravel() / case.start.sum()).reshape(case.start.shape)
             est = lrbtl.infer(battles + draw(rng, now, more) if more.any() else battles, target)
             if name.startswith("half"):
                 out[name] = [float(ELO * Z * est.se[0] / need.wanted)]
@@ -323,16 +386,16 @@ def run_plan(path: str, reps: int, jobs: int, only: list[str]) -> dict[str, Any]
     return out
 
 
-def run_verdicts(reps: int, jobs: int, only: list[str]) -> dict[str, Any]:
+def run_verdicts(once: Callable[..., dict[str, list[float]]], reps: int, jobs: int, only: list[str]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     with ProcessPoolExecutor(jobs) as pool:
         for design in only or ARENAS:
-            rows = list(pool.map(verdict_once, [(design, seed) for seed in range(reps)]))
+            rows = list(pool.map(once, [(design, seed) for seed in range(reps)]))
             out[design] = {}
-            for name, promised in PROMISES.items():
+            for name in rows[0]:
                 value, error = spread([float(np.mean(row[name])) for row in rows])
                 tests = sum(len(row[name]) for row in rows)
-                out[design][name] = {"promised": promised, "seen": value, "error": error, "tests": tests}
+                out[design][name] = {"promised": PROMISES[name], "seen": value, "error": error, "tests": tests}
             print(design, out[design], flush=True)
     return out
 
@@ -360,15 +423,15 @@ def to_markdown(parts: dict[str, Any]) -> str:
         lines += ["| promise | promised |" + "".join(f" {design} | tests |" for design in parts["verdicts"])]
         lines += ["|---|---|" + "---|---|" * len(parts["verdicts"])]
         for name, promised in PROMISES.items():
-            cells = [part[name] for part in parts["verdicts"].values()]
-            seen = [f"{row['seen']:.3f} ± {row['error']:.3f} | {row['tests']:,}" for row in cells]
+            cells = [part.get(name) for part in parts["verdicts"].values()]
+            seen = [f"{row['seen']:.3f} ± {row['error']:.3f} | {row['tests']:,}" if row else " | " for row in cells]
             lines.append(f"| {' | '.join([name, str(promised), *seen])} |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("plan", "verdicts"))
+    parser.add_argument("part", choices=("plan", "verdicts", "needed"))
     parser.add_argument("path", nargs="?")
     parser.add_argument("--reps", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
@@ -378,7 +441,11 @@ def main() -> None:
     if options.part == "plan":
         parts["plan"] = {**parts.get("plan", {}), **run_plan(options.path, options.reps, options.jobs, options.only)}
     else:
-        parts["verdicts"] = {**parts.get("verdicts", {}), **run_verdicts(options.reps, options.jobs, options.only)}
+        once = verdict_once if options.part == "verdicts" else needed_once
+        known = parts.get("verdicts", {})
+        for design, found in run_verdicts(once, options.reps, options.jobs, options.only).items():
+            known[design] = {**known.get(design, {}), **found}
+        parts["verdicts"] = {design: known[design] for design in ARENAS if design in known}
     keep_results("plan", parts, to_markdown(parts))
     print(to_markdown(parts))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lrbtl.fitting.local import penalised
+from lrbtl.fitting.local import LevelInformation, penalised
 from lrbtl.model.effects import Effects
 from lrbtl.model.links import LOGISTIC, Davidson, Probit
 from problems import SMALL_CASES, battle_matrix, differences, jacobian, moved_point, random_design, random_point
@@ -130,3 +130,36 @@ def test_a_part_of_the_cells_keeps_their_effects(k):
     np.testing.assert_allclose(part.terms.effects.along(ones), here.terms.effects.along(ones)[kept])
     np.testing.assert_allclose(part.terms.score, here.terms.score[kept])
     assert here.design.averaged() is here.design
+
+
+def w(eta):
+    return 0.25 / np.cosh(eta / 2) ** 2
+
+
+def some_cells():
+    rng = np.random.default_rng(5)
+    n, d1 = 60, 6
+    a = rng.integers(d1, size=n)
+    b = (a + rng.integers(1, d1, size=n)) % d1
+    return a.astype(np.int32), b.astype(np.int32), rng.normal(size=n), rng.integers(1, 9, size=n), d1
+
+
+def test_derivatives_are_those_of_a_loop_over_cells():
+    a, b, eta, count, d1 = some_cells()
+    told = LevelInformation.of(lambda step: count * w(eta + step), a, b, d1)
+    levels = np.random.default_rng(6).normal(size=(3, d1))
+    levels = np.concatenate([levels - levels.mean(axis=1, keepdims=True), np.eye(d1)[:2] - np.eye(d1)[2:4]])
+
+    def logarithm(x, h):
+        away = [x[i] - x[j] for i, j in zip(a, b, strict=True)]
+        return np.log(sum(n * w(e + h * d) * d**2 for n, e, d in zip(count, eta, away, strict=True)))
+
+    slope, bend = told.along(levels)
+    for k, row in enumerate(levels):
+        x, h = row / (row @ row), 1e-3
+        below, now, above = (logarithm(x, step) for step in (-h, 0.0, h))
+        assert slope[k] == pytest.approx((above - below) / (2 * h), rel=0.02, abs=2e-3)
+        assert bend[k] == pytest.approx((above - 2 * now + below) / (2 * h**2), rel=0.02, abs=2e-3)
+    pairs = told.of_pairs(np.array([0, 1]), np.array([2, 3]))
+    np.testing.assert_allclose(pairs, [slope[3:], bend[3:]])
+    np.testing.assert_array_equal(told.along(np.zeros((1, d1))), 0.0)

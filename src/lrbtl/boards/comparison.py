@@ -19,7 +19,7 @@ from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import max_gap_quantile, normal_quantile, sidak_quantile
 from lrbtl.inference.targets import Weights, pair_rows, read_pair
-from lrbtl.inference.verdicts import read_size, verdict_words
+from lrbtl.inference.verdicts import could_show_words, read_size, verdict_words
 from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.methods.targets import resolved_gap, resolved_win
@@ -117,7 +117,7 @@ class Comparison(Printed):
             "joint ": _percent_intervals(self.win_joint_lower, self.win_joint_upper),
             "votes": [f"{n:,}" for n in self.battles],
             "won": format_percents(self.won),
-            "could show": ["" if number == "nan" else number for number in format_numbers(self.detectable, 0)],
+            "could show": could_show_words(self.detectable),
             "verdict": list(self.verdict),
         }
         return [name.strip() for name in columns], [list(row) for row in zip(*columns.values(), strict=True)]

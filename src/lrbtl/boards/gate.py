@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, Unpack
 
+import numpy as np
+
 from lrbtl.boards.comparison import component_of
 from lrbtl.boards.outlook import Outlook, VotesNeeded, votes_words
 from lrbtl.data.battles import Battles
@@ -20,6 +22,7 @@ from lrbtl.inference.verdicts import (
     CANNOT_TELL,
     EQUIVALENT,
     Prospect,
+    could_show_words,
     error_to_clear,
     error_to_show,
     one_sided,
@@ -105,8 +108,9 @@ class Gate:
         line = f"{self.decision}: {self.candidate} against {self.baseline}{where}: {gap}{margin}"
         if self.needed is None:
             return line
+        (shown,) = could_show_words(np.array([self.detectable]))
         return (
-            f"{line}; could have shown {self.detectable:.0f}; {votes_words(self.needed.votes)} like those so far would "
+            f"{line}; could have shown {shown}; {votes_words(self.needed.votes)} like those so far would "
             f"tell, or {votes_words(self.needed.planned)} where they help most"
         )
 

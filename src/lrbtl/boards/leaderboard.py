@@ -418,7 +418,7 @@ def _verdicts(part: Component, view: View, standing: Standing, found: Estimate) 
     variance = own + own[rival] - 2.0 * found.cov[ranked, ranked[rival]]
     unit = part.analysis.log_odds_unit
     gap, se = unit * (score - score[rival]), unit * np.sqrt(np.maximum(variance, 0.0))
-    rivals = Rivals(part.analysis, standing.weights, ranked, ranked[rival], se, view.level)
+    rivals = Rivals(part.analysis, standing.weights, ranked, ranked[rival], gap, se, view.level)
     limit = None if view.margin is None else read_size(view.margin)
     follow = 1.0 if limit is None else rivals.shrinkage.follow
     return judge(gap, se, follow, margin=limit, level=view.level), rivals

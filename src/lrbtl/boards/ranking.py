@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.joint import max_gap_quantile
-from lrbtl.inference.verdicts import ELO, detectable
+from lrbtl.inference.verdicts import ELO, Prospect
 from lrbtl.methods.base import Shrinkage
 from lrbtl.methods.standard_errors import pair_widening
 from lrbtl.typing import Bools, Floats, Longs, Seed
@@ -163,6 +163,7 @@ class Rivals:
     weights: Floats
     models: Longs
     others: Longs
+    gap: Floats
     se: Floats
     level: float
 
@@ -184,6 +185,5 @@ class Rivals:
     def detectable(self, order: Longs) -> Floats:
         """Return in Elo points the smallest gaps that would have been shown, of all models in some order."""
         unit = self.analysis.log_odds_unit
-        noise = unit * self.shrinkage.noise(self.se / unit)
-        found = ELO * detectable(self.se, self.shrinkage.follow, noise, self.shrinkage.learned, level=self.level)
+        found = ELO * Prospect.of(self.gap / unit, self.se / unit, self.shrinkage, unit).detectable(self.level)
         return np.asarray(np.append(np.nan, found)[self.places[order]])

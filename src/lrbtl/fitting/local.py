@@ -1,5 +1,6 @@
 """All that the cells of a design say at a point: eta, terms, gradient, information, meat, written once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,7 +13,9 @@ from lrbtl.lowrank.arrowhead import Arrowhead, Inverse, inverse_blocks
 from lrbtl.lowrank.tangent import TangentSpace, context_blocks
 from lrbtl.lowrank.tucker import Tucker, mode_product, unfold
 from lrbtl.model.links import CellTerms
-from lrbtl.typing import Floats
+from lrbtl.typing import Floats, Ints, Longs
+
+STEP = 0.1  # in eta, for derivatives of the information of a vote
 
 
 @dataclass(frozen=True)
@@ -202,3 +205,80 @@ def penalised(matrix: Arrowhead, space: TangentSpace, ridge: Floats) -> Arrowhea
     _, hessians, core_diagonal = penalty_terms(space, ridge)
     out = add_penalty(matrix, space, hessians, core_diagonal)
     return out if len(space.factors) == 2 and np.all(ridge > 0) else fix_gauge(out, space)
+
+
+@dataclass(frozen=True)
+class LevelInformation:
+    """What votes tell of the models' levels, and would tell if these were others: less where models are unequal.
+
+    Let levels move by h x, alike in all contexts, with x of size one along a target. Then eta of a vote between i and j
+    moves by h (x_i - x_j), and the information of all votes on h is
+
+        I(h) = sum of n w(eta + h (x_i - x_j)) (x_i - x_j)^2,   w the Fisher information of a vote.
+
+    Its first two derivatives at h = 0 are sums over pairs of models of w' and w'' times third and fourth powers of
+    x_i - x_j, so that three matrices (d1, d1) hold them for every target.
+
+    Attributes
+    ----------
+    now, slope, bend : arrays (d1, d1)
+        Sums over the votes of two models of w, of w' in the first one's favour, and of w''.
+    """
+
+    now: Floats
+    slope: Floats
+    bend: Floats
+
+    @classmethod
+    def at(cls, design: Design, eta: Floats) -> "LevelInformation":
+        """Return that of the cells of a design."""
+
+        def information(step: float) -> Floats:
+            terms = design.joined(design.link.terms(eta + step, design.y, design.variance))
+            return np.asarray(design.count * terms.fisher)
+
+        return cls.of(information, design.a, design.b, design.shape[0])
+
+    @classmethod
+    def of(cls, information: Callable[[float], Floats], a: Ints, b: Ints, n_models: int) -> "LevelInformation":
+        """Return that of cells between models a and b, given their information as a function of a change of eta."""
+        below, now, above = (information(step) for step in (-STEP, 0.0, STEP))
+        place = a.astype(np.int64) * n_models + b
+        values = now, (above - below) / (2 * STEP), (above - 2 * now + below) / STEP**2
+        sums = (np.bincount(place, value, n_models**2).astype(np.float64) for value in values)
+        first, second, third = (total.reshape(n_models, n_models) for total in sums)
+        return cls(first + first.T, second - second.T, third + third.T)
+
+    def along(self, levels: Floats) -> tuple[Floats, Floats]:
+        """Return slope and bend of log I(h) along changes of levels (M, d1): log I(h) - log I(0) = slope h + bend h^2.
+
+        Changes are divided by their squares, so that a sum of levels with these weights moves by h.
+        """
+        size = np.einsum("mj,mj->m", levels, levels)[:, None]
+        x = levels / np.where(size > 0, size, 1.0)
+        x2, x3 = x**2, x**3
+        own = [matrix.sum(axis=1) for matrix in (self.now, self.slope, self.bend)]
+        now = x2 @ own[0] - _forms(x, self.now, x)
+        slope = x3 @ own[1] - 3 * _forms(x2, self.slope, x)
+        bend = x2**2 @ own[2] - 4 * _forms(x3, self.bend, x) + 3 * _forms(x2, self.bend, x2)
+        return _of_logarithm(now, slope, bend)
+
+    def of_pairs(self, a: Longs, b: Longs) -> tuple[Floats, Floats]:
+        """Return the same for gaps of models a and b."""
+        own = [matrix.sum(axis=1) for matrix in (self.now, self.slope, self.bend)]
+        now = (own[0][a] + own[0][b]) / 4 + self.now[a, b] / 2
+        slope = (own[1][a] - own[1][b]) / 8 + 3 * self.slope[a, b] / 4
+        bend = (own[2][a] + own[2][b]) / 16 + 7 * self.bend[a, b] / 8
+        return _of_logarithm(now, slope, bend)
+
+
+def _forms(x: Floats, matrix: Floats, y: Floats) -> Floats:
+    """Return x^T matrix y for each row."""
+    return np.asarray(np.einsum("mj,mj->m", x @ matrix, y))
+
+
+def _of_logarithm(now: Floats, slope: Floats, bend: Floats) -> tuple[Floats, Floats]:
+    """Return slope and bend of a logarithm, given value and derivatives; zeros where nothing is known."""
+    known = np.where(now > 0, now, 1.0)
+    first = np.where(now > 0, slope, 0.0) / known
+    return first, 0.5 * (np.where(now > 0, bend, 0.0) / known - first**2)

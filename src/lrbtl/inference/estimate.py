@@ -192,8 +192,7 @@ class Estimate:
     def prospect(self) -> Prospect:
         """Return what more votes may show of the first target, in log odds."""
         unit = 1.0 if self._is_logit[0] else self.info.log_odds_unit
-        se, noise = unit * float(self._se[0]), unit * float(self.noise[0])
-        return Prospect(se, float(self.follow[0]), noise, self._shrinkage.learned)
+        return Prospect.of(self._working[0], self._se[0], self._shrinkage.first, unit)
 
     @cached_property
     def _shrinkage(self) -> Shrinkage:
@@ -332,9 +331,7 @@ class Estimate:
             margin=margin,
             level=level,
             power=power,
-            follow=self.follow,
-            noise=unit * self.noise,
-            learned=self._shrinkage.learned,
+            prospect=Prospect.of(self._working, self._se, self._shrinkage, unit),
         )
 
     def __len__(self) -> int:

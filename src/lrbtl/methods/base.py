@@ -26,6 +26,7 @@ from lrbtl.threads import check_threads
 from lrbtl.typing import Bools, Floats, Longs, Progress, Rank, Ridge, Seed
 
 CLUSTER_BATCH = 512  # targets whose errors are summed by cluster at a time, where covariances are not asked for
+LEAST_FOLLOWED = 0.01  # of a true change: less is as good as nothing
 LEAST_NOISE = 1e-4  # of the variance of an estimate: how it varies with the votes at least
 NO_FACTS = ("level", "notes", "unit", "log_odds_unit")
 FamilyKind = Literal["scores", "gaps"]
@@ -213,11 +214,15 @@ class Shrinkage:
         Part of their variance that stands for what the prior pulls at; the rest is how they vary with the votes.
     learned : float
         Part of a squared change by which the prior's variance grows once the change is there.
+    slope, bend : array or float
+        The information of the votes once the change is h, over that now, has the logarithm slope h + bend h^2, nearly.
     """
 
     follow: Floats
     pulled: Floats
     learned: float = 0.0
+    slope: Floats | float = 0.0
+    bend: Floats | float = 0.0
 
     @classmethod
     def none(cls, shape: int | tuple[int, int]) -> "Shrinkage":
@@ -226,11 +231,35 @@ class Shrinkage:
 
     def at(self, rows: Longs) -> "Shrinkage":
         """Return that of some of the estimates, in one row."""
-        return Shrinkage(self.follow.reshape(-1)[rows], self.pulled.reshape(-1)[rows], self.learned)
+        each = (self.follow, self.pulled, self.slope, self.bend)
+        follow, pulled, slope, bend = (np.broadcast_to(x, self.follow.shape).reshape(-1)[rows] for x in each)
+        return Shrinkage(follow, pulled, self.learned, slope, bend)
+
+    @property
+    def first(self) -> "Shrinkage":
+        """That of the first estimate alone."""
+        one = self.at(np.zeros(1, dtype=np.int64))
+        return replace(one, **{name: x[0] for name, x in vars(one).items() if name != "learned"})
 
     def noise(self, se: Floats) -> Floats:
         """Return how estimates with these errors vary with the votes, as a standard deviation."""
         return np.asarray(np.sqrt(np.maximum(se**2 - self.pulled, LEAST_NOISE * se**2)))
+
+
+def followed(levels: Floats, answers: Floats, unsure: float = 0.0) -> Floats:
+    """Return by which factors estimates follow changes of models' levels along what they are sums of, both (M, d1).
+
+    >>> followed(np.array([[1.0, -1.0]]), np.array([[0.8, -0.8]])).round(2)
+    array([0.8])
+    """
+    size = np.einsum("mj,mj->m", levels, levels)
+    found = np.einsum("mj,mj->m", levels, answers) / np.where(size > 0, size, 1.0)
+    return np.where(size > 0, once_there(found, unsure), 1.0)
+
+
+def once_there(follow: Floats, unsure: float) -> Floats:
+    """Return by which factors changes are followed once they are there: as levels, where directions are open now."""
+    return np.maximum(follow + unsure * np.maximum(1.0 - follow, 0.0), LEAST_FOLLOWED)
 
 
 class SeparateErrors(Protocol):

@@ -11,8 +11,19 @@ from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, NoDecisionError
 from lrbtl.fitting.blocks import Field, only_contexts, only_models
 from lrbtl.fitting.fit import make_design
+from lrbtl.fitting.local import LevelInformation
 from lrbtl.lowrank.tucker import check_rank
-from lrbtl.methods.base import FamilyKind, Method, Moments, Options, Provenance, Run, Shrinkage
+from lrbtl.methods.base import (
+    FamilyKind,
+    Method,
+    Moments,
+    Options,
+    Provenance,
+    Run,
+    Shrinkage,
+    followed,
+    once_there,
+)
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import SeparateFits
 from lrbtl.methods.posterior import Posterior
@@ -28,7 +39,6 @@ from lrbtl.typing import Bools, Floats, Longs
 WIDE = 4.0  # times the spread of all scores: a prior that does not hold back what votes tell
 CLEAR = 2.0  # times the noise: scores this large show half of their directions
 LITTLE_DOUBT = 1e-3
-LEAST_FOLLOWED = 0.01  # of a true change: less is as good as nothing
 LEARNED = 0.35  # of a squared change of levels that the prior takes up, over contexts; by simulated arenas of 3 to 10
 UNRELATED = (
     "sets of tags are too many to ask what a model gains by a tag in all of them: boards of tags may be too sure"
@@ -109,17 +119,6 @@ def exact(node: Node) -> Posterior:
     """Return the posterior of a node whose models are not too many for matrices over them."""
     assert isinstance(node.posterior, Posterior)
     return node.posterior
-
-
-def followed(levels: Floats, answers: Floats) -> Floats:
-    """Return by which factors estimates follow changes of models' levels along what they are sums of, both (M, d1).
-
-    >>> followed(np.array([[1.0, -1.0]]), np.array([[0.8, -0.8]])).round(2)
-    array([0.8])
-    """
-    size = np.einsum("mj,mj->m", levels, levels)
-    found = np.einsum("mj,mj->m", levels, answers) / np.where(size > 0, size, 1.0)
-    return np.where(size > 0, np.maximum(found, LEAST_FOLLOWED), 1.0)
 
 
 class HierarchicalRun(Run):
@@ -250,17 +249,22 @@ class HierarchicalRun(Run):
         The nodes take the directions of their skills for known. Where votes hardly tell them, a mean over contexts is
         not known better than if each model had one score everywhere, with WIDE times the spread of scores as prior.
         """
-        d1, D, node = self.data.shape[0], self.data.n_contexts, max(self.nodes, key=lambda node: node.weight)
-        noise = node.mode.scores.design.noise  # of one entry
-        clear = CLEAR * noise * (np.sqrt(d1) + np.sqrt(D))
-        unsure = 1.0 / (1.0 + (self._mean.norm() / clear) ** 4)
-        if unsure < LITTLE_DOUBT:
+        d1, node, unsure = self.data.shape[0], max(self.nodes, key=lambda node: node.weight), self._unsure
+        if not unsure:
             return np.zeros((d1, d1))
         traffic = self.data.context_counts / self.data.n_battles
-        prior = np.eye(d1) / (WIDE**2 * max(self._mean.mean_square(), noise**2))
+        prior = np.eye(d1) / (WIDE**2 * max(self._mean.mean_square(), node.mode.scores.design.noise**2))
         least = np.linalg.inv(node.posterior.pooled_information + prior)
         values, vectors = np.linalg.eigh(centred(least - self._of_means(traffic)))
         return np.asarray(unsure * (vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+    @cached_property
+    def _unsure(self) -> float:
+        """How far votes leave the directions of skills open: 1 where scores are nothing against their noise."""
+        noise = max(self.nodes, key=lambda node: node.weight).mode.scores.design.noise  # of one entry
+        clear = CLEAR * noise * (np.sqrt(self.data.shape[0]) + np.sqrt(self.data.n_contexts))
+        found = 1.0 / (1.0 + (self._mean.norm() / clear) ** 4)
+        return float(found) if found >= LITTLE_DOUBT else 0.0
 
     @cached_property
     def _added(self) -> Field:
@@ -385,6 +389,12 @@ class HierarchicalRun(Run):
         """Part of a squared change of levels by which the prior of their means over contexts grows."""
         return LEARNED / self.data.n_contexts
 
+    @cached_property
+    def level_information(self) -> LevelInformation:
+        """What votes tell of levels, and would tell if these were others, at the likeliest node."""
+        scores = max(self.nodes, key=lambda node: node.weight).mode.scores
+        return LevelInformation.at(scores.design, scores.eta_of(scores.design))
+
     @one_blas_thread
     def shrinkage(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Shrinkage:
         """Return what the prior does to estimates of targets, or of sums of them.
@@ -404,7 +414,9 @@ class HierarchicalRun(Run):
             answers += np.einsum("mua,uab->mb", dense[:, part], self._level_answers(contexts[part]), optimize=True)
         each = [exact(node).without_noise for node in self.nodes]
         pulled = self._average(one.covariance(dense, contexts, slopes, diagonal=True) for one in each)
-        return Shrinkage(followed(dense.sum(axis=1), answers), pulled, self._learned)
+        levels = dense.sum(axis=1)
+        follow = followed(levels, answers, self._unsure)
+        return Shrinkage(follow, pulled, self._learned, *self.level_information.along(levels))
 
     def board_shrinkage(self, row: Floats, among: Bools | None, weights: Floats | None = None) -> Shrinkage:
         """Return the same for the mean scores of a board, or sums of them."""
@@ -421,7 +433,9 @@ class HierarchicalRun(Run):
         sums = np.eye(len(levels)) if weights is None else weights
         sums = sums - sums.sum(axis=1, keepdims=True) * np.eye(len(levels))[inside].mean(axis=0)
         own = np.einsum("ka,ka->k", sums @ pulled, sums)
-        return Shrinkage(followed(sums @ levels, sums @ answers), own, self._learned)
+        levels = sums @ levels
+        follow = followed(levels, sums @ answers, self._unsure)
+        return Shrinkage(follow, own, self._learned, *self.level_information.along(levels))
 
     def family_shrinkage(self, kind: FamilyKind) -> Shrinkage:
         """Return the same for all scores (d1, D), or all gaps (pairs, D)."""
@@ -435,8 +449,11 @@ class HierarchicalRun(Run):
                 found.append(own if kind == "scores" else own[a] + own[b] - (each[:, a, b] + each[:, b, a]).T)
             out.append(found)
         answers, pulled = (np.hstack(side) for side in zip(*out, strict=True))
-        levels = 1.0 - 1.0 / self.data.shape[0] if kind == "scores" else 2.0
-        return Shrinkage(np.maximum(answers / levels, LEAST_FOLLOWED), pulled, self._learned)
+        d1, told = self.data.shape[0], self.level_information
+        levels = 1.0 - 1.0 / d1 if kind == "scores" else 2.0
+        bends = told.along(np.eye(d1) - 1.0 / d1) if kind == "scores" else told.of_pairs(a, b)
+        slope, bend = (np.repeat(x[:, None], self.data.n_contexts, axis=1) for x in bends)
+        return Shrinkage(once_there(answers / levels, self._unsure), pulled, self._learned, slope, bend)
 
     def _dense(self, gradients: Gradients) -> tuple[Floats, Longs, Floats | None]:
         """Return gradients in the scores of n contexts, (M, n, d1), centred, these contexts, and those in effects."""

@@ -22,6 +22,7 @@ from lrbtl.inference.verdicts import (
     read_size,
     size_words,
 )
+from lrbtl.methods.base import Shrinkage
 
 REPS = 200_000
 
@@ -278,3 +279,9 @@ def test_boards_print_verdicts_where_a_margin_is_given():
         lrbtl.leaderboard(battles, margin=0)
     with pytest.raises(MarginError):
         lrbtl.compare(battles, "x", "y", margin=-3)
+
+
+def test_what_is_known_for_sure_needs_no_gap():
+    """A target without an error, as the gap of a model with itself, divides nothing by zero."""
+    found = Prospect.of(np.zeros(2), np.array([0.0, 0.1]), Shrinkage.none(2)).detectable()
+    assert found[0] < 1e-9 and 0.2 < found[1] < 0.4

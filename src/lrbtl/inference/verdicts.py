@@ -43,6 +43,7 @@ BISECTIONS = 32
 GAUSS = 1.0 / math.sqrt(3.0)
 STEPS, GROWTH, NEAR_ZERO = 40, 1.2, 1e-3  # of searches for gaps
 LEAST = 1e-9  # part of what there is, against divisions by zero
+LEAST_ERROR = 1e-12  # log odds: what is known for sure, as a gap of a model with itself, has this one
 FAR = 1e6
 STEEPEST = 1.0 - 1e-12  # votes at infinity, where the logarithm of their information is a line
 PROBABILITIES = 0.5  # sizes below it are win probabilities, since no margin of them can reach it
@@ -139,8 +140,9 @@ class Prospect:
     def of(cls, gap: Floats, se: Floats, shrinkage: Shrinkage, unit: Floats | float = 1.0) -> Prospect:
         """Return that of estimates with their errors, given with what a prior does and the log odds of a unit."""
         slope = np.where(gap < 0.0, -1.0, 1.0) * shrinkage.slope / unit
-        noise, bend = unit * shrinkage.noise(se), np.asarray(shrinkage.bend) / np.asarray(unit) ** 2
-        return cls(unit * se, shrinkage.follow, noise, shrinkage.learned, unit * np.abs(gap), slope, bend)
+        error, noise = (np.maximum(unit * size, LEAST_ERROR) for size in (se, shrinkage.noise(se)))
+        bend = np.asarray(shrinkage.bend) / np.asarray(unit) ** 2
+        return cls(error, shrinkage.follow, noise, shrinkage.learned, unit * np.abs(gap), slope, bend)
 
     def at(self, se: Floats | float) -> Prospect:
         """Return the same at another error.

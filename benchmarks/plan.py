@@ -22,9 +22,10 @@ were asked (needed) are given to one pair alone, as the others would tell of it.
 the margin are never called equivalent, so that its level is a bound.
 
 Tuning: the formulas of detectable gaps and votes needed were made on arenas of the first three designs and seven others
-(12 to 40 models in 1 to 8 categories, scores half to twice as far apart), with other seeds (9901 to 9905). Confirmed:
-what is here, with seeds and two designs ("wide", "one") that were not looked at before. Results go to results/plan.json
-and .md; parts that are not run keep theirs.
+(12 to 40 models in 1 to 8 categories, scores half to twice as far apart), with other seeds (9901 to 9909). Confirmed:
+what is here, with seeds that were not looked at before and two designs ("wide", "one") that were not tuned on; a first
+confirmation with seed 1415 came before the last change of the formula. Results go to results/plan.json and .md; parts
+that are not run keep theirs.
 """
 
 import argparse

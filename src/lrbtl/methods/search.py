@@ -322,7 +322,8 @@ class Search:
             r = min(r + max(1, seen.certain), largest)
             start = self.begin(self._rank(r), offset)
         else:
-            found.append((left, self.beside(main, self._rank(r)) if main else self.let_out(start)))
+            last = self.beside(main, self._rank(r)) if main else self.let_out(start)
+            found.append((left, main if main and last.scores.vanished else last))
         kept = [each for each in found if each[0] >= FORGOTTEN]
         total, modes = sum(weight for weight, _ in kept), {id(mode): mode for _, mode in kept}
         share = {key: sum(weight for weight, mode in kept if id(mode) == key) / total for key in modes}

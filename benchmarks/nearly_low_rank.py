@@ -7,8 +7,8 @@ plus four specialists. Battles are uniform, Zipf in models and categories, or be
 replication draws a new truth. Designs marked "tuning" were used while the method was made, with other truths; in the
 last rounds all others were looked at too, on twelve truths each, but for the last two (many components). The truths of
 the present table come from a seed that was run once. Separate fits are run on all truths, the efficient method and
-rank intervals on some: its RMSE stands beside that of the default there. Errors are those of
-means over truths. Results go to results/nearly_low_rank.json and .md; designs that are not run keep theirs.
+rank intervals on some: its RMSE stands beside that of the default there. Errors are those of means over truths. Results
+go to results/nearly_low_rank.json and .md; designs that are not run keep theirs.
 """
 
 import argparse

@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 
 import lrbtl
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.fit import spectral_start
+from lrbtl.fitting.low_rank import spectral_start
 from lrbtl.fitting.newton import minimise
 from reference_numpy import Rows, fit_lbfgs
 from reference_numpy import spectral_start as numpy_start

@@ -29,7 +29,7 @@ from scipy.special import log_expit
 import lrbtl
 from lrbtl.boards.history import step_quantiles
 from lrbtl.errors import LrbtlWarning
-from lrbtl.fitting.walk import TimedVotes, fit_once, fit_walks
+from lrbtl.fitting.random_walk import TimedVotes, fit_once, fit_walks
 from replications import keep_results, known_results
 
 YEARS_FORECAST = range(2016, 2027)

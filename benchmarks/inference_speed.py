@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import lrbtl
 import oracle
 from lrbtl.data.folds import fold_counts
-from lrbtl.fitting.fit import refit
+from lrbtl.fitting.low_rank import refit
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.methods.base import Options
 from reference_numpy import Rows, one_step_numpy

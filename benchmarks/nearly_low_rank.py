@@ -160,7 +160,8 @@ def check(
         out["gaps"] = np.mean(covered(gaps, est.estimate, est.se))
         a, b = a[:40], b[:40]
         goal = np.mean(1 / (1 + np.exp(truth[b] - truth[a])), axis=1)
-        wins = analysis.estimate([lrbtl.win_probability(int(i), int(j)) for i, j in zip(a, b, strict=True)]).conf_int()
+        pairs = zip(a, b, strict=True)
+        wins = analysis.estimate([lrbtl.win_probability(int(i), int(j), weights="equal") for i, j in pairs]).conf_int()
         out["wins"] = np.mean((wins[:, 0] < goal) & (goal < wins[:, 1]))
     if method is None and ranked:
         boards = lrbtl.leaderboard(battles, context="all", weights="equal", min_battles=1)

@@ -16,9 +16,19 @@ Replication = dict[str, Any]
 
 
 def code_version() -> str:
-    """Return a fingerprint of the package and of the running script."""
-    files = [*sorted(Path(lrbtl.__file__).parent.glob("**/*.py")), Path(sys.argv[0])]
+    """Return a fingerprint of the package, of the running script and of what it imports from its folder."""
+    files = [*sorted(Path(lrbtl.__file__).parent.glob("**/*.py")), *sorted(script_files())]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
+def script_files() -> set[Path]:
+    """Return the running script and the files beside it that are imported."""
+    files = {Path(sys.argv[0]).resolve()}
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if path is not None and Path(path).resolve().parent == Path(__file__).resolve().parent:
+            files.add(Path(path).resolve())
+    return files
 
 
 def known_results(name: str) -> Any:

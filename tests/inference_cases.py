@@ -8,11 +8,14 @@ from scipy.special import expit, logit
 
 import lrbtl
 import oracle
-from lrbtl.fitting.fit import Fit, fit
+from lrbtl.fitting.fit import fit
+from lrbtl.fitting.low_rank import Fit
+from lrbtl.inference.analysis import METHODS
 from lrbtl.typing import Floats, Shape
 from problems import SMALL_CASES, rebuilt, simulated
 
 Case = tuple[Shape, Shape]
+VOTE_METHODS = [name for name, method in METHODS.items() if method.takes_votes]
 
 cases = pytest.mark.parametrize("case", SMALL_CASES, ids=["order1", "order2", "order3"])
 
@@ -70,9 +73,9 @@ def both_targets(shape: Shape) -> tuple[list[Any], list[oracle.Target]]:
 
     mine = [
         lrbtl.score(1, context),
-        lrbtl.gap(0, 2),
+        lrbtl.gap(0, 2, weights="equal"),
         lrbtl.linear(gamma, label="any"),
-        lrbtl.win_rate(0),
+        lrbtl.win_rate(0, weights="equal"),
         lrbtl.functional(lambda T: float(np.sum(T**3)), lambda T: 3 * T**2, label="cubes"),
     ]
     theirs = [

@@ -7,7 +7,6 @@ import io
 import pkgutil
 import re
 import shlex
-import sys
 from itertools import zip_longest
 from pathlib import Path
 
@@ -94,38 +93,6 @@ def test_every_page_is_listed(index):
     pages -= {"changelog"} if index == "llms.txt" else set()
     missing = {page for page in pages if not re.search(rf"^(- \[)?{page}\b", text, re.MULTILINE)}
     assert not missing, f"list these pages in docs/{index}"
-
-
-def calls_of(function):
-    """Return (file, function) of each call inside the package, in order."""
-    found = []
-
-    def note(frame, event, _):
-        file = Path(frame.f_code.co_filename)
-        if event == "call" and PACKAGE in file.parents:
-            found.append((file.relative_to(PACKAGE).as_posix(), frame.f_code.co_qualname))
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        function()
-    finally:
-        sys.setprofile(before)
-    return found
-
-
-def test_the_call_path_is_that_of_a_board(arena):
-    text = (ROOT / "docs" / "call-path.md").read_text(encoding="utf-8")
-    hops = re.findall(r"^\| \d+ \| `([^`]+)` \| `([^`]+)` \|", text, re.MULTILINE)
-    assert 10 < len(hops) <= 15 and len({file for file, _ in hops}) == len(hops)
-    for name in MODULES:
-        importlib.import_module(name)  # imports are no calls
-    leaderboard = lrbtl.leaderboard
-    calls = calls_of(lambda: leaderboard(arena))
-    assert set(hops) <= set(calls)
-    first = [calls.index(hop) for hop in hops]
-    assert first == sorted(first)
-    assert not [file for file, _ in calls if f"`{file}`" not in text]
 
 
 @pytest.mark.parametrize("name", MODULES)

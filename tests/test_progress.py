@@ -9,6 +9,13 @@ import lrbtl
 from lrbtl.errors import MethodError
 from lrbtl.progress import as_progress
 
+BARS = ("tqdm.auto", "tqdm")  # in a notebook with widgets, and everywhere else
+
+
+def without_tqdm(monkeypatch):
+    for module in BARS:
+        monkeypatch.setitem(sys.modules, module, None)
+
 
 def test_a_function_is_called_as_it_is():
     said = []
@@ -22,7 +29,7 @@ def test_nothing_is_said_unless_asked(nothing):
 
 
 def test_without_tqdm_lines_go_to_standard_error(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    without_tqdm(monkeypatch)
     as_progress(True)("rank 1")
     assert capsys.readouterr().err == "rank 1\n"
 
@@ -37,7 +44,8 @@ def test_with_tqdm_one_line_changes(monkeypatch):
         def set_description_str(self, text):
             said.append(text)
 
-    monkeypatch.setitem(sys.modules, "tqdm.auto", SimpleNamespace(tqdm=Bar))
+    for module in BARS:
+        monkeypatch.setitem(sys.modules, module, SimpleNamespace(tqdm=Bar))
     report = as_progress(True)
     assert said == []  # nothing is drawn before there is something to say
     report("rank 1")
@@ -53,6 +61,6 @@ def test_anything_else_is_an_error():
 
 
 def test_boards_take_true(arena, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    without_tqdm(monkeypatch)
     lrbtl.infer(arena, [lrbtl.score(0)], method="efficient", rank=1, n_folds=2, progress=True)
     assert "fold 2 of 2" in capsys.readouterr().err

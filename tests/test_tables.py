@@ -1,6 +1,7 @@
 """Tables for people."""
 
 import sys
+from typing import assert_type
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import lrbtl
 from lrbtl import tables as frames
 from lrbtl.errors import FrameBackendError
 from lrbtl.tables import (
@@ -79,3 +81,12 @@ def test_missing_and_unknown_backends_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(FrameBackendError, match="polars is not installed"):
         to_frame(COLUMNS, "polars")
+
+
+def test_type_checkers_know_the_library_of_a_frame():
+    battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[30, 10])
+    board, est = lrbtl.leaderboard(battles), lrbtl.infer(battles, lrbtl.gap("x", "y"))
+    assert isinstance(assert_type(board.to_frame("polars"), pl.DataFrame), pl.DataFrame)
+    assert isinstance(assert_type(est.to_frame("polars", joint=True), pl.DataFrame), pl.DataFrame)
+    assert isinstance(assert_type(lrbtl.compare(battles, "x", "y").to_polars(), pl.DataFrame), pl.DataFrame)
+    assert isinstance(lrbtl.win_matrix(battles).to_pandas(), pd.DataFrame)

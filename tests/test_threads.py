@@ -131,3 +131,26 @@ def test_boards_do_not_depend_on_threads():
             np.testing.assert_array_equal(getattr(left, column), getattr(right, column))
     ranks = [lrbtl.select_rank(battles, [1, 2], n_folds=2, n_threads=t).log_likelihood for t in (1, 2)]
     np.testing.assert_array_equal(*ranks)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif("tsan" in os.environ.get("LD_PRELOAD", ""), reason="this sanitizer ends forked processes")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_forked_during_a_fit_has_its_threads_back(own):
+    inside, done = threading.Event(), threading.Event()
+
+    @one_blas_thread
+    def fit():
+        inside.set()
+        done.wait()
+
+    thread = threading.Thread(target=fit)
+    thread.start()
+    inside.wait()
+    assert numbers() == [1] * len(own)
+    assert in_a_child(lambda: 0 if numbers() == own else 1) == 0
+    assert in_a_child(lambda: 0 if one_blas_thread(numbers)() == [1] * len(own) and numbers() == own else 1) == 0
+    done.set()
+    thread.join()
+    assert one_blas_thread(lambda: in_a_child(lambda: 0 if numbers() == own else 1))() == 0
+    assert numbers() == own

@@ -3,31 +3,66 @@
 A message says what is wrong, where, and what to do next.
 """
 
+import re
 import sys
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 
-class LrbtlError(Exception):
+class Told:
+    """What errors and warnings carry beside their text: a code, and what the text is about as data.
+
+    Attributes
+    ----------
+    data : dict
+        Arguments, names and numbers of the text, such as ``{"argument": "method", "value": "x", "choices": (...)}``.
+
+    Examples
+    --------
+    >>> error = UnknownModelError("unknown model 'gpt'", argument="model", value="gpt")
+    >>> error.code, error.data
+    ('unknown-model', {'argument': 'model', 'value': 'gpt'})
+    """
+
+    data: dict[str, Any]
+
+    def __init__(self, *args: object, **data: Any) -> None:
+        super().__init__(*args)
+        self.data = data
+
+    @property
+    def code(self) -> str:
+        """A name of the kind of problem for programs, which does not change with the text: "unknown-model"."""
+        return CODE_WORDS.sub("-", type(self).__name__.removesuffix("Error").removesuffix("Warning")).lower()
+
+
+CODE_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+class LrbtlError(Told, Exception):
     """Base of all errors raised by lrbtl."""
 
 
-class LrbtlWarning(UserWarning):
+class LrbtlWarning(Told, UserWarning):
     """Base of all warnings issued by lrbtl."""
 
 
-class RankError(LrbtlError):
+class RankError(LrbtlError, ValueError):
     """A rank that no score tensor of this shape has."""
 
 
-class SamplingError(LrbtlError):
-    """A sampling law that is no law, does not fit the battles, or cannot be estimated from them."""
+class SamplingError(LrbtlError, ValueError):
+    """A sampling law that is none, does not fit the battles, or cannot be estimated from them."""
 
 
-class SeparationError(LrbtlError):
+class SeparationError(LrbtlError, ValueError):
     """A gap between models that the battles leave infinite or unknown."""
 
 
@@ -35,7 +70,7 @@ class SeparationWarning(LrbtlWarning):
     """Scores that do not exist, because some models only win, only lose, or never meet."""
 
 
-class SimulationError(LrbtlError):
+class SimulationError(LrbtlError, ValueError):
     """Arguments from which no scores or battles can be simulated."""
 
 
@@ -58,7 +93,8 @@ class InputTypeError(LrbtlError, TypeError):
 class MissingColumnError(LrbtlError, KeyError):
     """A frame lacks a column that was asked for."""
 
-    __str__ = Exception.__str__
+    def __str__(self) -> str:
+        return Exception.__str__(self)
 
 
 class UnknownOutcomeError(LrbtlError, ValueError):
@@ -112,13 +148,15 @@ class ContextModeError(LrbtlError, ValueError):
 class UnknownModelError(LrbtlError, KeyError):
     """A model that the battles do not contain."""
 
-    __str__ = Exception.__str__
+    def __str__(self) -> str:
+        return Exception.__str__(self)
 
 
 class UnknownContextError(LrbtlError, KeyError):
     """A context level that the battles do not contain."""
 
-    __str__ = Exception.__str__
+    def __str__(self) -> str:
+        return Exception.__str__(self)
 
 
 class FoldError(LrbtlError, ValueError):
@@ -129,7 +167,7 @@ class SelfBattleWarning(LrbtlWarning):
     """Battles of a model against itself were dropped."""
 
 
-class SingularInformationError(LrbtlError):
+class SingularInformationError(LrbtlError, ValueError):
     """A direction of the score tensor that no battle informs."""
 
 
@@ -164,7 +202,8 @@ class DifferentRunsError(LrbtlError, ValueError):
 class UnknownTargetError(LrbtlError, KeyError):
     """A label that is not among the targets of an estimate."""
 
-    __str__ = Exception.__str__
+    def __str__(self) -> str:
+        return Exception.__str__(self)
 
 
 class LevelError(LrbtlError, ValueError):
@@ -201,6 +240,10 @@ class MissingExtraError(LrbtlError, ImportError):
 
 class OutputPathError(LrbtlError, OSError):
     """A path to which no file can be written."""
+
+
+class LockedFileError(LrbtlError, OSError):
+    """A file that another process changes."""
 
 
 class PlotError(LrbtlError, ValueError):
@@ -247,6 +290,14 @@ class PlanError(LrbtlError, ValueError):
     """A goal, a budget or a constraint for which no votes can be planned."""
 
 
+class LooksError(LrbtlError, ValueError):
+    """Looks at results that were not planned, or that cannot be."""
+
+
+class CostError(LrbtlError, ValueError):
+    """Costs of models that cannot be read, are negative, or are missing for nearly all."""
+
+
 class DocumentError(LrbtlError, ValueError):
     """JSON that is no board, not a whole one, or of another version of the format."""
 
@@ -271,6 +322,10 @@ class RepeatedFileError(LrbtlError, ValueError):
     """A file whose battles a state holds already."""
 
 
+class OptionError(LrbtlError, TypeError):
+    """An option that a function does not have."""
+
+
 class UsageError(LrbtlError, ValueError):
     """Options of the command line that do not go together."""
 
@@ -281,6 +336,10 @@ class LinkError(LrbtlError, ValueError):
 
 class ObservationError(LrbtlError, ValueError):
     """Observed entries with indices, values or variances that cannot be used."""
+
+
+class ScoreError(LrbtlError, ValueError):
+    """Scores that are no numbers, or that their scale does not allow."""
 
 
 class UndeterminedRankWarning(LrbtlWarning):
@@ -307,6 +366,10 @@ class PeriodError(LrbtlError, ValueError):
     """Times that cannot be read, or periods that are no history."""
 
 
+class UnevenSamplingWarning(LrbtlWarning):
+    """Votes that are not sampled uniformly, given to an algorithm that takes them as such."""
+
+
 class WeakSignalWarning(LrbtlWarning):
     """Scores whose weakest direction hardly exceeds the noise: intervals cover less than they say."""
 
@@ -316,12 +379,57 @@ class WeakSignalWarning(LrbtlWarning):
 # ------------------------------------------------------------------------------
 
 
-def warn_user(message: str, category: type[LrbtlWarning]) -> None:
-    """Warn at the first line outside of lrbtl, whatever the way there."""
+Listener = Callable[[LrbtlWarning], object]
+_listener: ContextVar[Listener | None] = ContextVar("lrbtl_warnings", default=None)
+
+
+def warn_user(message: str, category: type[LrbtlWarning], **data: Any) -> None:
+    """Warn at the first line outside of lrbtl, whatever the way there; `data` is what the warning carries."""
+    warning = category(message, **data)
+    if (listener := _listener.get()) is not None:
+        listener(warning)
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(warning, stacklevel=level)
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Give our own warnings to a function instead, in this thread and those that it starts for its work.
+
+    `warnings.catch_warnings` would change the filters of the whole process, and with threads it leaves them changed.
+
+    >>> told = []
+    >>> with heard_by(told.append):
+    ...     warn_user("a pair never met", SeparationWarning)
+    >>> str(told[0])
+    'a pair never met'
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+@contextmanager
+def without(*categories: type[LrbtlWarning]) -> Iterator[None]:
+    """Leave out warnings of some kinds, which the caller says by itself; the others go on as they would."""
+    outer = _listener.get()
+
+    def listener(warning: LrbtlWarning) -> None:
+        if isinstance(warning, categories):
+            return
+        token = _listener.set(outer)
+        try:
+            warn_user(str(warning), type(warning), **warning.data)
+        finally:
+            _listener.reset(token)
+
+    with heard_by(listener):
+        yield
 
 
 def _is_ours(module: str) -> bool:
@@ -336,13 +444,81 @@ def _is_ours(module: str) -> bool:
 def check_choice(value: object, choices: tuple[str, ...], name: str, error: type[LrbtlError] = MethodError) -> None:
     """Raise where an option is none of the known ones."""
     if not isinstance(value, str) or value not in choices:
-        raise error(f"{name}={value!r} is not known; choose one of {', '.join(map(repr, choices))}.")
+        raise error(
+            f"{name}={spelled(value)} is not known; choose one of {', '.join(map(repr, choices))}.",
+            argument=name,
+            value=value,
+            choices=choices,
+        )
 
 
 def check_whole(value: Any, name: str, least: int = 1, error: type[LrbtlError] = MethodError) -> None:
     """Raise `MethodError` unless an option is a whole number, of at least 1 by default."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise error(f"{name}={value!r}: give a whole number of at least {least}.")
+        raise error(f"{name}={spelled(value)}: give a whole number of at least {least}.", argument=name, value=value)
+
+
+def is_within(value: Any, low: float, high: float) -> bool:
+    """Return whether a value is a number, no bool, strictly between two others; numbers too large for a float are not.
+
+    >>> is_within(3, 0, 10), is_within(10**400, 0, np.inf), is_within("3", 0, 10)
+    (True, False, False)
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        return False
+    try:
+        return low < float(value) < high
+    except (OverflowError, ValueError):
+        return False
+
+
+def check_flag(value: Any, name: str, error: type[LrbtlError] = MethodError) -> None:
+    """Raise unless an option is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise error(f"{name}={spelled(value)}: give True or False.", argument=name, value=value)
+
+
+def check_type(value: Any, kinds: type | tuple[type, ...], name: str, instead: str) -> None:
+    """Raise `InputTypeError` unless an argument is of some class; the message says what to give instead.
+
+    >>> check_type(3, str, "title", "give a text")
+    Traceback (most recent call last):
+    lrbtl.errors.InputTypeError: title=3 is not of the kind needed: give a text.
+    """
+    if not isinstance(value, kinds):
+        raise InputTypeError(
+            f"{name}={spelled(value)} is not of the kind needed: {instead}.", argument=name, value=value
+        )
+
+
+def listed(values: Any, name: str, instead: str, error: type[LrbtlError] = InputTypeError) -> list[Any]:
+    """Return the parts of an argument that is a list of things; raise where it is none.
+
+    >>> listed((1, 2), "ranks", "give a list of ranks")
+    [1, 2]
+    """
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise error(f"{name}={spelled(values)} is not a list: {instead}.", argument=name, value=values)
+    try:
+        return list(values)
+    except TypeError as reason:  # an array without dimensions
+        raise error(f"{name}={spelled(values)} is not a list: {instead}.", argument=name, value=values) from reason
+
+
+LONGEST_SHOWN = 80  # characters of a value in a message
+
+
+def spelled(value: object) -> str:
+    """Return a value as a message shows it: short, and whatever its own text does.
+
+    >>> spelled("x"), len(spelled("x" * 999))
+    ("'x'", 83)
+    """
+    try:
+        text = repr(value)
+    except Exception:  # of a class of the caller's
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def make_rng(rng: Any) -> np.random.Generator:
@@ -371,5 +547,5 @@ def as_floats(values: Any, name: str, error: type[LrbtlError]) -> NDArray[np.flo
         if array.dtype.kind not in "biuf":
             array = np.array([float(value) for value in array.reshape(-1)]).reshape(array.shape)
         return array.astype(np.float64)
-    except (TypeError, ValueError) as reason:
-        raise error(f"{name}: numbers are needed ({reason}).") from reason
+    except (TypeError, ValueError, OverflowError) as reason:
+        raise error(f"{name}: numbers are needed ({reason}).", argument=name) from reason

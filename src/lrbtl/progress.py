@@ -2,9 +2,9 @@
 
 import inspect
 import sys
-import warnings
 from functools import cached_property
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from lrbtl.errors import MethodError
@@ -44,13 +44,12 @@ class _Bar:
 
     @cached_property
     def _bar(self) -> Any:
+        module = "tqdm.auto" if find_spec("ipywidgets") is not None else "tqdm"  # a notebook without widgets gets text
         try:
-            tqdm = import_module("tqdm.auto").tqdm
+            tqdm = import_module(module).tqdm
         except ImportError:
             return None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a notebook without widgets gets text
-            return tqdm(bar_format="{desc} ({elapsed})", leave=False)
+        return tqdm(bar_format="{desc} ({elapsed})", leave=False)
 
     def __call__(self, text: str) -> None:
         if self._bar is not None:

@@ -1,13 +1,10 @@
 """Tables for people: the same cells as text, HTML, frames and files."""
 
-import contextlib
 import csv
 import io
 import json
 import os
 import re
-import stat
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -15,15 +12,22 @@ from importlib import import_module
 from importlib.util import find_spec
 from math import ceil, floor, isfinite, log10
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl.errors import FrameBackendError, OutputPathError
+from lrbtl.errors import FrameBackendError, OutputPathError, spelled
+from lrbtl.files import write_whole
 from lrbtl.typing import Floats
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
 ELLIPSIS = "..."
+MOST_ROWS = 100  # of a table that is printed, or shown in a notebook; frames and files have them all
 # What a terminal, a page or a line of a file must not get from a label: controls, line and paragraph separators, marks
 # that turn the direction of text, halves of surrogate pairs.
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -33,10 +37,21 @@ FORMULA = ("=", "+", "-", "@")  # how a cell begins that a spreadsheet would com
 def shown(label: object) -> str:
     r"""Return a label as text that any place may show: what is unsafe is written as an escape.
 
-    >>> shown("plain"), shown("\x1b[31mred"), shown(3)
-    ('plain', '\\x1b[31mred', '3')
+    >>> shown("plain"), shown("\x1b[31mred"), shown(3), shown(np.datetime64("2026-01-01T00:00:00"))
+    ('plain', '\\x1b[31mred', '3', '2026-01-01')
     """
+    if isinstance(label, np.datetime64):
+        return str(np.datetime_as_string(label, unit="auto"))
     return UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), str(label))
+
+
+def shown_lines(text: str) -> str:
+    r"""Return a text of several lines with what is unsafe in each written as an escape.
+
+    >>> shown_lines("one\n\x1b[31mtwo")
+    'one\n\\x1b[31mtwo'
+    """
+    return "\n".join(shown(line) for line in text.split("\n"))
 
 
 def decimals_for(errors: Floats, significant: int = 3, most: int = 6) -> int:
@@ -139,14 +154,14 @@ def text_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def html_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return an HTML table with every cell escaped.
+    """Return an HTML table with every cell escaped, whose cells do not wrap.
 
-    >>> html_table(["label"], [["a<b"]])
-    '<table><thead><tr><th>label</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
+    >>> html_table(["label"], [["a<b"]]).partition("<thead>")[2]
+    '<tr><th>label</th></tr></thead><tbody><tr><td>a&lt;b</td></tr></tbody></table>'
     """
     head = "".join(f"<th>{escape(shown(header))}</th>" for header in headers)
     body = "".join("<tr>" + "".join(f"<td>{escape(shown(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table style='white-space:nowrap'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 # ------------------------------------------------------------------------------
@@ -170,8 +185,8 @@ def to_frame(columns: Mapping[str, Any], backend: str | None = None) -> Any:
     (2, 2)
     """
     name = _first_installed() if backend is None else backend
-    if name not in BACKENDS:
-        raise FrameBackendError(f"unknown frame backend {backend!r}; choose one of {', '.join(BACKENDS)}.")
+    if not isinstance(name, str) or name not in BACKENDS:
+        raise FrameBackendError(f"unknown frame backend {spelled(backend)}; choose one of {', '.join(BACKENDS)}.")
     try:
         module = import_module(name)
     except ImportError as error:
@@ -183,14 +198,38 @@ def to_frame(columns: Mapping[str, Any], backend: str | None = None) -> Any:
     return nw.from_dict(columns, backend=module).to_native()
 
 
-class Printed(ABC):
-    """A table below a heading: as text, HTML and a frame."""
-
-    indent: ClassVar[str] = ""  # of the lines of the heading after the first
+class Framed(ABC):
+    """Something with columns, which is also a frame; type checkers know of which library."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns as plain lists for JSON."""
+
+    @overload
+    def to_frame(self, backend: Literal["pandas"]) -> "pd.DataFrame": ...
+    @overload
+    def to_frame(self, backend: Literal["polars"]) -> "pl.DataFrame": ...
+    @overload
+    def to_frame(self, backend: Literal["pyarrow"]) -> "pa.Table": ...
+    @overload
+    def to_frame(self, backend: str | None = None) -> Any: ...
+    def to_frame(self, backend: str | None = None) -> Any:
+        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
+        return to_frame(self.to_dict(), backend)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return `to_dict` as a pandas frame."""
+        return self.to_frame("pandas")
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Return `to_dict` as a polars frame."""
+        return self.to_frame("polars")
+
+
+class Printed(Framed):
+    """A table below a heading: as text, HTML and a frame."""
+
+    indent: ClassVar[str] = ""  # of the lines of the heading after the first
 
     @abstractmethod
     def heading(self) -> list[str]:
@@ -200,16 +239,19 @@ class Printed(ABC):
     def _table(self) -> tuple[list[str], list[list[str]]]:
         """Return names of columns and rows of printed cells."""
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
-        return to_frame(self.to_dict(), backend)
+    def _printed(self) -> tuple[list[str], list[list[str]]]:
+        """Return the table without the middle of very many rows."""
+        names, rows = self._table()
+        head, tail = shown_rows(len(rows), MOST_ROWS)
+        return names, mark_gap([[rows[k][i] for k in (*head, *tail)] for i in range(len(names))], len(rows))
 
     def __repr__(self) -> str:
-        first, *more = self.heading()
-        return "\n".join([first, *(self.indent + line for line in more), text_table(*self._table())])
+        first, *more = map(shown, self.heading())
+        return "\n".join([first, *(self.indent + line for line in more), text_table(*self._printed())])
 
     def _repr_html_(self) -> str:
-        return f"<p>{'<br>'.join(map(escape, self.heading()))}</p>" + html_table(*self._table())
+        heading = "<br>".join(escape(shown(line)) for line in self.heading())
+        return f"<p>{heading}</p>" + html_table(*self._printed())
 
 
 def _first_installed() -> str:
@@ -222,38 +264,8 @@ def _first_installed() -> str:
 
 
 # ------------------------------------------------------------------------------
-# Files, written whole or not at all: CSV, JSON, Markdown, HTML or text by the ending.
+# Files: CSV, JSON, Markdown, HTML or text by the ending.
 # ------------------------------------------------------------------------------
-
-
-def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
-    """Let `write` fill a scratch file next to `path`, then put it in place of `path`.
-
-    If `write` fails, the scratch file is removed and `path` stays as it was. A link stays a link, a file keeps its
-    permissions, and what is no file (a pipe, a device) is written to as it is.
-    """
-    path = Path(os.path.realpath(path))
-    if path.is_dir():
-        raise OutputPathError(f"cannot write {path}: it is a folder; name a file inside it")
-    if not path.parent.is_dir():
-        raise OutputPathError(f"cannot write {path}: the folder {path.parent} does not exist; create it first")
-    place = path.parent if path.is_file() or not path.exists() else Path(tempfile.gettempdir())
-    scratch = place / f".{path.name}.{os.getpid()}.tmp"
-    try:
-        write(scratch)
-        if path.exists() and not path.is_file():
-            path.write_bytes(scratch.read_bytes())
-            return
-        if path.exists():
-            os.chmod(scratch, stat.S_IMODE(path.stat().st_mode))
-        os.replace(scratch, path)
-    except BrokenPipeError:  # a pipe whose reader has gone
-        raise
-    except OSError as error:
-        raise OutputPathError(f"cannot write {path}: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            scratch.unlink(missing_ok=True)
 
 
 MARKUP = re.compile(r"[\\|`*\[\]]")  # characters with a meaning in Markdown; underscores inside words have none

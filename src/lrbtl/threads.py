@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from functools import cache, wraps
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
@@ -59,7 +60,7 @@ def ordered_map(function: Callable[[In], Out], items: Iterable[In], n_threads: i
         for item in items:
             if len(waiting) == n_threads:
                 yield waiting.popleft().result()
-            waiting.append(pool.submit(function, item))
+            waiting.append(pool.submit(copy_context().run, function, item))
         while waiting:
             yield waiting.popleft().result()
 
@@ -94,6 +95,8 @@ def _enter() -> None:
 def _leave() -> None:
     global _users
     with _lock:
+        if _users == 0:  # a child that was forked inside has its threads back already
+            return
         _users -= 1
         if _users == 0:
             _set_threads(_before)
@@ -106,6 +109,22 @@ def _set_threads(numbers: list[int]) -> None:
         release(force=True)
         library.set_num_threads(number)
         release(force=True)
+
+
+def _after_fork() -> None:
+    """Give a child its BLAS threads back: of the threads of its parent it has only the one that forked.
+
+    A lock that another thread held at that moment would stay held for ever.
+    """
+    global _lock, _users
+    _lock = Lock()
+    if _users:
+        _users = 0
+        _set_threads(_before)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache

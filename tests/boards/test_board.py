@@ -59,7 +59,7 @@ def test_long_boards_lose_their_middle():
 def test_boards_print(boards):
     text = str(boards)
     assert text.count("Leaderboard, ") == 5 and "overall" in text
-    assert boards._repr_html_().count("<table>") == 5
+    assert boards._repr_html_().count("<table") == 5
 
 
 def test_order_three():
@@ -189,16 +189,17 @@ def test_who_has_a_rank(sparse, method):
             assert not getattr(board, name)[~ranked].any()
         assert all(status[model] == "ranked" for model in sparse.models if str(model).startswith("model_"))
     assert by_model(boards[3], "status")["half"] == by_model(boards[3], "status")["new"] == "absent"
-    assert by_model(boards[3], "notes")["half"].startswith("no votes here")
+    assert by_model(boards[3], "notes")["half"].startswith("no votes in this category")
     assert by_model(boards[0], "status")["new"] == "preliminary"
-    assert by_model(boards[0], "notes")["new"].startswith("only 7 votes here")
+    assert by_model(boards[0], "notes")["new"].startswith("7 votes in this category")
 
 
 def test_marks_say_what_a_score_rests_on(sparse):
     boards = lrbtl.leaderboard(sparse, context="all", rank=1)
-    assert by_model(boards[0], "notes")["new"] == "only 7 votes here: score from the spread of models"
-    assert by_model(boards[3], "notes")["new"] == "no votes here: score from the spread of models"
-    assert by_model(boards[3], "notes")["half"] == "no votes here: score from its other categories"
+    inferred = "in this category; score mostly inferred from"
+    assert by_model(boards[0], "notes")["new"] == f"7 votes {inferred} the spread of models"
+    assert by_model(boards[3], "notes")["new"] == f"no votes {inferred} the spread of models"
+    assert by_model(boards[3], "notes")["half"] == f"no votes {inferred} its other categories"
     assert by_model(boards[1], "notes")["champion"] == "won all 25 votes here"
     votes = {model: n for model, n in zip(boards[3].models, boards[3].battles, strict=True) if n}
     assert boards[3].heading()[0].startswith(f"Leaderboard, 3: {len(votes)} models, ")
@@ -218,7 +219,7 @@ def test_absent_come_before_preliminary_and_unplaced(sparse):
 def test_preliminary_models_are_said_and_left_out_of_the_average(sparse):
     board = lrbtl.leaderboard(sparse, rank=1, method="mle")
     assert by_model(board, "status")["new"] == "preliminary"
-    assert "1 model has fewer than 30 votes: preliminary, without a rank and left out of the average" in str(board)
+    assert "1 model has fewer than 30 votes: preliminary, unranked and excluded from the average" in str(board)
     assert board.score[board.rank > 0].mean() == pytest.approx(1000.0)
     everyone = lrbtl.leaderboard(sparse, rank=1, method="mle", min_battles=1)
     assert set(everyone.status) == {"ranked"} and "preliminary" not in str(everyone)
@@ -388,3 +389,16 @@ def test_votes_that_cancel_in_two_categories_have_errors_overall_too():
     )
     for board in lrbtl.leaderboard(battles, context="all").every():
         assert (board.upper - board.lower > 100).all()
+
+
+def test_notebooks_cap_rows_and_boards_and_do_not_wrap():
+    rng = np.random.default_rng(0)
+    a, n = rng.integers(0, 150, 6000), 6000
+    many = lrbtl.Battles.from_arrays(a, (a + rng.integers(1, 150, n)) % 150, rng.integers(0, 2, n))
+    html = lrbtl.leaderboard(many)._repr_html_()
+    assert html.count("<tr>") < 70 and "white-space:nowrap" in html
+    verdicts = lrbtl.infer(many, [lrbtl.gap(0, k) for k in range(1, 150)], method="mle").verdicts(10)
+    assert verdicts._repr_html_().count("<tr>") == 102 and len(str(verdicts).splitlines()) < 115
+    categories = lrbtl.Battles.from_arrays(a[:900] % 3, (a[:900] + 1) % 3, np.arange(900) % 2, [np.arange(900) % 15])
+    shown = lrbtl.leaderboard(categories, context="all")._repr_html_()
+    assert shown.count("<table") == 12 and "and 4 more boards: 11, 12, 13, ..." in shown

@@ -25,7 +25,9 @@ ELO = 400 / math.log(10)
 def test_win_probabilities_are_means_over_contexts(arena):
     weights = np.array([0.1, 0.2, 0.3, 0.4])
     result = lrbtl.compare(arena, "model_3", 5, rank=2, weights=weights)
-    np.testing.assert_allclose(result.win[1:], expit(result.gap[1:] / ELO))
+    chance = expit(result.gap[1:] / ELO)  # at the estimate; means over the posterior are nearer to one half
+    np.testing.assert_allclose(result.win[1:], chance, atol=2e-3)
+    assert (np.abs(result.win[1:] - 0.5) < np.abs(chance - 0.5)).all()
     assert result.win[0] == pytest.approx(weights @ result.win[1:], abs=1e-3)  # each one-step, so not exactly
     matrix = lrbtl.win_matrix(arena, rank=2, weights=weights)
     a, b = matrix.models.index("model_3"), matrix.models.index("model_5")
@@ -43,7 +45,7 @@ def test_a_model_without_votes_is_said_and_not_taken_for_another():
     assert (result.a, result.b) == (0, 3) and result.gap[0] == pytest.approx(2 * ELO * np.log(1.5))
     default = lrbtl.compare(battles, 0, 3)
     assert (default.a, default.b) == (0, 3)
-    assert abs(default.gap[0] - result.gap[0]) < 0.1 * (result.gap[0] - result.lower[0])
+    assert 0.5 * result.gap[0] < default.gap[0] < result.gap[0]  # 100 votes: levels are shrunk
 
 
 def test_what_a_method_does_not_tell_is_missing(arena):
@@ -79,7 +81,7 @@ def test_other_methods(arena, method):
 
 def test_plain_battles_give_one_row(arena):
     gap = lrbtl.fit_separate(arena.pooled()).gap(1, 2)
-    for method, tolerance in ((None, 0.05), ("naive", 1e-6)):
+    for method, tolerance in ((None, 0.5), ("naive", 1e-6)):
         result = lrbtl.compare(arena.pooled(), 1, 2, method=method)
         assert result.contexts == ("overall",) and result.gap[0] == pytest.approx(ELO * gap, abs=tolerance)
 
@@ -89,7 +91,7 @@ def test_tables(arena):
     table = result.to_dict()
     assert list(table)[:4] == ["context", "gap", "lower", "upper"] and len(table["win"]) == 5
     assert len(result.to_frame()) == 5
-    assert "<table>" in result._repr_html_() and "joint" in str(result)
+    assert "<table" in result._repr_html_() and "joint" in str(result)
 
 
 def test_refusals(arena):

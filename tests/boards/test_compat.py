@@ -1,5 +1,7 @@
 """Worked case of arena-rank 0.1.1 and FastChat: four models, 65 battles, ties, both sides."""
 
+import csv
+import json
 import os
 import warnings
 from pathlib import Path
@@ -9,8 +11,8 @@ import pytest
 
 import lrbtl
 from board_checks import in_order, with_extra
-from lrbtl.boards.compat import arena_rank, fastchat_ratings
-from lrbtl.errors import LrbtlError, SeparationError
+from lrbtl.boards.compat import arena_rank, fastchat_ratings, fschat_ratings
+from lrbtl.errors import LrbtlError, MethodError, SeparationError
 
 # a, b, outcome of a, count, with (a, b) and (b, a) kept apart as arena-rank does
 ROWS = np.array(
@@ -117,7 +119,10 @@ def test_compat_arena_rank(arena):
 def test_compat_arena_rank_on_ties_alone_says_why_intervals_have_no_width():
     ties = lrbtl.Battles.from_arrays(["x", "y"], ["y", "z"], [0.5, 0.5], counts=[20, 3])
     board = lrbtl.leaderboard(ties, compat="arena-rank")
-    assert not board.se.any() and "every vote is a tie: its intervals have no width" in board.info.notes[-1]
+    assert (
+        not board.se.any()
+        and "every vote is a tie: all ratings are the same, and its intervals have no width" in board.info.notes[-1]
+    )
 
 
 def test_compat_fastchat(plain):
@@ -166,3 +171,61 @@ def test_worked_case_of_arena_rank_and_fastchat():
     for mine, theirs in ((board.score, ratings), (board.lower, lower), (board.upper, upper)):
         np.testing.assert_allclose(mine[rows], theirs, atol=1e-3)
     np.testing.assert_allclose(lrbtl.leaderboard(battles, compat="fastchat").score[rows], ratings, atol=1e-3)
+
+
+# ------------------------------------------------------------------------------
+# What these packages do not have is an error, what they have is theirs.
+# ------------------------------------------------------------------------------
+
+
+def test_weights_are_honoured_or_refused(arena):
+    cells = arena.cells
+    columns = {"model_a": cells.a, "model_b": cells.b, "outcome": cells.y, "counts": cells.count}
+    weighted = lrbtl.Battles.from_arrays(**columns, weight=1.0 + cells.a)
+    pairs = lrbtl.Battles.from_arrays(**columns, reweight="pairs")
+    for compat in ("arena-rank", "fastchat", "fschat"):
+        with pytest.raises(MethodError, match="no weights of votes"):
+            lrbtl.leaderboard(weighted, compat=compat)
+        with pytest.raises(MethodError, match="a method of its own: leave method='mle' out"):
+            lrbtl.leaderboard(arena, compat=compat, method="mle")
+    for compat in ("fastchat", "fschat"):
+        with pytest.raises(MethodError, match="does not reweight"):
+            lrbtl.leaderboard(pairs, compat=compat)
+    assert np.abs(lrbtl.leaderboard(pairs, compat="arena-rank").score - 1000).max() > 1
+
+
+REFERENCE = Path(os.environ.get("LRBTL_REFERENCE", Path(__file__).parents[3] / "shared" / "reference"))
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the worked cases are not beside the project")
+def test_reweighted_pairs_and_fastchats_own_stop():
+    case = json.loads((REFERENCE / "arena_rank_case.json").read_text())["cases"]["reweighted_min50"]["arena_rank"]
+    a, b, y, count = as_arena_rank_sees_them()
+    names = np.array(case["competitors"])
+    battles = lrbtl.Battles.from_arrays(names[a], names[b], y, counts=count, reweight="pairs")
+    board = lrbtl.leaderboard(battles, compat="arena-rank")
+    rows = in_order(board, battles)
+    np.testing.assert_allclose(board.score[rows], case["ratings"], atol=1e-4)
+    np.testing.assert_allclose(board.lower[rows], case["rating_lower"], atol=1e-3)
+    expected = json.loads((REFERENCE / "style_case.json").read_text())["fastchat_plain"]
+    with (REFERENCE / "style_case.csv").open(newline="") as stream:
+        log = list(csv.DictReader(stream))
+    board = lrbtl.leaderboard(lrbtl.Battles.read(log), compat="fastchat")
+    for model, rating in expected.items():
+        assert board[model].score == pytest.approx(rating, abs=2e-5)
+
+
+def test_fschats_older_function_is_a_logistic_regression_with_a_ridge():
+    a, b, y, count = as_cells()
+    found = fschat_ratings(a, b, y, count, 4)
+    x = np.zeros((len(a), 4))
+    x[np.arange(len(a)), a], x[np.arange(len(a)), b] = np.log(10.0), -np.log(10.0)
+    at = (found - 1000.0) / 400.0
+    p = 1 / (1 + np.exp(-x @ at))
+    np.testing.assert_allclose(
+        x.T @ (2 * count * (y - p)), at, atol=1e-7
+    )  # where the gradient of its objective is zero
+    names = np.array(["llama-13b", "x", "y", "z"])
+    log = lrbtl.Battles.from_arrays(names[a], names[b], y, counts=count)
+    board = lrbtl.leaderboard(log, compat="fschat")
+    assert board["llama-13b"].score == pytest.approx(800.0) and "compute_elo_mle_with_tie" in board.info.notes[-1]

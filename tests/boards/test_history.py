@@ -4,6 +4,7 @@ import json
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import lrbtl
@@ -112,7 +113,7 @@ def test_tables_pictures_and_pickles(story):
     json.dumps(columns)
     assert len(columns["model"]) == 5 * 8 + 4
     assert story.to_frame("polars").shape == (44, 7)
-    assert "<table>" in story._repr_html_()
+    assert "<table" in story._repr_html_()
     assert str(pickle.loads(pickle.dumps(story))) == str(story)
     ax = lrbtl.plot_history(story, ["m0", "m5"], theme="dark")
     assert len(ax.lines) == 2 and [text.get_text() for text in ax.texts][:2] == ["m0", "m5"]
@@ -227,3 +228,10 @@ def test_periods_before_the_first_votes_of_a_group_are_left_out():
     early = {name: [*values[:1], *values[1::2]] for name, values in frame.items()}
     with pytest.warns(lrbtl.errors.IslandWarning), pytest.raises(lrbtl.errors.PeriodError, match="one period"):
         lrbtl.history(early, "day")
+
+
+def test_dates_are_shown_without_their_midnight():
+    days = pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(80) // 10, "D")
+    frame = pd.DataFrame({"model_a": ["x", "y"] * 40, "model_b": ["y", "x"] * 40, "winner": ["model_a", "tie"] * 40})
+    text = str(lrbtl.history(frame.assign(day=days), "day"))
+    assert "2026-01-01 to 2026-01-08" in text and "T00:00" not in text

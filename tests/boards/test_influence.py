@@ -107,7 +107,7 @@ def test_tables(board):
     for table in (found, found.misfits()):
         json.dumps(table.to_dict())
         assert len(table.to_frame("polars")) == 40
-        assert "<table>" in table._repr_html_()
+        assert "<table" in table._repr_html_()
     assert "change without each voter" in str(found)
     win = lrbtl.influence(lrbtl.analyse(board.basis.analysis.battles, method="naive"), lrbtl.win_probability(0, 1, 0))
     assert "log odds" in str(win)

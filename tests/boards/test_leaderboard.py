@@ -52,11 +52,13 @@ def test_plain_board_is_bradley_terry(plain):
 
 
 def test_a_plain_board_is_nearly_bradley_terry_by_default(plain):
-    """The prior of the hierarchical method is next to nothing where every model has many votes."""
+    """The prior of levels draws them together by a part of their errors, where every model has some hundred votes."""
     theta, cov = twin(plain)
     board = lrbtl.leaderboard(plain)
     rows, errors = in_order(board, plain), ELO * np.sqrt(np.diag(cov))
-    np.testing.assert_array_less(np.abs(board.score[rows] - 1000 - ELO * theta), 0.03 * errors)
+    np.testing.assert_array_less(np.abs(board.score[rows] - 1000 - ELO * theta), 0.6 * errors)
+    slope = (board.score[rows] - 1000) @ theta / (ELO * theta @ theta)
+    assert 0.9 < slope < 1.0
     np.testing.assert_allclose(board.se[rows], errors, rtol=0.1)
     np.testing.assert_allclose(board.upper - board.score, Z * board.se, rtol=1e-9)
 
@@ -144,7 +146,9 @@ def test_win_matrices(boards):
         assert (lower < win)[off].all() and (win < upper)[off].all()
     rows = [boards[1].models.index(model) for model in boards.models]
     score = boards[1].score[rows]
-    np.testing.assert_allclose(boards.win[1], expit((score[:, None] - score) / ELO))
+    chance = expit((score[:, None] - score) / ELO)  # at the estimates; means over the posterior are nearer to one half
+    np.testing.assert_allclose(boards.win[1], chance, atol=2e-3)
+    assert (np.abs(boards.win[1] - 0.5) < np.abs(chance - 0.5))[~np.eye(9, dtype=bool)].all()
     assert set(boards.win) == {None, 0, 1, 2, 3}
     with pytest.raises(KeyError):
         boards.win["nowhere"]
@@ -227,7 +231,7 @@ def test_progress_is_told(arena):
     assert "fold 10 of 10" in lines
     lines.clear()
     lrbtl.leaderboard(arena, context="all", progress=lines.append)
-    assert lines and all(line.startswith("rank ") for line in lines)
+    assert lines and all(" factors: " in line for line in lines)
 
 
 @st.composite
@@ -296,7 +300,7 @@ def test_ties_have_the_errors_of_infer(plain):
     cells = plain.cells
     first_side, second_side = ([plain.models[k] for k in side] for side in (cells.a, cells.b))
     tied = lrbtl.Battles.from_arrays(first_side, second_side, np.where(rows % 2, 0.5, cells.y), counts=cells.count)
-    for method, tolerance in (("efficient", 1e-6), (None, 0.1)):  # the default half believes the model of few votes
+    for method, tolerance in (("efficient", 1e-6), (None, 0.15)):  # the default shrinks levels
         board = lrbtl.leaderboard(tied, scale="logit", method=method)
         est = lrbtl.infer(tied, [lrbtl.score(model) for model in board.models], method="naive")
         np.testing.assert_allclose(board.se, est.se, rtol=tolerance)

@@ -8,9 +8,9 @@ from scipy.special import expit
 
 import lrbtl
 from board_checks import ELO
+from inference_cases import VOTE_METHODS
 from lrbtl.data.describe import linked_models
 from lrbtl.errors import LrbtlError
-from lrbtl.inference.analysis import METHODS
 
 OUTCOMES = {"plain": [1.0], "ties": [1.0, 1.0, 0.5], "soft": [1.0, 0.5, 0.8, 0.65]}
 
@@ -85,7 +85,7 @@ def check_pair(analysis, boards, a, b, options):
 
 
 @pytest.mark.filterwarnings("ignore::lrbtl.errors.LrbtlWarning")
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", VOTE_METHODS)
 @settings(max_examples=8, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(battles=logs())
 def test_every_call_gives_the_same_answer(method, battles):

@@ -49,7 +49,8 @@ def test_a_file_counts_once(days, state, tmp_path, capsys):
     copy.write_text(DAYS[0])
     assert run("add", state, copy) == 1
     said = capsys.readouterr().err
-    assert "copy.csv went into" in said and "day0.csv: nothing was added" in said and "--again" in said
+    assert "copy.csv went into" in said and "day0.csv. Give --again" in said
+    assert f"stopped at {copy}: nothing was added to {state}" in said
     assert state.read_bytes() == before
     assert run("add", state, copy, "--again") == 0
     assert lrbtl.Battles.load(state).n_battles == 6

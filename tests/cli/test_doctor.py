@@ -83,7 +83,7 @@ def test_a_tools_file_is_named(tmp_path, capsys):
     ("name", "text", "words"),
     [
         ("votes.csv", "left_side,right_side\nx,y\n", "has 1 rows with left_side, right_side"),
-        ("votes.csv", "a,b\n,\n", "no column with a value in every row"),
+        ("votes.csv", "a,b\n,\n", "no column holds a value"),
         ("votes.csv", "", "empty"),
         ("votes.docx", "x", "ending"),
     ],
@@ -101,3 +101,20 @@ def test_one_category_is_none(tmp_path, capsys):
     assert "--board all" not in capsys.readouterr().out
     assert main(["leaderboard", str(path)]) == 0
     assert "not shared" not in capsys.readouterr().out
+
+
+def test_empty_cells_and_tags_of_all_votes_are_said(tmp_path, capsys):
+    path = tmp_path / "votes.csv"
+    rows = [
+        f"{'xy'[k % 2]},{'yz'[k % 2]},model_{'aba'[k % 3]},{('en', '', 'de')[k % 3]},chat{('', ';code')[k % 2]}"
+        for k in range(90)
+    ]
+    path.write_text("model_a,model_b,winner,language,tags\n" + "\n".join(rows) + "\n")
+    assert main(["doctor", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "empty cells language (30 rows): fill them, or drop such rows, to use the column" in text
+    assert "tags        tags (2); every vote has chat, whose board is that of all votes" in text
+    commands = [line.split()[1:] for line in text.splitlines() if line.startswith("  lrbtl leaderboard")]
+    assert len(commands) == 2
+    for command in commands:
+        assert main(command) == 0

@@ -235,7 +235,7 @@ def test_few_votes_are_preliminary_and_weights_are_said(log, capsys):
     assert main([*run, str(out)]) == EXIT_OK
     text = capsys.readouterr().out
     assert "all categories weigh the same" in text
-    assert "1 model has fewer than 30 votes: preliminary, without a rank and left out of the average" in text
+    assert "1 model has fewer than 30 votes: preliminary, unranked and excluded from the average" in text
     found = json.loads(out.read_text())
     assert [row["status"] for row in found["rows"]] == ["ranked"] * 3 + ["preliminary"]
     assert found["rows"][3]["rank"] is None and any("preliminary" in note for note in found["notes"])

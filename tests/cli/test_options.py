@@ -16,9 +16,9 @@ from lrbtl.cli.options import command_words
         ("anchor=('x', 1000) is not valid", "--anchor x=1000 is not valid"),
         ("Give outcomes={'left': 1}; known", "Give --outcome WORD=NUMBER or WORD=drop; known"),
         ("so each has a board of its own in `islands`.", "so each has a board of its own."),
-        ("name it: Battles.from_frame(frame, winner=...).", "name it with --winner COLUMN."),
+        ("name it: Battles.read(votes, winner=...).", "name it with --winner COLUMN."),
         (
-            "name them: Battles.from_frame(frame, model_a=..., winner=...).",
+            "name them: Battles.read(votes, model_a=..., winner=...).",
             "name them with --model-a COLUMN --winner COLUMN.",
         ),
         ("leave them out with battles.select(...).", "leave their rows out of the file."),

@@ -36,7 +36,7 @@ def test_board_with_everything(log, capsys):
     assert run(log, *fields) == 0
     out = capsys.readouterr().out
     assert "held fixed: 400 more tokens against 400: +" in out and "held fixed: shown first: +" in out
-    assert "of equal weight" in out
+    assert "effective sample size" in out
     assert run(log, *fields, "--control", "none", "--reweight", "pairs") == 0
     assert "held fixed" not in capsys.readouterr().out
     assert run(log, *fields, "--control", "length", "--effects", "by_context") == 0

@@ -176,7 +176,7 @@ def test_ties_can_be_dropped_and_leave_no_idle_labels() -> None:
     assert Battles.from_frame(frame, contexts="task").tie_share == pytest.approx(2 / 3)
     decisive = Battles.from_frame(frame, contexts="task", ties="drop")
     assert decisive.n_battles == 1 and decisive.models == ("x", "y") and decisive.levels == (("code",),)
-    with pytest.raises(InputTypeError, match="'half' or 'drop'"):
+    with pytest.raises(InputTypeError, match="one of 'half', 'drop'"):
         Battles.from_frame(frame, ties="win")  # type: ignore[arg-type]
 
 
@@ -219,7 +219,7 @@ def test_select_equals_filtering_rows() -> None:
     models = ["alpha", "beta", "gamma"]
     rows = frame[frame.model_a.isin(models) & frame.model_b.isin(models) & frame.task.isin(["math", "code"])]
     assert_same(chosen, Battles.from_frame(rows, contexts=["task", "language"]))
-    assert_same(battles.pooled(), Battles.from_frame(frame))
+    assert_same(battles.pooled(), Battles.from_frame(frame, contexts=()))
     assert battles.pooled().shape == (4,)
     assert_same(battles.select(), battles)
     single = Battles.from_frame(frame, contexts="task").select(contexts=["math"])

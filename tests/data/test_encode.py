@@ -41,7 +41,7 @@ WORD_COLUMNS = {
     "unicode strided": np.array(WORDS)[::-1][::-1],
     "unicode swapped": np.array(WORDS).astype(">U1"),
     "object array": np.array(WORDS, dtype=object),
-    "numpy strings": np.array(WORDS, dtype=np.dtypes.StringDType()),
+    **({"numpy strings": np.array(WORDS, dtype=np.dtypes.StringDType())} if hasattr(np.dtypes, "StringDType") else {}),
     "list of numpy str": list(np.array(WORDS)),
     "pandas object": pd.Series(WORDS, dtype=object),
     "pandas str": pd.Series(WORDS, dtype="str"),
@@ -175,7 +175,7 @@ def test_dates_beyond_those_of_python_are_named(column):
 
 def test_counts_wider_than_numpy_holds():
     np.testing.assert_array_equal(read_counts(pl.Series([2, 3], dtype=pl.Int128), "n"), [2, 3])
-    with pytest.raises(CountError, match="2\\*\\*53"):
+    with pytest.raises(CountError, match="2\\*\\*43"):
         read_counts(pl.Series([2**100], dtype=pl.Int128), "n")
 
 
@@ -189,8 +189,8 @@ def test_counts(kind: type) -> None:
         read_counts(kind([1.5, 1.0]), "n")
     with pytest.raises(CountError):
         read_counts(kind(["x"]), "n")
-    with pytest.raises(CountError, match="2\\*\\*53"):
-        read_counts(kind([2**53, 1]), "n")
+    with pytest.raises(CountError, match="2\\*\\*43"):
+        read_counts(kind([2**43, 1]), "n")
     with pytest.raises(CountError):
         read_counts(kind([float("inf")]), "n")
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,11 +102,19 @@ def test_arena_hard_judgments_know_who_was_shown_first(tmp_path):
     unsure = {**HARD, "uid": "q2", "games": [{"score": "A=B"}, {"score": None}]}
     failed = {**HARD, "uid": "q3", "games": [{"score": None}, None]}
     log = read_tool_log(lines(tmp_path / "new.jsonl", HARD, unsure, failed))
-    assert log.columns["model_a"] == ["o3", "new", "o3"]
-    assert log.columns["winner"] == ["model_a", "model_b", "tie"]
-    assert log.dropped == {"the judge gave no score": 1} and log.cluster == ("question",)
-    battles = read_battles(tmp_path / "new.jsonl").battles
+    assert log.columns["model_a"] == ["o3", "new"] and log.columns["winner"] == ["model_a", "model_b"]
+    assert log.columns["weight"] == [3.0, 1.0]
+    assert log.dropped == {"the judge gave no score in a game": 2} and log.cluster == ()
+    assert log.notes == ("1 clear wins (A>>B) weigh 3, as in arena-hard-auto",)
+    records: list[Any] = [HARD, unsure, failed]
+    older = [{**record, "question_id": k} for k, record in enumerate(records)]
+    for record in older:
+        del record["uid"]
+    log = read_tool_log(lines(tmp_path / "old.jsonl", *older))
+    assert log.columns["winner"] == ["model_a", "model_b", "tie"] and log.cluster == ("question",)
+    battles = read_battles(tmp_path / "old.jsonl").battles
     assert battles.levels == (("hard_prompt",),) and sum(row[3] for row in outcomes(battles)) == 3
+    assert battles.vote_weights.max() == 3.0 and log.notes[0] in battles.notes
 
 
 def test_alpaca_annotations_are_soft_votes(tmp_path):

@@ -10,10 +10,11 @@ import pytest
 
 import lrbtl
 import lrbtl.data.text
-from lrbtl.data.frames import Columns, find_columns, read_battles
+from lrbtl.data.columns import Columns, find_columns
+from lrbtl.data.frames import read_battles
 from lrbtl.errors import InputTypeError, MissingColumnError, MissingValueError
 
-NOTE = "guessed winner from column result, contexts from column task (Battles.from_frame names others)"
+NOTE = "guessed winner from column result, contexts from column task (Battles.read names others)"
 BATTLES = lrbtl.simulate_battles(lrbtl.simulate_scores((4, 2), 1, scale=1, rng=0), 1200, rng=1)
 
 
@@ -77,7 +78,7 @@ def test_notes_of_battles_that_are_added():
 def test_what_is_no_frame_is_refused():
     with pytest.raises(InputTypeError, match="cannot read battles from a list"):
         lrbtl.leaderboard([1, 2])
-    with pytest.raises(MissingColumnError, match=r"no column looks like winner.*Battles.from_frame\(frame, winner="):
+    with pytest.raises(MissingColumnError, match=r"no column looks like winner.*Battles.read\(votes, winner="):
         lrbtl.leaderboard({"model_a": ["x"], "model_b": ["y"], "who": ["x"]})
 
 

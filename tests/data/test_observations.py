@@ -1,5 +1,6 @@
 """Observed entries: closed forms of the paper's appendix on completion, dense operators, input checks."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from lrbtl.errors import (
     VarianceWarning,
     WeakSignalWarning,
 )
-from lrbtl.fitting.fit import refit
+from lrbtl.fitting.low_rank import refit
 from lrbtl.inference.analysis import analyse_fit
-from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.lowrank.tangent import TangentSpace, projection
 from lrbtl.lowrank.tucker import truncate
 from lrbtl.methods.base import Options
 from lrbtl.methods.one_step import Law
@@ -41,7 +42,7 @@ def entry_of(index):
 def dense_directions(space, shape, weight):
     """(P_T G P_T)^+ P_T of every unit tensor, with G diagonal: a dense twin, (entries, entries)."""
     size = int(np.prod(shape))
-    projector = np.array([space.project(unit.reshape(shape)).ravel() for unit in np.eye(size)])
+    projector = np.array([projection(space, unit.reshape(shape)).ravel() for unit in np.eye(size)])
     return np.linalg.pinv(projector @ np.diag(weight) @ projector, rcond=1e-9, hermitian=True), projector
 
 
@@ -65,7 +66,7 @@ def test_uniform_gaussian_is_the_closed_form(case, method):
     value, variance, bound = 0.0, 0.0, 0.0
     for held_out in fold_counts(cells, n_folds, 5).astype(float):
         point = refit(whole, cells.count - held_out, ridge=ridge, start=start).point
-        projected = TangentSpace(point, centred=False).project(gamma).reshape(shape[0], -1)
+        projected = projection(TangentSpace(point, centred=False), gamma).reshape(shape[0], -1)
         scores = point.dense().reshape(shape[0], -1)
         residual = cells.y - scores[cells.a, cells.context]
         influence = p * projected[cells.a, cells.context] * residual
@@ -97,12 +98,12 @@ def test_known_variances_stand_for_squared_residuals(case):
 
 def test_variances_that_residuals_contradict_are_told():
     data = lrbtl.simulate_observations(make_truth((12, 9), (2, 2)), 900, variance=0.1, known=True, rng=3)
-    weights = lrbtl.Observations.from_arrays(
+    weights = lrbtl.Results.from_arrays(
         (data.cells.a, data.cells.context), data.cells.y, shape=(12, 9), variance=10 * data.variance
     )
-    lrbtl.infer(data, entry_of((0, 0)), rank=2)
+    lrbtl.infer(data, entry_of((0, 0)), rank=2, method="efficient")
     with pytest.warns(VarianceWarning, match="0.09.* times the given variances"):
-        lrbtl.infer(weights, entry_of((0, 0)), rank=2)
+        lrbtl.infer(weights, entry_of((0, 0)), rank=2, method="efficient")
 
 
 @pytest.mark.parametrize("case", SHAPES)
@@ -112,7 +113,7 @@ def test_bounds_are_the_papers(case):
     space = TangentSpace(truncate(truth, rank), centred=False)
     gamma = np.zeros(shape)
     gamma[index] = 1.0
-    projected = space.project(gamma)
+    projected = projection(space, gamma)
     bound = lrbtl.efficiency_bound(truth, entry_of(index), rank=rank, link="identity", variance=0.7)
     assert bound == pytest.approx(0.7 * p * np.sum(projected**2), rel=1e-9)
     noise = np.random.default_rng(3).uniform(0.2, 2, size=shape)
@@ -143,22 +144,22 @@ def test_known_variances_give_narrower_intervals():
     truth = make_truth((30, 20), (2, 2))
     noise = np.random.default_rng(1).choice([0.05, 2.0], size=truth.shape)
     data = lrbtl.simulate_observations(truth, 6000, variance=noise, known=True, rng=2)
-    unknown = lrbtl.Observations(data.cells, data.models, data.levels, data.mode_names)
+    unknown = replace(data, variance=None)
     uniform = lrbtl.UniformSampling()
-    efficient = lrbtl.infer(data, lrbtl.all_scores(), rank=2, n_folds=5)
+    efficient = lrbtl.infer(data, lrbtl.all_scores(), rank=2, n_folds=5, method="efficient")
     whitened = lrbtl.infer(data, lrbtl.all_scores(), rank=2, n_folds=5, method="whitened", sampling=uniform)
-    blind = lrbtl.infer(unknown, lrbtl.all_scores(), rank=2, n_folds=5)
+    blind = lrbtl.infer(unknown, lrbtl.all_scores(), rank=2, n_folds=5, method="efficient")
     assert np.median(efficient.se / whitened.se) < 0.7 and np.median(efficient.se / blind.se) < 0.7
     for est in (efficient, whitened, blind):
         assert 0.9 < np.mean(np.abs(est.estimate - truth.ravel()) < 1.96 * est.se) < 0.99
     with pytest.raises(MethodError, match="every entry"):
-        lrbtl.infer(data, lrbtl.entry(0, 0), rank=2, sampling=uniform)
+        lrbtl.infer(data, lrbtl.entry(0, 0), rank=2, sampling=uniform, method="efficient")
 
 
 def test_units_of_the_response_do_not_matter():
     data = lrbtl.simulate_observations(make_truth((15, 12), (2, 2)), 2000, variance=0.5, rng=0)
-    scaled = lrbtl.Observations.from_arrays((data.cells.a, data.cells.context), 1000 * data.cells.y, shape=data.shape)
-    one, two = (lrbtl.infer(x, lrbtl.all_scores(), rank=2, n_folds=3) for x in (data, scaled))
+    scaled = lrbtl.Results.from_arrays((data.cells.a, data.cells.context), 1000 * data.cells.y, shape=data.shape)
+    one, two = (lrbtl.infer(x, lrbtl.all_scores(), rank=2, n_folds=3, method="efficient") for x in (data, scaled))
     np.testing.assert_allclose(two.estimate, 1000 * one.estimate, rtol=2e-3, atol=2)
     np.testing.assert_allclose(two.se, 1000 * one.se, rtol=2e-3)
 
@@ -221,21 +222,19 @@ def test_rank_and_diagnosis():
 
 
 def test_a_row_without_observations_is_named():
-    data = lrbtl.Observations.from_arrays([(0, 0), (0, 1), (2, 0), (2, 1)], [1.0, 2.0, 2.0, 4.0], shape=(3, 2))
+    data = lrbtl.Results.from_arrays([(0, 0), (0, 1), (2, 0), (2, 1)], [1.0, 2.0, 2.0, 4.0], shape=(3, 2))
     with pytest.raises(LrbtlError, match="no observation informs rows 1"):
         lrbtl.fit(data, 1)
 
 
 def test_repeated_observations_are_counted():
-    once = lrbtl.Observations.from_arrays(np.array([[0, 1], [2, 0], [2, 0]]), [1.0, 3.0, 3.0], shape=(3, 2))
+    once = lrbtl.Results.from_arrays(np.array([[0, 1], [2, 0], [2, 0]]), [1.0, 3.0, 3.0], shape=(3, 2))
     assert once.n_cells == 2 and once.n_observations == 3
     np.testing.assert_array_equal(once.cells.count, [2, 1])
-    apart = lrbtl.Observations.from_arrays(
-        (np.array([2, 2]), np.array([0, 0])), [3.0, 3.0], shape=(3, 2), variance=[1, 2]
-    )
+    apart = lrbtl.Results.from_arrays((np.array([2, 2]), np.array([0, 0])), [3.0, 3.0], shape=(3, 2), variance=[1, 2])
     assert apart.n_cells == 2
     np.testing.assert_array_equal(apart.variance, [1, 2])
-    assert lrbtl.Observations.from_arrays([1, 0, 1], [1.0, 2.0, 3.0], shape=(2,)).shape == (2,)
+    assert lrbtl.Results.from_arrays([1, 0, 1], [1.0, 2.0, 3.0], shape=(2,)).shape == (2,)
 
 
 @pytest.mark.parametrize(
@@ -252,19 +251,19 @@ def test_repeated_observations_are_counted():
 def test_bad_observations(arguments, error, words):
     indices, values, shape = arguments
     with pytest.raises(error, match=words):
-        lrbtl.Observations.from_arrays(indices, values, shape=shape)
+        lrbtl.Results.from_arrays(indices, values, shape=shape)
 
 
 def test_bad_variances_and_methods():
     with pytest.raises(ObservationError, match="positive"):
-        lrbtl.Observations.from_arrays([(0, 0)], [1.0], shape=(2, 2), variance=0.0)
+        lrbtl.Results.from_arrays([(0, 0)], [1.0], shape=(2, 2), variance=0.0)
     data = lrbtl.simulate_observations(make_truth((5, 4), (1, 1)), 200, rng=0)
     with pytest.raises(MethodError, match="Bradley-Terry"):
         lrbtl.infer(data, lrbtl.entry(0, 0), rank=1, method="naive")
 
 
 def test_messages_speak_of_entries():
-    data = lrbtl.Observations.from_arrays([(0, 0)], [1.0], shape=(2, 2))
+    data = lrbtl.Results.from_arrays([(0, 0)], [1.0], shape=(2, 2))
     assert (data.unit, *data.axes) == ("observations", "row", "column")
     with pytest.raises(UnknownModelError, match="row 7 is neither"):
         data.model_index(7)
@@ -275,4 +274,4 @@ def test_messages_speak_of_entries():
 def test_weak_signal_speaks_of_observations():
     data = lrbtl.simulate_observations(0.05 * make_truth((12, 8), (2, 2)), 300, rng=0)
     with pytest.warns(WeakSignalWarning, match="more observations"):
-        lrbtl.infer(data, lrbtl.entry(0, 0), rank=2, ridge=1.0)
+        lrbtl.infer(data, lrbtl.entry(0, 0), rank=2, ridge=1.0, method="efficient")

@@ -55,7 +55,7 @@ def test_unknown_words_and_numbers_are_named():
         outcomes([float("inf"), 1.0])
     with pytest.raises(InputTypeError, match="outcomes='left': give a mapping"):
         outcomes(["a"], outcomes="left")
-    with pytest.raises(InputTypeError, match="both_bad is 'keep'"):
+    with pytest.raises(InputTypeError, match="both_bad='keep' is not known"):
         outcomes(["tie"], both_bad="keep")
 
 

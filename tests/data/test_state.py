@@ -165,7 +165,7 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path, battles):
 def test_sources_are_kept(path, battles):
     sources = [Source("day 1.csv", "ab" * 32, 3)]
     write_state(path, battles, sources)
-    assert read_state(path)[1] == sources
+    assert read_state(path, lrbtl.Battles)[1] == sources
 
 
 def test_days_add_up(battles):

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import lrbtl
 from lrbtl.cli.main import main
-from lrbtl.data.frames import Columns, read_battles
+from lrbtl.data.columns import Columns
+from lrbtl.data.frames import read_battles
 from lrbtl.data.tags import read_tags
 from lrbtl.errors import ContextModeError, ExplodedRowsWarning, InputTypeError, TagError, UnknownContextError
 

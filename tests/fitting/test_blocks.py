@@ -146,22 +146,6 @@ def test_sums_and_traces_over_contexts(name):
     np.testing.assert_allclose(design.traces(matrices, other), np.einsum("uab,ab->u", dense, other), atol=1e-10)
 
 
-def test_the_ladder_is_who_meets_whom():
-    """Models that meet their neighbours only stand in order, whatever their labels and outcomes."""
-    order = np.random.default_rng(0).permutation(12)
-    a, b = order[:-1].astype(np.int32), order[1:].astype(np.int32)
-    rows = np.argsort(np.minimum(a, b), kind="stable")
-    low, high = np.minimum(a, b)[rows], np.maximum(a, b)[rows]
-    design = Design((12,), np.array([0, 11]), low, high, np.ones(11), np.full(11, 5.0))
-    ladder = BlockDesign.of_cells(design).ladder[order]
-    assert (np.diff(ladder) > 0).all() or (np.diff(ladder) < 0).all()
-    assert abs(ladder.mean()) < 1e-12 and 0.9 < np.sqrt(np.mean(ladder**2)) < 1
-    i, j = np.triu_indices(12, 1)
-    start = np.array([0, 66])
-    all_meet = Design((12,), start, i.astype(np.int32), j.astype(np.int32), np.ones(66), np.full(66, 5.0))
-    assert np.abs(BlockDesign.of_cells(all_meet).ladder).max() < 1e-9
-
-
 def test_models_that_no_chain_links_are_blocks_of_their_own():
     """Two pairs and a chain of three in one context, one pair in another."""
     a, b = np.array([0, 1, 2, 5, 3], dtype=np.int32), np.array([4, 2, 6, 7, 4], dtype=np.int32)
@@ -172,8 +156,7 @@ def test_models_that_no_chain_links_are_blocks_of_their_own():
     X = battle_matrix(design)[:, entries(design)]
     found = design.times(design.laplacians(np.ones(5)), np.eye(design.n_slots))
     np.testing.assert_allclose(found, X.T @ X, atol=1e-12)
-    traces = design.traces(design.laplacians(np.ones(5)), np.eye(8))
-    np.testing.assert_allclose(traces, [8.0, 2.0])
+    np.testing.assert_allclose(design.traces(design.laplacians(np.ones(5)), np.eye(8)), [8.0, 2.0])
 
 
 @each

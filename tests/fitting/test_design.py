@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lrbtl.fitting.design import CompleteDesign, Design
+from lrbtl.fitting.local import Local
 from lrbtl.fitting.newton import DirectModel
 from lrbtl.fitting.solvers import accumulate
 from lrbtl.lowrank.tangent import TangentSpace
@@ -63,7 +64,7 @@ def test_a_fit_sees_means_only(shape, rank, link):
     fewer = design.averaged()
     assert len(fewer.a) < len(design.a) and fewer.count.sum() == design.count.sum()
     point, ridge = random_point(shape, rank), np.full(max(len(shape), 2), 1.0)
-    locals_ = [each.at(point) for each in (design, fewer)]
+    locals_ = [Local.of(each, point) for each in (design, fewer)]
     assert locals_[1].loss == pytest.approx(locals_[0].loss, rel=1e-12)
     models = [DirectModel.at(local, ridge) for local in locals_]
     np.testing.assert_allclose(models[1].gradient, models[0].gradient, atol=1e-9)

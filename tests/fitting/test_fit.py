@@ -18,9 +18,11 @@ from lrbtl.errors import (
     UnknownContextError,
     UnknownModelError,
 )
-from lrbtl.fitting import fit as fitting
+from lrbtl.fitting import low_rank as fitting
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.fit import check_ridge, fit, refit, spectral_start
+from lrbtl.fitting.fit import fit
+from lrbtl.fitting.local import Local
+from lrbtl.fitting.low_rank import check_ridge, refit, spectral_start
 from lrbtl.fitting.newton import Newton
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.methods.base import Options
@@ -183,7 +185,7 @@ def test_spectral_start_copes_with_uneven_traffic():
     best = fit(battles, 2)
     design = best.design
     start = spectral_start(design, (2, 2))
-    loss = [design.at(p).loss for p in (start, best.point)]
+    loss = [Local.of(design, p).loss for p in (start, best.point)]
     at_zero = design.count.sum() * np.log(2)
     assert at_zero - loss[0] > 0.95 * (at_zero - loss[1])
 

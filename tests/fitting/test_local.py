@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lrbtl.fitting.local import LevelInformation, penalised
+from lrbtl.fitting.local import LevelInformation, Local, penalised
 from lrbtl.model.effects import Effects
 from lrbtl.model.links import LOGISTIC, Davidson, Probit
 from problems import SMALL_CASES, battle_matrix, differences, jacobian, moved_point, random_design, random_point
@@ -27,7 +27,7 @@ def problem(shape, rank, link, k, n=60):
         blocks = 1 if start is None else len(start) - 1
         effects = Effects(slopes, 0.3 * rng.normal(size=2 * blocks), start)
         design = replace(design, effects=effects, weight=rng.uniform(0.5, 2.0, n))
-    here = design.at(random_point(shape, rank))
+    here = Local.of(design, random_point(shape, rank))
     rows = battle_matrix(design) @ jacobian(here.space)
     if k:
         block = np.zeros(n, dtype=int) if start is None else design.context
@@ -62,7 +62,7 @@ def test_gradient_is_the_slope_of_the_loss(shape, rank, link, k):
     here, _ = problem(shape, rank, link, k)
 
     def loss(x):
-        return here.design.moved(x[here.space.extra]).at(moved_point(here.space, x)).loss
+        return Local.of(here.design.moved(x[here.space.extra]), moved_point(here.space, x)).loss
 
     np.testing.assert_allclose(-here.gradient, differences(loss, np.zeros(here.space.size)), atol=1e-5)
 
@@ -124,7 +124,7 @@ def test_other_counts_and_scores_at_the_same_point(link, k):
 def test_a_part_of_the_cells_keeps_their_effects(k):
     here, _ = problem((5, 4), (2, 2), Davidson(-0.3), k)
     kept = np.flatnonzero(np.arange(60) % 3 == 0)
-    part = here.design.restricted(kept).at(here.space)
+    part = Local(here.design.restricted(kept), here.space)
     np.testing.assert_allclose(part.eta, here.eta[kept])
     ones = np.eye(here.space.extra.stop - here.space.extra.start)
     np.testing.assert_allclose(part.terms.effects.along(ones), here.terms.effects.along(ones)[kept])

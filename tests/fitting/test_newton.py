@@ -10,8 +10,8 @@ from scipy.special import expit
 import lrbtl
 from lrbtl.fitting import newton
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.fit import spectral_start
-from lrbtl.fitting.local import add_penalty, penalty_terms
+from lrbtl.fitting.local import Local, add_penalty, penalty_terms
+from lrbtl.fitting.low_rank import spectral_start
 from lrbtl.fitting.newton import DirectModel, KrylovModel, choose_ridge, complexity, minimise, moved_point, noise_ridge
 from lrbtl.fitting.solvers import accumulate, conjugate_gradients, fix_gauge
 from lrbtl.lowrank.tangent import TangentSpace
@@ -56,7 +56,7 @@ def test_model_gradient_is_the_slope_of_the_objective(shape, rank):
     space, design = TangentSpace(random_point(shape, rank)), random_design(shape, 80, seed=2)
     ridge = ridges(space)
     slope = differences(lambda x: dense_objective(design, moved_point(space, x).dense(), ridge), np.zeros(space.size))
-    local = design.at(space.point)
+    local = Local.of(design, space.point)
     for model in (DirectModel, KrylovModel):
         np.testing.assert_allclose(model.at(local, ridge).gradient, slope, atol=2e-4)
 
@@ -67,7 +67,7 @@ def test_both_models_take_the_same_step(matrix_design, monkeypatch):
     monkeypatch.setattr(newton, "conjugate_gradients", lambda *args, **options: tight(*args))
     ridge = np.full(2, 2.0)
     near = minimise(matrix_design, spectral_start(matrix_design, (1, 1)), ridge, tol=1.0).point
-    local = matrix_design.at(near)
+    local = Local.of(matrix_design, near)
     models = (DirectModel.at(local, ridge), KrylovModel.at(local, ridge))
     (step, gain, _), (other, other_gain, _) = (model.step(0.0) for model in models)
     np.testing.assert_allclose(other, step, atol=1e-8 * np.abs(step).max())
@@ -150,7 +150,7 @@ def test_a_kept_hessian_is_turned_to_other_coordinates(shape, rank):
     for k, turn in enumerate(turns):
         core = mode_product(core, turn.T, k)
     turned = TangentSpace(Tucker(core, tuple(factor @ turn for factor, turn in zip(space.factors, turns, strict=True))))
-    model = DirectModel.at(design.at(space.point), ridge)
+    model = DirectModel.at(Local.of(design, space.point), ridge)
     curvature = model.curvature(100.0)
     change = rng.normal(size=space.size)
     here, decrease = curvature.step(curvature.space, change)
@@ -185,7 +185,7 @@ def test_a_hessian_that_does_not_serve_is_replaced(matrix_design):
 def test_a_damped_hessian_does_not_end_a_fit(matrix_design):
     """Its decrements are far too small; a fit that was handed one must not take that for the end."""
     ridge, start = np.full(2, 1.0), random_point((8, 6), (2, 2), 3, scale=2.0)
-    damped = DirectModel.at(matrix_design.at(start), ridge).curvature(1e8)
+    damped = DirectModel.at(Local.of(matrix_design, start), ridge).curvature(1e8)
     assert not damped.serves
     for warm in (True, False):
         found = minimise(matrix_design, start, ridge, warm=warm, curvature=damped)

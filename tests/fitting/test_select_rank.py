@@ -6,7 +6,8 @@ import pytest
 import lrbtl
 from lrbtl.data.folds import fold_counts
 from lrbtl.errors import FoldError, RankError
-from lrbtl.fitting.fit import fit, fit_with_chosen_ridge, refit
+from lrbtl.fitting.fit import fit
+from lrbtl.fitting.low_rank import fit_with_chosen_ridge, refit
 from lrbtl.fitting.select_rank import CLEARLY, HELD_OUT_TOL, compare_losses
 from problems import oracle_rows, simulated
 

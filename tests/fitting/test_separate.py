@@ -252,3 +252,32 @@ def test_fit_inside_a_component_is_the_limit_of_the_whole_likelihood():
 
     half = minimize(loss, [0.0], tol=1e-12).x[0]
     assert fit.gap("x", "y", "math") == pytest.approx(2 * half, abs=1e-5)
+
+
+def test_a_prior_gives_every_context_finite_scores():
+    battles = lrbtl.Battles.from_arrays([0, 0, 1], [1, 2, 2], [1, 1, 1], ([0, 0, 1],), counts=[3, 2, 1], n_models=4)
+    fit = lrbtl.fit_separate(battles, prior_sd=2.0)
+    assert fit.converged.all() and np.isfinite(fit.scores).all()
+    for u in range(2):
+        a, b, y, count = context_cells(battles, u)
+
+        def loss(theta, a=a, b=b, y=y, count=count):
+            eta = theta[a] - theta[b]
+            return count @ (np.logaddexp(0, eta) - y * eta) + 0.5 * np.sum(theta**2) / 4.0
+
+        expected = minimize(loss, np.zeros(4), method="BFGS", options={"gtol": 1e-9}).x
+        np.testing.assert_allclose(fit.scores[:, u], expected, atol=1e-6)
+        p = 1 / (1 + np.exp(-(fit.scores[a, u] - fit.scores[b, u])))
+        x = np.eye(4)[a] - np.eye(4)[b]
+        posterior = np.linalg.inv(x.T @ np.diag(count * p * (1 - p)) @ x + np.eye(4) / 4.0)
+        centring = np.eye(4) - 0.25
+        np.testing.assert_allclose(fit.covariance(u, kind="model"), centring @ posterior @ centring, atol=1e-8)
+
+
+def test_a_wide_prior_is_maximum_likelihood():
+    battles = simulated((6, 4), 6_000)
+    wide = lrbtl.fit_separate(battles, prior_sd=1e4)
+    np.testing.assert_allclose(wide.scores, lrbtl.fit_separate(battles).scores, atol=1e-5)
+    np.testing.assert_allclose(wide.covariance(1), lrbtl.fit_separate(battles).covariance(1), rtol=1e-4)
+    with pytest.raises(lrbtl.errors.RidgeError, match="prior_sd"):
+        lrbtl.fit_separate(battles, prior_sd=0.0)

@@ -7,7 +7,7 @@ import pytest
 
 import lrbtl
 from lrbtl.errors import ConvergenceWarning, LrbtlWarning, ThinContextWarning, WeakSignalWarning
-from lrbtl.fitting.fit import refit
+from lrbtl.fitting.low_rank import refit
 from lrbtl.fitting.signal import signal_ratio, thin_contexts
 from lrbtl.inference.analysis import analyse_fit
 from lrbtl.lowrank.tucker import rank_caps

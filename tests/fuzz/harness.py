@@ -29,7 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script; pytest has the folder on its path
 
-from fuzz import decisions, files, ingestion, options, pipeline
+from fuzz import decisions, files, ingestion, options, pipeline, surface
 from lrbtl.errors import LrbtlError, LrbtlWarning
 
 AREAS: dict[str, Callable[[random.Random, Path], object]] = {
@@ -38,6 +38,7 @@ AREAS: dict[str, Callable[[random.Random, Path], object]] = {
     "options": options.run_case,
     "files": files.run_case,
     "decisions": decisions.run_case,
+    "surface": surface.run_case,
 }
 TOLD = 1000  # cases after which it is told how far a campaign is
 
@@ -65,6 +66,8 @@ def find_leak(area: str, seed: int, folder: Path) -> Leak | None:
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", LrbtlWarning)
             AREAS[area](rng, folder)
+    except surface.Unprepared as error:
+        raise RuntimeError("the examples of the fuzzer cannot be made") from error
     except LrbtlError as error:
         if not str(error).strip():
             return Leak(area, seed, type(error).__name__, "", "an error without a message")
@@ -86,7 +89,10 @@ def find_leaks(area: str, seeds: Iterator[int] | range, minutes: float = 1e9) ->
                 break
             if n and n % TOLD == 0:  # where a case ends the process, these lines tell which ones to look at
                 print(f"{area}: {n:,} cases, up to seed {seed - 1}", file=sys.stderr, flush=True)
-            leak = find_leak(area, seed, Path(folder))
+            try:
+                leak = find_leak(area, seed, Path(folder))
+            except KeyboardInterrupt:  # the campaign ends here, and is recorded so far
+                break
             n += 1
             if leak is not None:
                 found.append(leak)
@@ -113,7 +119,7 @@ def main(argv: list[str] | None = None) -> int:
     chosen: Any = parser.parse_args(argv)
     areas = chosen.area or list(AREAS)
     faulthandler.enable()
-    n_leaks = 0
+    n_leaks, tried = 0, commit()
     for area in areas:
         seeds = range(chosen.seed, chosen.seed + chosen.cases // len(areas))
         n, leaks = find_leaks(area, seeds, chosen.minutes / len(areas))
@@ -124,7 +130,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"  {count:6,} {kind} at {where}; seed {example.seed}: {example.text}", flush=True)
         n_leaks += len(leaks)
         if chosen.record is not None:
-            row = {"commit": commit(), "area": area, "seed": chosen.seed, "cases": n, "leaks": list(map(str, leaks))}
+            row = {"commit": tried, "area": area, "seed": chosen.seed, "cases": n, "leaks": list(map(str, leaks))}
             with chosen.record.open("a") as file:
                 file.write(json.dumps(row) + "\n")
     return int(n_leaks > 0)

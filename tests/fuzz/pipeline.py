@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 
 import lrbtl
+from lrbtl.inference import analysis
+from lrbtl.inference.analysis import DEFAULT_METHOD
+from lrbtl.model import links
 
 ELO = 400 / np.log(10)  # points per logit
-METHODS = ["hierarchical", "hierarchical", "efficient", "whitened", "mle", "naive"]
-LINKS = [None, None, "logistic", "probit", "davidson", "rao-kupper"]
+METHODS = [DEFAULT_METHOD, *(name for name, method in analysis.METHODS.items() if method.takes_votes)]
+LINKS = [None, None, *(name for name in links.LINKS if name != "identity")]
 
 
 def run_case(rng: random.Random, folder: Path) -> None:
@@ -23,7 +26,7 @@ def run_case(rng: random.Random, folder: Path) -> None:
         options["rank"] = rng.choice([1, 2])
     if options["method"] in ("efficient", "whitened"):
         options["n_folds"] = rng.choice([2, 3])
-    rng.choice([ask_targets, ask_board, ask_boards, ask_pairs, ask_diagnosis])(rng, battles, options)
+    rng.choice([ask_targets, ask_board, ask_boards, ask_pairs, ask_diagnosis, ask_paper])(rng, battles, options)
 
 
 def small_log(rng: random.Random) -> lrbtl.Battles:
@@ -139,3 +142,31 @@ def ask_pairs(rng: random.Random, battles: lrbtl.Battles, options: dict[str, Any
 def ask_diagnosis(rng: random.Random, battles: lrbtl.Battles, options: dict[str, Any]) -> None:
     """Diagnose the log."""
     str(lrbtl.diagnose(battles))
+
+
+def ask_paper(rng: random.Random, battles: lrbtl.Battles, options: dict[str, Any]) -> None:
+    """Run the paper's algorithms, rank sets, or Bernstein intervals."""
+    kind = rng.choice(["one_step", "rank_sets", "bernstein", "start"])
+    target = lrbtl.gap(battles.models[0], battles.models[1])
+    if kind == "one_step":
+        found = lrbtl.one_step(battles, target, rank=1, whiten=rng.random() < 0.5, folds=rng.choice([2, 3]))
+        check_finite(found.estimate, found.variance)
+        str(found)
+    elif kind == "rank_sets":
+        sets = lrbtl.rank_sets(battles, draws=200, **options)
+        ranked = sets.rank > 0
+        assert np.all((sets.lower <= sets.rank) & (sets.rank <= sets.upper) | ~ranked)
+        str(sets), sets.to_json(), str(sets.top(1)), sets.top(1).to_json()
+    elif kind == "bernstein":
+        est = lrbtl.infer(battles, target, **options)
+        interval = est.conf_int(kind="bernstein")
+        check_intervals(est.estimate, interval[:, 0], interval[:, 1], "bernstein")
+    else:
+        scores = lrbtl.alternating_minimisation(battles, 1)
+        check_finite(scores, lrbtl.refine_entries(battles, scores, 1))
+
+
+def check_finite(*arrays: np.ndarray) -> None:
+    """Raise where a result that should be a number is none."""
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise AssertionError("a result that is no number")

@@ -9,6 +9,7 @@ from scipy.special import expit
 import lrbtl
 import oracle
 from lrbtl.errors import MethodError, RankError, SamplingError, SingularInformationError, TargetError
+from lrbtl.lowrank.tucker import truncate
 from problems import SMALL_CASES, law_dict
 
 cases = pytest.mark.parametrize(
@@ -163,3 +164,26 @@ def test_what_the_law_never_shows_has_no_bound():
     assert lrbtl.efficiency_bound(theta, lrbtl.gap(0, 1), rank=1, sampling=law) > 0
     with pytest.raises(SingularInformationError, match=r"gap\(0, 4\)"):
         lrbtl.efficiency_bound(theta, [lrbtl.gap(0, 1), lrbtl.gap(0, 4)], rank=1, sampling=law)
+
+
+@pytest.mark.parametrize("shape", [(9,), (9, 5), (6, 4, 3)])
+def test_the_default_method_carries_a_bound(shape):
+    truth = lrbtl.simulate_scores(shape, 1, scale=1.5, rng=0)
+    battles = lrbtl.simulate_battles(truth, 20_000, rng=1)
+    analysis = lrbtl.analyse(battles)
+    context = None if len(shape) == 1 else 1 if len(shape) == 2 else (1, 2)
+    est = analysis.estimate([lrbtl.gap(0, 1, context), lrbtl.win_probability(0, 1, context)])
+    rank = analysis.provenance.rank
+    assert rank is not None
+    point = truncate(analysis.scores().reshape(shape), rank).dense()
+    at = lrbtl.information(point - point.mean(axis=0), rank=rank, battles=battles)
+    expected = np.sqrt(at.influence_function(lrbtl.gap(0, 1, context)).variance / battles.n_battles)
+    np.testing.assert_allclose(est.bound[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(est[1].bound, est.bound[1:])
+    assert est.se[0] > 0.7 * est.bound[0]  # a prior allows for some bias; what is not shared adds variance
+
+
+def test_a_method_without_a_rank_carries_none():
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3), 1, scale=1, rng=0), 3000, rng=1)
+    with pytest.raises(lrbtl.errors.BoundError, match="no efficiency bound"):
+        _ = lrbtl.infer(battles, lrbtl.gap(0, 1, 1), method="naive").bound

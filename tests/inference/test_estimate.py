@@ -163,7 +163,7 @@ def test_bad_questions_are_named(est):
         est.contrast([1.0, np.nan, 0, 0])
     with pytest.raises(ScaleError, match="'x beats y' is no score"):
         est.conf_int(scale="elo")
-    with pytest.raises(ScaleError, match="unknown scale"):
+    with pytest.raises(ScaleError, match="scale='bananas' is not known"):
         est.conf_int(scale="bananas")
     with pytest.raises(LevelError):
         est.conf_int(95)

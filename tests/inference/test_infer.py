@@ -46,7 +46,7 @@ def test_naive_moments_are_separate_fits(case):
     rows = oracle_rows(battles)
     contexts = oracle.contexts(shape)
     separate = [oracle.separate_btl(rows, shape[0], u, hc3=True) for u in contexts]
-    targets = [lrbtl.gap(0, 2), lrbtl.score(1)]
+    targets = [lrbtl.gap(0, 2, weights="equal"), lrbtl.score(1, weights="equal")]
     found = lrbtl.infer(battles, targets, method="naive")
     weights = np.zeros((2, shape[0]))
     weights[0, [0, 2]] = 1.0, -1.0
@@ -421,30 +421,3 @@ def test_every_method_tells_which_options_it_does_not_use(arena):
     frame = {"model_a": ["x", "y", "z"] * 40, "model_b": ["y", "z", "x"] * 40, "winner": words}
     bad = lrbtl.Battles.from_frame(frame, both_bad="outcome")
     assert lrbtl.analyse(bad, link="probit").notes == ("link='probit' has no effect on the grounded method",)
-
-
-@pytest.mark.parametrize(("shape", "rank"), [((8, 4), 1), ((6,), 1), ((5, 3, 2), 1), ((12, 8), 3)])
-def test_a_start_changes_nothing(shape, rank):
-    truth = lrbtl.simulate_scores(shape, rank, scale=1.5 * rank, rng=0)
-    first = lrbtl.simulate_battles(truth, 3000 * rank**2, rng=1)
-    models = [model for model in first.models if model != first.models[2]]
-    earlier = lrbtl.analyse(first.select(models=models))  # one model less
-    both = first + lrbtl.simulate_battles(truth, 1000, rng=2)
-    cold, warm = lrbtl.analyse(both), lrbtl.analyse(both, start=earlier)
-    one, two = (run.estimate(lrbtl.all_scores()) for run in (cold, warm))
-    np.testing.assert_allclose(two.estimate, one.estimate, atol=0.01 * one.se.min())
-    np.testing.assert_allclose(two.se, one.se, rtol=2e-3)
-    assert "start" not in warm.options
-    assert lrbtl.leaderboard(both, start=earlier).models == lrbtl.leaderboard(both).models
-
-
-def test_a_start_of_another_kind():
-    truth = lrbtl.simulate_scores((6, 3), 1, scale=1.5, rng=0)
-    battles = lrbtl.simulate_battles(truth, 3000, rng=1)
-    earlier = lrbtl.analyse(battles.pooled())
-    with pytest.raises(MethodError, match="other context modes"):
-        lrbtl.infer(battles, lrbtl.score(0, 0), start=earlier)
-    with pytest.raises(MethodError, match="start is a str"):
-        lrbtl.analyse(battles, start="yesterday")
-    again = lrbtl.analyse(battles)
-    assert "no effect" in lrbtl.analyse(battles, method="naive", start=again).notes[0]

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import lrbtl
+from inference_cases import VOTE_METHODS
 from lrbtl.errors import LrbtlError, LrbtlWarning
-from lrbtl.inference.analysis import METHODS
 from lrbtl.inference.targets import context_weights
 
 TOLERANCE = 1e-9
@@ -58,7 +58,7 @@ def assert_same(found: lrbtl.Estimate, expected: lrbtl.Estimate) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=TOLERANCE, atol=TOLERANCE * size)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", VOTE_METHODS)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(battles=logs())
 def test_every_call_gives_the_same_answer(method: str, battles: lrbtl.Battles) -> None:
@@ -101,7 +101,7 @@ def test_every_call_gives_the_same_answer(method: str, battles: lrbtl.Battles) -
             assert_same(analysis.estimate_boards(traffic[None], among)[0][among[0]], asked)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", VOTE_METHODS)
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(battles=logs(most_modes=1), seed=st.integers(0, 2**32 - 1))
 def test_labels_and_sides_do_not_matter(method: str, battles: lrbtl.Battles, seed: int) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import oracle
 from lrbtl.fitting.design import CompleteDesign
-from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.lowrank.tangent import TangentSpace, projection
 from lrbtl.lowrank.tucker import check_rank, rank_caps
 from problems import (
     CASES,
@@ -47,7 +47,7 @@ def projector(point):
 def test_projection_is_the_oracles(point):
     space, P = TangentSpace(point), projector(point)
     Z = np.random.default_rng(0).normal(size=point.shape)
-    np.testing.assert_allclose(space.project(Z).ravel(), P @ oracle.centring(Z).ravel(), atol=1e-9)
+    np.testing.assert_allclose(projection(space, Z).ravel(), P @ oracle.centring(Z).ravel(), atol=1e-9)
 
 
 @MODERATE
@@ -55,7 +55,7 @@ def test_projection_is_the_oracles(point):
 def test_projector_is_an_orthogonal_projector_onto_zero_sums_that_holds_the_point(point):
     space = TangentSpace(point)
     size = prod(point.shape)
-    P = np.stack([space.project(e.reshape(point.shape)).ravel() for e in np.eye(size)], axis=1)
+    P = np.stack([projection(space, e.reshape(point.shape)).ravel() for e in np.eye(size)], axis=1)
     np.testing.assert_allclose(P, P.T, atol=1e-9)
     np.testing.assert_allclose(P @ P, P, atol=1e-9)
     np.testing.assert_allclose(P @ point.dense().ravel(), point.dense().ravel(), atol=1e-9)
@@ -158,8 +158,10 @@ def test_entries_are_not_centred():
     left, _, right = np.linalg.svd(point.dense())
     P_U, P_V = left[:, :2] @ left[:, :2].T, right[:2].T @ right[:2]
     Z = np.random.default_rng(0).normal(size=(5, 4))
-    np.testing.assert_allclose(space.project(Z), P_U @ Z + Z @ P_V - P_U @ Z @ P_V, atol=1e-12)
-    np.testing.assert_allclose(space.dense(space.solve_isotropic(space.pull_dense(Z))), space.project(Z), atol=1e-12)
+    np.testing.assert_allclose(projection(space, Z), P_U @ Z + Z @ P_V - P_U @ Z @ P_V, atol=1e-12)
+    np.testing.assert_allclose(
+        space.dense(space.solve_isotropic(space.pull_dense(Z))), projection(space, Z), atol=1e-12
+    )
     assert space.dimension == 2 * (5 + 4 - 2)
 
 
@@ -167,5 +169,5 @@ def test_order_one_is_a_matrix_with_one_context():
     space = TangentSpace(random_point((6,), (1,)))
     assert space.point.shape == (6, 1) and space.dimension == 5
     z = np.random.default_rng(0).normal(size=6)
-    np.testing.assert_allclose(space.project(z), z - z.mean(), atol=1e-12)
+    np.testing.assert_allclose(projection(space, z), z - z.mean(), atol=1e-12)
     assert check_rank(1, (6,)) == (1,)

@@ -11,7 +11,9 @@ import oracle
 from inference_cases import FOLDS, LAWS, all_cases, assert_close, both_targets, cases, problem, sampling_of
 from lrbtl.data.folds import fold_counts
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.fit import fit, refit
+from lrbtl.fitting.fit import fit
+from lrbtl.fitting.local import Local
+from lrbtl.fitting.low_rank import refit
 from lrbtl.inference.analysis import METHODS, analyse_fit
 from lrbtl.inference.targets import resolve_targets
 from lrbtl.methods.base import Options, Provenance
@@ -142,7 +144,7 @@ def test_scores_allow_for_the_spread_of_eta(case, method):
     run = run_of(whole, method, rng=4, se="full", sampling=sampling)
     ridge = LOW_RANK[method].ridge_share * whole.ridge
     rows = oracle_rows(battles)
-    spread = Design.of(battles).at(run.full.space).eta_variances(ridge)
+    spread = Local(Design.of(battles), run.full.space).eta_variances(ridge)
     if len(shape) < 3:
         start = run.full.space.point.dense().reshape(shape)
         np.testing.assert_allclose(spread, dense_spread(start, rows, rank, ridge[0]), rtol=1e-8)

@@ -156,7 +156,8 @@ def test_boards_and_win_matrices_widen_joint_gaps_by_the_looser_score():
     battles = lrbtl.simulate_battles(truth, 3000, rng=1)
     matrix, joint = (lrbtl.win_matrix(battles, 1, rank=2, joint=joint) for joint in (False, True))
     logit = lambda p: np.log(p / (1 - p))  # noqa: E731
-    ratio = (logit(joint.upper) - logit(joint.win)) / (logit(matrix.upper) - logit(matrix.win) + np.eye(8))
+    width = [logit(each.upper) - logit(each.lower) + np.eye(8) for each in (joint, matrix)]
+    ratio = width[0] / width[1]
     est = lrbtl.infer(battles, [lrbtl.score(model, 1) for model in matrix.models], rank=2)
     apart = ~np.eye(8, dtype=bool)
     critical = (ratio / pair_widening(3.2, est.variance_noise))[apart] * 1.96  # nearly the same for every pair

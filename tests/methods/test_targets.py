@@ -61,14 +61,17 @@ def win(i, j, at=(...,)):
 
 TARGETS = {
     "score": (lrbtl.score("b", U), SCORES[1, 2, 1]),
-    "mean score": (lrbtl.score("b"), SCORES[1].mean()),
+    "mean score": (lrbtl.score("b", weights="equal"), SCORES[1].mean()),
     "gap": (lrbtl.gap("a", "d", U), SCORES[0, 2, 1] - SCORES[3, 2, 1]),
-    "mean gap": (lrbtl.gap("a", "d"), (SCORES[0] - SCORES[3]).mean()),
+    "mean gap": (lrbtl.gap("a", "d", weights="equal"), (SCORES[0] - SCORES[3]).mean()),
     "win": (lrbtl.win_probability("a", "d", U), SCORES[0, 2, 1] - SCORES[3, 2, 1]),
-    "mean win": (lrbtl.win_probability("a", "d"), logit(win(0, 3).mean())),
-    "win rate": (lrbtl.win_rate("c"), logit(np.mean([win(2, j) for j in (0, 1, 3)]))),
+    "mean win": (lrbtl.win_probability("a", "d", weights="equal"), logit(win(0, 3).mean())),
+    "win rate": (lrbtl.win_rate("c", weights="equal"), logit(np.mean([win(2, j) for j in (0, 1, 3)]))),
     "win rate at": (lrbtl.win_rate("c", context=U), logit(np.mean([win(2, j, (2, 1)) for j in (0, 1, 3)]))),
-    "win rate in a pool": (lrbtl.win_rate("c", pool=["a", "c", "b"]), logit(np.mean([win(2, j) for j in (0, 1)]))),
+    "win rate in a pool": (
+        lrbtl.win_rate("c", ["a", "c", "b"], weights="equal"),
+        logit(np.mean([win(2, j) for j in (0, 1)])),
+    ),
     "score of some, among some": (
         lrbtl.score("b", ("x2", None), weights=WEIGHTS, among=["a", "d"]),
         (SCORES[1, 2] - SCORES[[0, 3], 2].mean(axis=0)) @ [0.25, 0.75],
@@ -126,7 +129,7 @@ def test_linear_targets_have_a_constant_gradient():
         (lrbtl.gap("a", "d", U), "gap(a, d, x2 / y1)"),
         (lrbtl.win_probability("a", "d"), "win_probability(a, d)"),
         (lrbtl.win_rate("a"), "win_rate(a)"),
-        (lrbtl.weighted_score("a", GAMMA[0]), "weighted_score(a)"),
+        (lrbtl.weighted_score("a", GAMMA[0]), "weighted_score(a, weights of 3 contexts)"),
         (lrbtl.linear(GAMMA), "linear"),
         (lrbtl.linear(GAMMA, label="mine"), "mine"),
         (lrbtl.tail_score("a"), "tail_score(a)"),

@@ -14,6 +14,7 @@ from scipy.stats import norm
 import lrbtl
 from lrbtl.errors import LinkError, MethodError, SolverError, TargetError
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.local import Local
 from lrbtl.model.links import (
     LINKS,
     LOGISTIC,
@@ -180,7 +181,7 @@ def test_links_that_are_none():
     with pytest.raises(LinkError, match="observed entries"):
         lrbtl.fit(battles, 1, link="identity")
     with pytest.raises(LinkError, match=r"\[0, 1\]"):
-        lrbtl.fit(lrbtl.Observations.from_arrays([(0, 0), (1, 1)], [2.0, 1.0], shape=(2, 2)), 1, link="probit")
+        lrbtl.fit(lrbtl.Results.from_arrays([(0, 0), (1, 1)], [2.0, 1.0], shape=(2, 2)), 1, link="probit")
 
 
 def test_a_custom_logistic_link_is_the_compiled_one():
@@ -322,7 +323,7 @@ def test_the_border_of_the_tie_parameter(shape):
     fit = lrbtl.fit(battles, 1, link="davidson", ridge=1.0)
     design: Design = fit.design
     space = design.space(fit.point)
-    here = design.at(space)
+    here = Local(design, space)
     terms = here.terms
     rows = np.array([design.eta_change(space, column) for column in np.eye(space.size)]).T
     extra = np.zeros(space.size)

@@ -194,3 +194,79 @@ def test_laws_cannot_be_changed_behind_their_back():
     for values in (lrbtl.ProductSampling([0.5, 0.5]).models, lrbtl.TableSampling([[0.0, 1.0], [1.0, 0.0]]).table((2,))):
         with pytest.raises(ValueError, match="read-only"):
             values[0] = 0.3
+
+
+def pair_law(d1=6, spread=1.0, seed=0):
+    """Pairs that a product law does not describe, in three contexts."""
+    rng = np.random.default_rng(seed)
+    pairs = np.triu(np.exp(spread * rng.normal(size=(d1, d1))), 1)
+    pairs = (pairs + pairs.T) / pairs.sum()
+    return lrbtl.TableSampling(np.multiply.outer(pairs, np.array([0.5, 0.3, 0.2])))
+
+
+def test_a_pair_table_is_counts_shrunk_to_the_product_law():
+    law = pair_law()
+    battles = lrbtl.simulate_battles(np.zeros((6, 3)), 4000, sampling=law, rng=1)
+    product, found = lrbtl.ProductSampling.estimate(battles), lrbtl.TableSampling.estimate(battles, prior_votes=100)
+    cells, shape = battles.cells, (6, 3)
+    table = found.table(shape)
+    for a in range(6):
+        for b in range(a + 1, 6):
+            n = cells.count[(cells.a == a) & (cells.b == b)].sum()
+            m = product.table(shape)[a, b].sum()
+            np.testing.assert_allclose(table[a, b], (n + 100 * m) / 4100 * np.asarray(product.contexts), rtol=1e-10)
+    free = lrbtl.TableSampling.estimate(battles, prior_votes=0).table(shape)
+    truth = law.table(shape)
+
+    def error(table):
+        return np.abs(table - truth).sum()
+
+    assert error(lrbtl.TableSampling.estimate(battles).table(shape)) < 0.5 * error(product.table(shape))
+    assert error(free) < 0.5 * error(product.table(shape))
+
+
+def test_the_weight_of_the_product_law_follows_the_votes():
+    even = lrbtl.simulate_battles(np.zeros((8, 3)), 3000, rng=2)
+    shape = (8, 3)
+    product = lrbtl.ProductSampling.estimate(even).table(shape)
+    shrunk, free = (lrbtl.TableSampling.estimate(even, prior_votes=k).table(shape) for k in (None, 0))
+    assert np.abs(shrunk - product).sum() < 0.3 * np.abs(free - product).sum()
+    with pytest.raises(lrbtl.errors.SamplingError, match="prior_votes"):
+        lrbtl.TableSampling.estimate(even, prior_votes=-1)
+
+
+def test_the_fit_of_a_product_law_is_tested():
+    rng = np.random.default_rng(0)
+    models, contexts = rng.dirichlet(np.full(6, 5.0)), rng.dirichlet(np.full(3, 5.0))
+    law = lrbtl.ProductSampling(models, contexts)
+    pvalues = []
+    for seed in range(40):
+        battles = lrbtl.simulate_battles(np.zeros((6, 3)), 1500, sampling=law, rng=seed)
+        pvalues.append(lrbtl.ProductSampling.estimate(battles).fit_test(battles, draws=99, rng=seed).pvalue)
+    assert np.mean(np.array(pvalues) < 0.05) <= 0.1 and np.mean(pvalues) > 0.3
+    uneven = lrbtl.simulate_battles(np.zeros((6, 3)), 1500, sampling=pair_law(), rng=1)
+    found = lrbtl.ProductSampling.estimate(uneven).fit_test(uneven)
+    assert found.pvalue == pytest.approx(0.01) and found.pairs_pvalue < 0.01
+    first, second, context = (np.tile(each, 200) for each in ([0, 1, 2, 3], [1, 0, 3, 2], [0, 0, 1, 1]))
+    by_context = lrbtl.Battles.from_arrays(first, second, np.tile([1, 0, 1, 0], 200), (context,))
+    found = lrbtl.ProductSampling.estimate(by_context).fit_test(by_context)
+    assert found.contexts_pvalue < 0.01
+
+
+def test_pearson_statistics_are_sums_over_cells():
+    battles = lrbtl.simulate_battles(np.zeros((4, 2)), 400, rng=3)
+    law = lrbtl.ProductSampling.estimate(battles)
+    found, table = law.fit_test(battles, draws=9), law.table((4, 2))
+    cells = battles.cells
+    pairs = sum(
+        (cells.count[(cells.a == a) & (cells.b == b)].sum() - 400 * table[a, b].sum()) ** 2 / (400 * table[a, b].sum())
+        for a in range(4)
+        for b in range(a + 1, 4)
+    )
+    models = 0.0
+    for a in range(4):
+        for u in range(2):
+            n = cells.count[((cells.a == a) | (cells.b == a)) & (cells.context == u)].sum()
+            expected = 400 * table[a, :, u].sum()
+            models += (n - expected) ** 2 / expected
+    assert found.pairs == pytest.approx(pairs) and found.contexts == pytest.approx(models)

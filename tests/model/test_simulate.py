@@ -151,7 +151,7 @@ def test_the_command_shows_and_writes_everything(tmp_path, capsys):
         "Leaderboard, overall",
         "Leaderboard, maths",
         "1 model has fewer than 30 votes: preliminary",
-        "only 5 votes here",
+        "5 votes in this category",
         "amber-large against newcomer-0.1",
     ):
         assert part in text

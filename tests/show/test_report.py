@@ -14,7 +14,7 @@ from scipy.special import expit
 
 import lrbtl
 from board_factory import CONTEXTS, LONG, SCRIPT, UNBEATEN, make_boards
-from lrbtl.errors import LrbtlError, OutputPathError, ReportError
+from lrbtl.errors import LrbtlError, OutputPathError, ReportError, SelfBattleWarning
 from lrbtl.inference.estimate import ELO
 from lrbtl.show import page_data, report
 
@@ -103,7 +103,13 @@ def test_data_holds_every_board(data, boards):
 def test_date_votes_weights_and_version_stand_on_top(boards):
     facts = page_data.report_data(boards, date="3 May 2026", version="1.2.3")["facts"]
     votes = f"{int(boards.overall.battles.sum()) // 2:,} votes"
-    words = ["3 May 2026", "40 models (1 preliminary)", votes, "8 categories weighted by votes", "95% intervals"]
+    words = [
+        "3 May 2026",
+        "40 models (1 preliminary)",
+        votes,
+        "8 categories weighted by votes",
+        "95% intervals, valid for one look",
+    ]
     assert facts == [*words, "lrbtl 1.2.3"]
     page = json.loads(Page(report.report_html(boards, date=dt.date(2026, 5, 3))).scripts[0])
     assert page["facts"][0] == "3 May 2026" and page["facts"][-1] == f"lrbtl {lrbtl.__version__}"
@@ -331,3 +337,21 @@ def test_real_boards_with_number_labels():
     assert group["models"] == [str(model) for model in boards.models] and boards.models[0] in range(5)
     assert [board["context"] for board in group["boards"]] == ["Overall", "0", "1"]
     np.testing.assert_allclose(page_chances(group, 2)[0][0], boards.win[1][0, 1], atol=1e-4)
+
+
+def test_reports_say_how_they_were_made_and_why_tests_differ():
+    rows = {
+        "model_a": ["x", "y", "z", "x", "y", "z", "x"] * 30,
+        "model_b": ["y", "z", "x", "z", "x", "y", "x"] * 30,
+        "winner": ["model_a", "tie", "both_bad", "model_b", "model_a", "tie", "tie"] * 30,
+    }
+    with pytest.warns(SelfBattleWarning):
+        battles = lrbtl.Battles.read(rows)
+    boards = lrbtl.leaderboard(battles, context="all")
+    made = ["hierarchical method", "30 both_bad votes kept as ties", "30 votes of a model against itself left out"]
+    made.append("90 ties (50.0%) count as half a win for both")
+    text = " ".join(page_data.report_data(boards)["method"])
+    document = " ".join(json.loads(boards.to_json())["notes"])
+    for words in made:
+        assert words in text and words in document
+    assert "single test of one pair" in text and "single test of this pair" in lrbtl.report_html(boards)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from board_factory import CONTEXTS, LONG, NEWCOMER, SCRIPT, UNBEATEN, make_boards
+from lrbtl.boards.columns import COLUMNS, BoardColumn
 from lrbtl.show.report import write_report
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra `browser`)")
@@ -276,6 +277,25 @@ def test_downloads(page, boards, files):
             assert row[name] == (pytest.approx(value, rel=1e-5) if isinstance(value, float) else value)
     assert {row["organisation"] for row in rows} == {"Acme", "Umbrella", "'=Globex()", ""}  # no formulas
     assert rows[0]["category"] == "Overall" and rows[-1]["category"] == CONTEXTS[-1]
+
+
+def test_a_column_that_boards_print_is_shown_and_saved(browser, tmp_path, files):
+    added = BoardColumn("letters", lambda board: [len(str(model)) for model in board.models], "name length", str)
+    COLUMNS.append(added)
+    try:
+        few = make_boards(12)
+        write_report(tmp_path / "report.html", few)
+    finally:
+        COLUMNS.remove(added)
+    page = open_at(browser, (tmp_path / "report.html").as_uri(), "tab=board")
+    assert "Name length" in texts(page, "#board-table thead th")
+    lengths = [str(len(model)) for model in few.overall.models]
+    assert column(page, "letters") == lengths
+    (files / "leaderboard.csv").unlink(missing_ok=True)
+    page.find_element(By.ID, "csv").click()
+    rows = csv.DictReader(wait_for(files / "leaderboard.csv").splitlines())
+    assert [row["letters"] for row in rows if row["category"] == "Overall"] == lengths
+    (files / "leaderboard.csv").unlink()
 
 
 def test_intervals_are_drawn_to_scale(page, boards):

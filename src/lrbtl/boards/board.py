@@ -5,32 +5,56 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date as Day
+from datetime import datetime
 from functools import cached_property
 from html import escape
-from typing import Any, Literal
+from importlib import import_module
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lrbtl.boards.columns import COLUMNS
-from lrbtl.data.labels import SEPARATOR, context_name, shown_context, suggest_labels
-from lrbtl.errors import UnknownContextError
-from lrbtl.fitting.fit import Fit
+from lrbtl.boards.columns import COLUMNS, printed_columns
+from lrbtl.boards.documents import board_document, read_document
+from lrbtl.data.labels import SEPARATOR, context_name, find_label, is_hashable, shown_context, suggest_labels
+from lrbtl.errors import DocumentError, UnknownContextError, UnknownModelError, check_type, check_whole, spelled
+from lrbtl.fitting.low_rank import Fit
+from lrbtl.inference.always_valid import Validity
 from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.effects import EffectEstimate
 from lrbtl.inference.estimate import Estimate
-from lrbtl.inference.verdicts import verdict_words
+from lrbtl.inference.selection import Selected
+from lrbtl.inference.verdicts import ELO, verdict_words
 from lrbtl.methods.base import Provenance
-from lrbtl.tables import ELLIPSIS, html_table, shown_rows, text_table, to_frame
+from lrbtl.tables import ELLIPSIS, Framed, html_table, shown, shown_rows, text_table
 from lrbtl.typing import Bools, Floats, Longs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from lrbtl.boards.rank_sets import RankSets
 
 BoardScale = Literal["elo", "logit", "probability"]
 Status = Literal["ranked", "absent", "preliminary", "unplaced"]
 
 STATUSES: tuple[Status, ...] = ("ranked", "absent", "preliminary", "unplaced")  # in the order of a board
-SCALE_WORDS = {"elo": "Elo points", "logit": "log odds", "probability": "probability to beat a ranked model"}
-METHOD_WORDS = {"bradley-terry": "Bradley-Terry fit", "naive": "separate Bradley-Terry fits"}
+SCALE_WORDS = {
+    "elo": "Elo points",
+    "logit": "log odds",
+    "probability": "probability to beat a ranked model",
+    "score": "the units of the results",
+}
+METHOD_WORDS = {
+    "factor": "hierarchical factor model",
+    "bradley-terry": "Bradley-Terry fit",
+    "naive": "separate Bradley-Terry fits",
+}
+SIZES = {"elo": ELO, "logit": 1.0}  # of a unit of log odds, on scales of scores
 BASE_RATING = 1000.0  # Elo points of the mean model
+BOARDS_SHOWN = 12  # in a notebook
 ROWS_SHOWN = 60
+OVERALL = "overall"
 GAINS = 1.02, 10.0  # below, sharing between contexts gains nothing worth telling; above, separate fits hardly exist
 MOST_NAMED = 8  # effects that a heading spells out
 
@@ -45,7 +69,7 @@ class Basis:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Leaderboard:
+class Leaderboard(Framed):
     """One board: ranked models from best to worst, then those without a rank; arrays of shape (n,).
 
     Attributes
@@ -73,7 +97,7 @@ class Leaderboard:
     notes : tuple of str
         What to know of a model; empty for most.
     level : float
-    scale : "elo", "logit" or "probability"
+    scale : "elo", "logit", "probability", or "score" for results
     method : str
     info : Provenance
         How the board was made, with notes on the board as a whole.
@@ -151,6 +175,12 @@ class Leaderboard:
     def __len__(self) -> int:
         return len(self.models)
 
+    def __getitem__(self, model: Any) -> BoardRow:
+        """Return the row of a model, by label or by place from 0."""
+        index = {label: k for k, label in enumerate(self.models)}
+        k = find_label(index, model, "model", UnknownModelError)
+        return BoardRow({column.name: column.values(self)[k] for column in COLUMNS if not column.needs_floor})
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "basis": None, "could_show": self.detectable, "over_separate": self.gain}
 
@@ -161,8 +191,28 @@ class Leaderboard:
 
     @cached_property
     def detectable(self) -> Floats | None:
-        """(n,) the smallest gaps in Elo points that these votes would have shown there with 80% power; or None."""
+        """(n,) the smallest gaps in Elo points detectable with 80% power; or None."""
         return self.could_show() if callable(self.could_show) else self.could_show
+
+    def first(self) -> Selected:
+        """Return the score of the first model with an interval that holds although it was picked for being first.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((3,), 1, scale=1, rng=0), 900, rng=1)
+        >>> board = lrbtl.leaderboard(battles)
+        >>> bool(board.first().lower < board.lower[0] and board.upper[0] < board.first().upper)
+        True
+        """
+        if self.basis is None or self.scale not in SIZES:
+            raise DocumentError("this board does not know the covariance of its scores: make it anew from votes.")
+        basis, unit = self.basis, SIZES[self.scale] * self.basis.analysis.log_odds_unit
+        (found,) = basis.analysis.estimate_boards(basis.weights[None], basis.ranked[None])
+        best = found[np.flatnonzero(basis.ranked)].largest(self.level)
+        score = float(self.score[0])
+        low, high = (score + unit * (end - best.estimate) for end in (best.lower, best.upper))
+        return Selected(self.models[0], score, low, high, best.among, self.level)
 
     @property
     def has_intervals(self) -> bool:
@@ -179,7 +229,7 @@ class Leaderboard:
         >>> import lrbtl
         >>> board = lrbtl.leaderboard(lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[30, 10]))
         >>> board.to_dict()["model"], [round(score) for score in board.to_dict()["score"]]
-        (['x', 'y'], [1095, 905])
+        (['x', 'y'], [1092, 908])
         """
         parts = (self, *self.islands)
         columns = [column for column in COLUMNS if self.floor is not None or not column.needs_floor]
@@ -188,12 +238,15 @@ class Leaderboard:
             table["island"] = [k for k, part in enumerate(parts, 1) for _ in part.models]
         return table
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
-        return to_frame(self.to_dict(), backend)
+    def plot(self, **options: Any) -> Axes:
+        """Return axes with a picture of the board; options are those of `plot_leaderboard`."""
+        ax: Axes = import_module("lrbtl.show.plots").plot_leaderboard(self, **options)
+        return ax
 
-    def to_json(self, title: str = "Leaderboard") -> str:
-        """Return the board as JSON of a published schema (docs/schema/board.json), which `from_json` reads.
+    def to_json(self, title: str = "Leaderboard", *, date: datetime | Day | str | None = None) -> str:
+        """Return the board as JSON of a published schema (`Leaderboard.json_schema()`), which `from_json` reads.
+
+        `date` stands in the document, by default now; with a given one the same board gives the same text.
 
         Examples
         --------
@@ -202,23 +255,36 @@ class Leaderboard:
         >>> lrbtl.Leaderboard.from_json(board.to_json()).models
         ('x', 'y')
         """
-        return _to_json(self, title)
+        return _to_json(self, title, date)
+
+    @staticmethod
+    def json_schema() -> dict[str, Any]:
+        """Return the JSON schema of what `to_json` writes.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> lrbtl.Leaderboard.json_schema()["$id"]
+        'lrbtl-board-1'
+        """
+        found: dict[str, Any] = json.loads(files("lrbtl.boards").joinpath("board.schema.json").read_text("utf-8"))
+        return found
 
     @classmethod
     def from_json(cls, text: str) -> Leaderboard:
         """Return the board that `to_json` or a .json file holds; of the boards of all contexts the overall one."""
-        from lrbtl.boards.documents import read_document  # which makes boards
-
-        found = read_document(text)
+        found = read_document(text, Leaderboard, Leaderboards)
         return found.overall if isinstance(found, Leaderboards) else found
 
     def heading(self) -> list[str]:
         """Return what a reader must know of the board: its size, how it was made, and notes."""
         votes, absent = int(self.battles.sum()) // 2, self.status.count("absent")
-        first = f"Leaderboard, {shown_context(self.context)}: {len(self) - absent:,} models, {count_of(votes, 'vote')}"
+        counted = count_of(int(self.battles.sum()), "score") if self.scale == "score" else count_of(votes, "vote")
+        first = f"Leaderboard, {shown_context(self.context)}: {len(self) - absent:,} models, {counted}"
         words = [method_words(self.info), f"scores in {SCALE_WORDS[self.scale]}"]
         if self.has_intervals:
-            words.append(f"{100 * self.level:.4g}% intervals")
+            looks = "" if self.scale == "score" else f", {Validity.of(self.info).words()}"
+            words.append(f"{100 * self.level:.4g}% intervals{looks}")
         lines = [f"{first}; {self.weighting}" if self.weighting else first, "; ".join(words)]
         if self.gain is not None and GAINS[0] <= self.gain <= GAINS[1]:
             lines.append(gain_sentence(self.gain))
@@ -252,7 +318,7 @@ class Leaderboard:
     def _repr_html_(self) -> str:
         parts = []
         for board in (self, *self.islands):
-            heading = "<br>".join(escape(line) for line in board.heading())
+            heading = "<br>".join(escape(shown(line)) for line in board.heading())
             parts.append(f"<p>{heading}</p>" + html_table(*_board_table(board, None)))
         return "".join(parts)
 
@@ -264,15 +330,10 @@ class Leaderboard:
 
 def _board_table(board: Leaderboard, top: int | None) -> tuple[list[str], list[list[str]]]:
     """Return headers and cells of the printed table: the `top` best, or all but the middle rows of a long board."""
-    printed = [
-        column
-        for column in COLUMNS
-        if (board.has_intervals or not column.needs_intervals)
-        and (board.margin or not column.needs_margin)
-        and (board.floor is not None or not column.needs_floor)
-    ]
+    if top is not None:
+        check_whole(top, "top")
     head, tail = shown_rows(len(board), ROWS_SHOWN) if top is None else (list(range(min(top, len(board)))), [])
-    found = {column.header or "": column.show(board) for column in printed if column.show}
+    found = {column.header or "": column.show(board) for column in printed_columns(board) if column.show}
     cells = {header: [column[k] for k in (*head, *tail)] for header, column in found.items()}
     if not any(cells["status"]):
         del cells["status"]
@@ -288,7 +349,8 @@ def _text_board(board: Leaderboard, top: int | None, told: Collection[str] = ())
     notes = ["", *(row[-1] for row in rows)]
     lines = [f"{line}  {note}".rstrip() for line, note in zip(table, notes, strict=True)]
     first, *more = board.heading()
-    return "\n".join([first, *(f"  {line}" for line in more if line not in told), *lines])
+    heading = [first, *(f"  {line}" for line in more if line not in told)]
+    return "\n".join([*map(shown, heading), *map(shown, lines)])
 
 
 def _before_islands(n: int) -> str:
@@ -342,17 +404,19 @@ def find_context(known: Sequence[Any], context: Any) -> Any:
     >>> find_context([("math", "crowd"), ("math", "expert")], "math/expert")
     ('math', 'expert')
     """
-    if context is None or context in known:
+    if context is None or (is_hashable(context) and context in set(known)):
         return context
     labels = [label for label in known if label is not None]
     wanted = _plain(context_name(context))
-    found = [label for label in labels if shown_context(label) == context]
+    found = [label for label in labels if isinstance(context, str) and shown_context(label) == context]
     found = found or [label for label in labels if _plain(context_name(label)) == wanted]
     if len(found) == 1:
         return found[0]
     if found:
-        raise UnknownContextError(f"{context!r} may be any of {found}: give the tuple of levels.")
-    raise UnknownContextError(f"unknown context {context!r}; {suggest_labels(context, map(shown_context, labels))}")
+        raise UnknownContextError(f"{context!r} may be any of {found}: give the tuple of levels.", value=context)
+    raise UnknownContextError(
+        f"unknown context {spelled(context)}; {suggest_labels(context, map(shown_context, labels))}", value=context
+    )
 
 
 def _plain(name: str) -> str:
@@ -379,8 +443,46 @@ class Lazy(Mapping[Any, Floats]):
         return Lazy, (self.contexts, dict(self).__getitem__)
 
 
+class BoardRow(Mapping[str, Any]):
+    """The row of a model on a board: a mapping from column to value, and the values as attributes.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> board = lrbtl.leaderboard(lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[30, 10]))
+    >>> row = board["x"]
+    >>> row.rank, row["model"], round(row.score)
+    (1, 'x', 1092)
+    """
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    def __getitem__(self, column: str) -> Any:
+        return self._values[column]
+
+    def __getattr__(self, column: str) -> Any:
+        try:
+            return self.__dict__["_values"][column]
+        except KeyError:
+            raise AttributeError(f"a row of a board has no {column!r}") from None
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._values]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        known = {name: value for name, value in self._values.items() if value not in (None, "")}
+        return "\n".join(f"{name:<12} {shown(value)}" for name, value in known.items())
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Leaderboards(Mapping[Any, Leaderboard]):
+class Leaderboards(Framed, Mapping[Any, Leaderboard]):
     """Boards of all contexts: a mapping from context to `Leaderboard`, in the order of the labels.
 
     A context is the battles' own label: a level, or a tuple of levels for several modes. A text such as "math / crowd"
@@ -428,6 +530,8 @@ class Leaderboards(Mapping[Any, Leaderboard]):
         return self.overall.models
 
     def __getitem__(self, context: Any) -> Leaderboard:
+        if isinstance(context, str) and context == OVERALL and context not in self.boards:
+            return self.overall
         found = find_context(tuple(self.boards), context)
         return self.overall if found is None else self.boards[found]
 
@@ -436,6 +540,17 @@ class Leaderboards(Mapping[Any, Leaderboard]):
 
     def __len__(self) -> int:
         return len(self.boards)
+
+    def rank_sets(self, level: float | None = None) -> RankSets:
+        """Return rank sets that hold for all models in all contexts at once; see `lrbtl.rank_sets`.
+
+        Boards that were read from a file or unpickled have no analysis to make them from.
+        """
+        from lrbtl.boards.rank_sets import rank_sets
+
+        if self.analysis is None:
+            raise DocumentError("these boards come without their analysis: make them anew with leaderboard(...).")
+        return rank_sets(self.analysis, level=self.overall.level if level is None else level)
 
     def every(self) -> list[Leaderboard]:
         """Return the overall board and those of the contexts."""
@@ -453,20 +568,19 @@ class Leaderboards(Mapping[Any, Leaderboard]):
             columns["island"] = [k for k, board in parts for _ in board.models]
         return columns
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return `to_dict` as a frame; `backend` is "pandas", "polars" or "pyarrow", None the first installed."""
-        return to_frame(self.to_dict(), backend)
+    def plot(self, **options: Any) -> Axes:
+        """Return axes with a picture of the board; options are those of `plot_leaderboard`."""
+        ax: Axes = import_module("lrbtl.show.plots").plot_leaderboard(self, **options)
+        return ax
 
-    def to_json(self, title: str = "Leaderboard") -> str:
+    def to_json(self, title: str = "Leaderboard", *, date: datetime | Day | str | None = None) -> str:
         """Return all boards as JSON; see `Leaderboard.to_json`."""
-        return _to_json(self, title)
+        return _to_json(self, title, date)
 
     @classmethod
     def from_json(cls, text: str) -> Leaderboards:
         """Return the boards that `to_json` or a .json file holds, without win probabilities and fit."""
-        from lrbtl.boards.documents import read_document  # which makes boards
-
-        found = read_document(text)
+        found = read_document(text, Leaderboard, Leaderboards)
         return found if isinstance(found, Leaderboards) else Leaderboards(found, {})
 
     def heading(self) -> list[str]:
@@ -490,11 +604,25 @@ class Leaderboards(Mapping[Any, Leaderboard]):
 
     def _repr_html_(self) -> str:
         islands = f"<p>{_before_islands(len(self.islands))}</p>" if self.islands else ""
-        parts = [board._repr_html_() for board in self.every()]
+        every = self.every()
+        parts = [board._repr_html_() for board in every[:BOARDS_SHOWN]]
+        if len(every) > BOARDS_SHOWN:
+            left = ", ".join(shown_context(board.context) for board in every[BOARDS_SHOWN:][:3])
+            parts.append(f"<p>and {len(every) - BOARDS_SHOWN:,} more boards: {escape(shown(left))}, ...</p>")
         return "".join([*parts, islands, *(part._repr_html_() for part in self.islands)])
 
 
-def _to_json(boards: Leaderboard | Leaderboards, title: str) -> str:
-    from lrbtl.boards.documents import board_document  # which reads boards
+def _to_json(boards: Leaderboard | Leaderboards, title: str, date: datetime | Day | str | None) -> str:
+    check_type(title, str, "title", "give a text")
+    kind = "leaderboards" if isinstance(boards, Leaderboards) else "leaderboard"
+    return (
+        json.dumps(board_document(_every(boards), kind, title, date), indent=1, allow_nan=False, ensure_ascii=False)
+        + "\n"
+    )
 
-    return json.dumps(board_document(boards, title), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
+def _every(boards: Leaderboard | Leaderboards) -> list[tuple[int, Leaderboard]]:
+    """Return all boards with the number of their island, from 1."""
+    if isinstance(boards, Leaderboard):
+        return [(k, board) for k, board in enumerate((boards, *boards.islands), 1)]
+    return [(k, board) for k, part in enumerate((boards, *boards.islands), 1) for board in part.every()]

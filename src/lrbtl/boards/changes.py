@@ -10,7 +10,7 @@ P. So the covariance of the change is that of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,9 @@ ROWS_SHOWN = 60
 MOVER_LEVEL = 0.05
 DRAWS = 4000
 NESTED = 0.999  # share of the smaller log that the other must contain: a few votes may have been taken back
+
+
+SAVED = "saved boards do not know their votes: none are taken to be the same, so intervals may be too wide"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,6 +95,7 @@ class Changes(Printed):
     level: float
     contexts: tuple[Any, Any]
     estimate: Estimate
+    note: str = ""
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns as plain lists for JSON."""
@@ -113,13 +117,13 @@ class Changes(Printed):
         if self.movers:
             change = dict(zip(self.models, self.change, strict=True))
             words = ", ".join(f"{shown(model)} ({change[model]:+.0f})" for model in self.movers[:ROWS_SHOWN])
-            lines.append(f"moved (all tests together at {MOVER_LEVEL:.0%}): {words}")
+            lines.append(f"significant changes (family-wise {MOVER_LEVEL:.0%}): {words}")
         else:
             lines.append("no model moved by more than chance")
         for what, models in (("new", self.joined), ("gone", self.left)):
             if models:
                 lines.append(f"{what}: {', '.join(map(shown, models))}")
-        return lines
+        return [*lines, self.note] if self.note else lines
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         head, tail = shown_rows(len(self.models), ROWS_SHOWN)
@@ -175,6 +179,11 @@ def changes(
         normal_quantile(level)
     generator = make_rng(rng)
     first, second = (board.overall if isinstance(board, Leaderboards) else board for board in (before, after))
+    for board in (first, second):
+        if not isinstance(board, Leaderboard):
+            raise ChangeError(f"changes are between two boards, not a {type(board).__name__}: give leaderboard(...).")
+    if first.basis is None and second.basis is None:
+        return _saved_changes(first, second, second.level if level is None else level, generator)
     bases = [_basis(board) for board in (first, second)]
     ranked = [_ranked(basis) for basis in bases]
     common = [model for model in ranked[1] if model in set(ranked[0])]
@@ -192,44 +201,84 @@ def changes(
     names = [str(model) for model in common]
     found = Estimate(names, value, 0.5 * (cov + cov.T), links="identity")
     chosen = second.level if level is None else level
-    low, high = rank_changes(sides, joint, chosen, generator)
+    both = [side.values for side in sides]
+    low, high = rank_changes(both, joint, chosen, generator)
+    votes = (sides[0].battles.n_battles, sides[1].battles.n_battles)
+    made = _changes(common, ranked, both, found, (low, high), chosen, (first, second), "")
+    return replace(made, shared=shared, votes=votes)
+
+
+def _changes(
+    common: list[Any],
+    ranked: list[list[Any]],
+    values: list[Floats],
+    found: Estimate,
+    ranks: tuple[Longs, Longs],
+    level: float,
+    boards: tuple[Leaderboard, Leaderboard],
+    note: str,
+) -> Changes:
+    """Return changes of the common models, largest rise first."""
+    value = values[1] - values[0]
     order = np.argsort(-value, kind="stable")
     moved = holm(found.pvalue, MOVER_LEVEL)
-    lower, upper = ELO * found.conf_int(chosen).T
+    lower, upper = ELO * found.conf_int(level).T
     biggest = np.argsort(-np.abs(value), kind="stable")
     return Changes(
         models=tuple(common[k] for k in order),
-        before=BASE_RATING + ELO * sides[0].values[order],
-        after=BASE_RATING + ELO * sides[1].values[order],
+        before=BASE_RATING + ELO * values[0][order],
+        after=BASE_RATING + ELO * values[1][order],
         change=ELO * value[order],
         lower=lower[order],
         upper=upper[order],
         se=ELO * found.se[order],
         pvalue=found.pvalue[order],
-        rank_before=rank_scores(sides[0].values)[order],
-        rank_after=rank_scores(sides[1].values)[order],
-        rank_lower=low[order],
-        rank_upper=high[order],
+        rank_before=rank_scores(values[0])[order],
+        rank_after=rank_scores(values[1])[order],
+        rank_lower=ranks[0][order],
+        rank_upper=ranks[1][order],
         movers=tuple(common[k] for k in biggest if moved[k]),
         joined=tuple(model for model in ranked[1] if model not in set(ranked[0])),
         left=tuple(model for model in ranked[0] if model not in set(ranked[1])),
-        shared=shared,
-        votes=(sides[0].battles.n_battles, sides[1].battles.n_battles),
-        level=chosen,
-        contexts=(first.context, second.context),
+        shared=0,
+        votes=(int(boards[0].info.n_battles or 0), int(boards[1].info.n_battles or 0)),
+        level=level,
+        contexts=(boards[0].context, boards[1].context),
         estimate=found[order],
+        note=note,
     )
 
 
 def _basis(board: Leaderboard) -> Basis:
-    if not isinstance(board, Leaderboard):
-        raise ChangeError(f"changes are between two boards, not a {type(board).__name__}: give lrbtl.leaderboard(...).")
     if board.basis is None:
         raise ChangeError(
-            "a board that was read from a file, unpickled or made with compat= does not know its votes: make both "
-            "boards with lrbtl.leaderboard(battles)."
+            "one board was read from a file, unpickled or made with compat= and does not know its votes: make both "
+            "boards with lrbtl.leaderboard(battles), or read both from files."
         )
     return board.basis
+
+
+def _saved_changes(first: Leaderboard, second: Leaderboard, level: float, rng: np.random.Generator) -> Changes:
+    """Return the changes between boards that do not know their votes, as if these had no vote in common."""
+    for board in (first, second):
+        if board.scale != "elo" or not board.has_intervals:
+            raise ChangeError("saved boards can be compared where both have intervals in Elo points.")
+    ranked = [[m for m, rank in zip(board.models, board.rank, strict=True) if rank] for board in (first, second)]
+    common = [model for model in ranked[1] if model in set(ranked[0])]
+    if len(common) < 2:
+        raise ChangeError("fewer than two models are ranked on both boards: nothing can be compared.")
+    n = len(common)
+    centred = np.eye(n) - 1.0 / n
+    values, covs = [], []
+    for board in (first, second):
+        at = [board.models.index(model) for model in common]
+        values.append(centred @ board.score[at] / ELO)
+        covs.append(np.diag((board.se[at] / ELO) ** 2))
+    joint = np.zeros((2 * n, 2 * n))
+    joint[:n, :n], joint[n:, n:] = covs
+    found = Estimate([str(model) for model in common], values[1] - values[0], covs[0] + covs[1], links="identity")
+    low, high = rank_changes(values, joint, level, rng)
+    return _changes(common, ranked, values, found, (low, high), level, (first, second), SAVED)
 
 
 def _ranked(basis: Basis) -> list[Any]:
@@ -345,15 +394,15 @@ def common_keys(battles: Battles, other: Battles) -> list[tuple[Any, ...]]:
     return list(zip(*columns, models[first], models[second], y.tolist(), strict=True))
 
 
-def rank_changes(sides: list[Side], joint: Floats, level: float, rng: np.random.Generator) -> tuple[Longs, Longs]:
+def rank_changes(values: list[Floats], joint: Floats, level: float, rng: np.random.Generator) -> tuple[Longs, Longs]:
     """Return intervals of the change of each rank, from draws of both boards' scores round what they say."""
-    n = len(sides[0].values)
+    n = len(values[0])
     draws = rng.standard_normal((DRAWS, 2 * n)) @ symmetric_root(joint)
     ranks = [
-        np.argsort(np.argsort(-(side.values + part), axis=1), axis=1)
-        for side, part in zip(sides, (draws[:, :n], draws[:, n:]), strict=True)
+        np.argsort(np.argsort(-(value + part), axis=1), axis=1)
+        for value, part in zip(values, (draws[:, :n], draws[:, n:]), strict=True)
     ]
     tail = 50 * (1 - level)
     low, high = np.percentile(ranks[1] - ranks[0], [tail, 100 - tail], axis=0, method="nearest")
-    seen = rank_scores(sides[1].values) - rank_scores(sides[0].values)
+    seen = rank_scores(values[1]) - rank_scores(values[0])
     return np.minimum(low, seen).astype(np.int64), np.maximum(high, seen).astype(np.int64)

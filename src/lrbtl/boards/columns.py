@@ -1,4 +1,4 @@
-"""The columns of a board: text, JSON, frames, HTML and reports are made from this one list."""
+"""The columns of a board: text, JSON, frames, files, HTML and reports are made from this one list."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class BoardColumn:
     needs_intervals: bool = False  # whether it is left out of the print of boards without intervals
     needs_margin: bool = False  # whether it is printed only where a margin was given
     needs_floor: bool = False  # whether boards have it only where scores have a floor
+    needs_votes: bool = False  # whether it is left out of the print of boards of results
 
 
 def _labels(board: Leaderboard) -> list[Any]:
@@ -83,11 +84,15 @@ def _show_share(name: str, board: Leaderboard) -> list[str]:
     return format_percents(getattr(board, name))
 
 
+def _show_votes(board: Leaderboard) -> list[str]:
+    return [f"{n:,}" for n in board.battles]
+
+
 def _show_status(board: Leaderboard) -> list[str]:
     return ["" if status == "ranked" else status for status in board.status]
 
 
-COLUMNS = (
+COLUMNS = [
     BoardColumn("model", _labels, "model", lambda board: [str(model) for model in board.models]),
     BoardColumn("rank", partial(_places, "rank"), "rank", partial(_show_place, "rank")),
     BoardColumn("score", partial(_numbers, "score"), "score", _show_score),
@@ -107,8 +112,16 @@ COLUMNS = (
     ),
     BoardColumn("rank_upper", partial(_places, "rank_upper")),
     BoardColumn("tier", partial(_places, "tier"), "tier", partial(_show_place, "tier"), needs_intervals=True),
-    BoardColumn("battles", partial(_counts, "battles"), "votes", lambda board: [f"{n:,}" for n in board.battles]),
-    BoardColumn("win_rate", partial(_numbers, "win_rate"), "win rate", partial(_show_share, "win_rate")),
+    BoardColumn(
+        "battles",
+        partial(_counts, "battles"),
+        "votes",
+        lambda board: [f"{n:,}" for n in board.battles],
+        needs_votes=True,
+    ),
+    BoardColumn(
+        "win_rate", partial(_numbers, "win_rate"), "win rate", partial(_show_share, "win_rate"), needs_votes=True
+    ),
     BoardColumn(
         "above_floor",
         partial(_numbers, "above_floor"),
@@ -120,4 +133,17 @@ COLUMNS = (
     BoardColumn("detectable", partial(_numbers, "detectable")),
     BoardColumn("status", partial(_texts, "status"), "status", _show_status),
     BoardColumn("note", partial(_texts, "notes"), "note", partial(_texts, "notes")),
-)
+]
+
+
+def printed_columns(board: Leaderboard) -> list[BoardColumn]:
+    """Return the columns that a board prints and a report shows."""
+    return [
+        column
+        for column in COLUMNS
+        if column.header
+        and (board.has_intervals or not column.needs_intervals)
+        and (board.margin or not column.needs_margin)
+        and (board.floor is not None or not column.needs_floor)
+        and (board.scale != "score" or not column.needs_votes)
+    ]

@@ -7,24 +7,27 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
-from lrbtl.boards.components import Component, analyse_components
+from lrbtl.boards.components import Component, analyse_components, prepared
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import points
-from lrbtl.data.frames import Frame, as_battles
+from lrbtl.data.frames import Frame
 from lrbtl.data.labels import shown_context
-from lrbtl.errors import NoDecisionError, SeparationError, UninformedError
+from lrbtl.errors import NoDecisionError, SeparationError, TooLargeError, UninformedError, check_flag
+from lrbtl.inference.always_valid import ONE_LOOK
 from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import max_gap_quantile, normal_quantile, sidak_quantile
+from lrbtl.inference.power import detectable_words
+from lrbtl.inference.selection import Selected
 from lrbtl.inference.targets import Weights, pair_rows, read_pair
-from lrbtl.inference.verdicts import could_show_words, read_size, verdict_words
+from lrbtl.inference.verdicts import read_size, verdict_words
 from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.methods.targets import resolved_gap, resolved_win
-from lrbtl.model.links import LOGISTIC
-from lrbtl.tables import Printed, format_intervals, format_numbers, format_percents, plain_numbers, text_table, to_frame
+from lrbtl.model.links import LOGISTIC, mean_over_spread
+from lrbtl.tables import Framed, Printed, format_intervals, format_numbers, format_percents, plain_numbers, text_table
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed
 
@@ -51,13 +54,15 @@ class Comparison(Printed):
     verdict : tuple of str
         What each gap by itself comes to: "ahead", "behind", "equivalent" within the margin, or "cannot tell".
     detectable : array
-        The smallest gap in Elo points that these votes would have shown with 80% power, if it is alike in all contexts.
+        The smallest gap in Elo points detectable with 80% power, if it is alike in all contexts.
     level : float
     method : str
     notes : tuple of str
-        What to know of how the battles were read.
+        Notes on how the battles were read.
     margin : float or None
         Of what is called equivalent: Elo points, or below 0.5 win probability.
+    valid : str
+        Under how many looks intervals and verdicts hold: "valid for one look", "valid at any time", ...
 
     Examples
     --------
@@ -89,6 +94,7 @@ class Comparison(Printed):
     method: str
     notes: tuple[str, ...] = ()
     margin: float | None = None
+    valid: str = ONE_LOOK.words()
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the table as plain lists for JSON, None for what is missing."""
@@ -97,13 +103,33 @@ class Comparison(Printed):
         columns = {name: plain_numbers(getattr(self, name)) for name in (*names, "battles", "won", "detectable")}
         return {"context": list(self.contexts), **columns, "verdict": list(self.verdict)}
 
+    def largest(self) -> Selected:
+        """Return the largest gap of a category, ahead or behind, with an interval that holds although it was picked.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> truth = lrbtl.simulate_scores((8, 3), 2, scale=2, rng=0)
+        >>> found = lrbtl.compare(lrbtl.simulate_battles(truth, 20_000, rng=1), 0, 1)
+        >>> found.largest().among, found.largest().label in found.contexts
+        (3, True)
+        """
+        rows = np.arange(len(self.contexts))[1:] if len(self.contexts) > 1 else np.zeros(1, dtype=np.int64)
+        k = int(rows[np.nanargmax(np.abs(self.gap[rows]))])
+        ends = float(self.joint_lower[k]), float(self.joint_upper[k])
+        return Selected(self.contexts[k], float(self.gap[k]), *ends, len(rows), self.level)
+
     def heading(self) -> list[str]:
         """Return what the table shows."""
+        several = np.isfinite(self.gap[1:]).sum() > 1
+        largest = [f"largest gap of a category, {self.largest().words(0)}"] if several else []
         return [
             f"{self.a} against {self.b}: gap in Elo points and probability that {self.a} wins",
-            f"{100 * self.level:.4g}% intervals, each by itself and (joint) all at once; {self.method} method",
+            f"{100 * self.level:.4g}% intervals, each by itself and (joint) all at once, {self.valid}; "
+            f"{self.method} method",
             *self.notes,
             *verdict_words(self.margin, self.level),
+            *largest,
         ]
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
@@ -117,7 +143,7 @@ class Comparison(Printed):
             "joint ": _percent_intervals(self.win_joint_lower, self.win_joint_upper),
             "votes": [f"{n:,}" for n in self.battles],
             "won": format_percents(self.won),
-            "could show": could_show_words(self.detectable),
+            "detectable": detectable_words(self.detectable),
             "verdict": list(self.verdict),
         }
         return [name.strip() for name in columns], [list(row) for row in zip(*columns.values(), strict=True)]
@@ -144,7 +170,7 @@ def compare(
 ) -> Comparison:
     """Return gap and win probability of two models, overall and in every context, with intervals.
 
-    The overall gap weighs contexts by their votes, as boards do; `gap("x", "y")` of `infer` is their plain mean.
+    The overall gap weighs contexts by their votes, as boards and `gap("x", "y")` do.
 
     Parameters
     ----------
@@ -171,11 +197,11 @@ def compare(
     (('overall', '0', '1', '2'), True)
     """
     normal_quantile(level)
-    battles = as_battles(battles)
+    battles, options, made = prepared(battles, options)
     if margin is not None:
         read_size(margin)
     pair = read_pair(battles, a, b)
-    component = component_of(battles, pair, weights, options)
+    component = component_of(battles, pair, weights, options, made)
     i, j = (int(np.searchsorted(component.members, model)) for model in pair)
     contexts = component.boards()
     boards = np.array(list(contexts.values()))
@@ -199,15 +225,33 @@ def compare(
         method=component.analysis.provenance.method,
         notes=battles.notes,
         margin=verdicts.margin,
+        valid=gaps.validity.words(),
     )
 
 
-def component_of(battles: Battles, pair: Sequence[int], weights: Weights, options: RunOptions) -> Component:
+MOST_JOINT = 200  # models whose win probabilities have joint intervals: 20,000 pairs, a covariance of 3 GB
+MOST_PAIRED = 10_000  # models of a win matrix: 2.4 GB
+
+
+def check_pairs(battles: Battles, *, joint: bool) -> None:
+    """Raise `TooLargeError` before a table of all pairs is made that memory does not hold."""
+    most = MOST_JOINT if joint else MOST_PAIRED
+    if len(battles.models) > most:
+        kind = "joint intervals of all pairs" if joint else "a table of all pairs"
+        raise TooLargeError(
+            f"{kind} of {len(battles.models):,} models take too much memory; the most are {most:,}: choose models with "
+            "battles.top_models(n), or leave joint= out."
+        )
+
+
+def component_of(
+    battles: Battles, pair: Sequence[int], weights: Weights, options: RunOptions, made: Analysis | None = None
+) -> Component:
     """Return the analysis of the models that votes link with both; raise where there is none."""
     for model in pair:
         if not battles.model_counts[model]:
             raise UninformedError(f"{battles.models[model]!r} has no votes: nothing can be said of it.")
-    found = analyse_components(battles, weights, wanted=pair, **options)
+    found = analyse_components(battles, weights, wanted=pair, made=made, **options)
     if any(found[0].position(model) is None for model in pair):
         names = " with ".join(repr(battles.models[model]) for model in pair)
         raise SeparationError(f"no chain of battles links {names}: nothing can be said of their gap.")
@@ -245,7 +289,7 @@ def _direct(battles: Battles, i: int, j: int, boards: Floats) -> tuple[Longs, Fl
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WinMatrix:
+class WinMatrix(Framed):
     """Probabilities that one model beats another, for all pairs.
 
     Attributes
@@ -259,7 +303,7 @@ class WinMatrix:
     joint : bool
         Whether the intervals hold for all pairs at once.
     notes : tuple of str
-        What to know of how the battles were read.
+        Notes on how the battles were read.
 
     Examples
     --------
@@ -286,10 +330,6 @@ class WinMatrix:
         columns = {name: plain_numbers(matrix[a, b]) for name, matrix in parts.items()}
         names = {side: [self.models[k] for k in at] for side, at in (("a", a), ("b", b))}
         return {**names, **columns}
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return `to_dict` as a frame."""
-        return to_frame(self.to_dict(), backend)
 
     def __repr__(self) -> str:
         n = min(len(self.models), ROWS_SHOWN)
@@ -337,13 +377,15 @@ def win_matrix(
     >>> import lrbtl
     >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[30, 10])
     >>> lrbtl.win_matrix(battles).win.round(2)
-    array([[0.5 , 0.75],
-           [0.25, 0.5 ]])
+    array([[0.5 , 0.74],
+           [0.26, 0.5 ]])
     """
     normal_quantile(level)
-    battles = as_battles(battles)
+    battles, options, made = prepared(battles, options)
+    check_flag(joint, "joint")
+    check_pairs(battles, joint=joint)
     at = None if context is None else battles.context_indices(context)
-    components = analyse_components(battles, weights, **options)
+    components = analyse_components(battles, weights, made=made, **options)
     parts = [(part, board) for part in components if (board := part.weights_at(at)) is not None]
     if not parts:
         raise NoDecisionError(f"there are no votes in context {shown_context(battles.board_label(context))!r}.")
@@ -428,8 +470,9 @@ def _from_wins(
         critical = max_gap_quantile(scores.cov[np.ix_(models, models)], level, rng)
     else:
         critical = sidak_quantile(level, a.size)
-    half = critical * tail_widening(critical, found.variance_noise) * found.se / (found.estimate * (1 - found.estimate))
-    limits = np.stack([logit(found.estimate) + side * half for side in (-1.0, 1.0)], axis=1)
+    critical = found.validity.joint(critical, level, a.size)
+    half = critical * tail_widening(critical, found.variance_noise) * found.working_se
+    limits = np.stack([found.working + side * half for side in (-1.0, 1.0)], axis=1)
     return found.estimate, np.asarray(expit(limits))
 
 
@@ -441,4 +484,9 @@ def _from_gaps(
     row = pair_rows(np.minimum(a, b), np.maximum(a, b), d1)
     at, sign = row * D + int(np.flatnonzero(weights)[0]), np.where(a < b, 1.0, -1.0)
     limits = sign[:, None] * gaps.conf_int(level)[at]
-    return np.asarray(expit(sign * gaps.estimate[at])), np.asarray(expit(np.sort(limits, axis=1)))
+    value = sign * gaps.estimate[at]
+    if analysis.run.shrinks:  # a posterior has the mean over it
+        values = mean_over_spread(lambda gap: np.asarray(expit(gap)), value, gaps.se[at] ** 2)
+    else:
+        values = np.asarray(expit(value))
+    return values, np.asarray(expit(np.sort(limits, axis=1)))

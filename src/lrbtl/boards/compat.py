@@ -1,7 +1,9 @@
 """The arithmetic of other leaderboards, reproduced from their formulas.
 
 arena-rank 0.1.1: Bradley-Terry ratings 1000 + 400/ln(10) θ with a sandwich variance whose Hessian has a small ridge.
-FastChat: the same ratings without variances, shifted so that an anchor model has a given rating. All functions take
+FastChat, `rating_systems.compute_bt`: the same ratings without variances, stopped where its optimiser stops, shifted so
+that an anchor model has a given rating. fschat 0.2.36, the release on PyPI, `elo_analysis.compute_elo_mle_with_tie`: a
+logistic regression with a ridge, on every vote twice. All functions take
 cells: models a and b, outcome y of a and number of battles. Swapping the sides of a battle changes nothing, because
 every sum is linear in the counts of an unordered pair. Only covariates depend on the sides as they were written: both
 packages subtract their means.
@@ -29,18 +31,25 @@ from lrbtl.methods.base import Provenance
 from lrbtl.model.links import logistic_terms
 from lrbtl.typing import AnyInts, Floats, Longs
 
-Compat = Literal["arena-rank", "fastchat"]
+Compat = Literal["arena-rank", "fastchat", "fschat"]
 
-COMPAT = ("arena-rank", "fastchat")
+COMPAT = ("arena-rank", "fastchat", "fschat")
+NAMES = {  # what a board is the arithmetic of
+    "arena-rank": "arena-rank 0.1.1",
+    "fastchat": "FastChat's rating_systems.compute_bt",
+    "fschat": "compute_elo_mle_with_tie of fschat 0.2.36",
+}
 HESSIAN_RIDGE = 1e-5  # arena-rank's hessian_reg
-FASTCHAT_ANCHOR_RATING = 1114.0  # of mixtral-8x7b-instruct-v0.1
+ANCHORS = {"fastchat": ("mixtral-8x7b-instruct-v0.1", 1114.0), "fschat": ("llama-13b", 800.0)}
 
 
-def arena_rank(a: AnyInts, b: AnyInts, y: Floats, count: AnyInts, n_models: int) -> tuple[Floats, Floats]:
+def arena_rank(
+    a: AnyInts, b: AnyInts, y: Floats, count: AnyInts, n_models: int, weight: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Return arena-rank's ratings and their variances, (d1,) each.
 
-    θ maximises the likelihood, H = Σ n p(1-p) x xᵀ + λI, G = Σ n (y-p)² x xᵀ and V = H⁻¹ G H⁻¹; λ is 1e-5 times the
-    number of battles.
+    θ maximises the likelihood, H = Σ n w p(1-p) x xᵀ + λI, G = Σ n w² (y-p)² x xᵀ and V = H⁻¹ G H⁻¹. Without weights λ
+    is 1e-5 times the number of battles, with them (reweight="pairs") 1e-5.
 
     Raises
     ------
@@ -51,26 +60,43 @@ def arena_rank(a: AnyInts, b: AnyInts, y: Floats, count: AnyInts, n_models: int)
     array([1095.42,  904.58])
     """
     a, b, y = a.astype(np.intp), b.astype(np.intp), np.ascontiguousarray(y)
-    theta = _fit(a, b, y, count.astype(np.float64), n_models)
+    w = np.ones(len(a)) if weight is None else weight
+    theta = _fit(a, b, y, count * w, n_models)
     _, score, fisher = logistic_terms(theta[a] - theta[b], y)
-    ridge = HESSIAN_RIDGE * float(count.sum())
-    hessian = laplacian(a, b, count * fisher, n_models)
+    ridge = HESSIAN_RIDGE * (float(count.sum()) if weight is None else 1.0)
+    hessian = laplacian(a, b, count * w * fisher, n_models)
     # the meat has no part along 1, so a load on that direction changes nothing but the conditioning
     bread = np.linalg.inv(hessian + ridge * np.eye(n_models) + np.trace(hessian) / n_models**2)
-    values, vectors = np.linalg.eigh(laplacian(a, b, count * score**2, n_models))
+    values, vectors = np.linalg.eigh(laplacian(a, b, count * (w * score) ** 2, n_models))
     root = bread @ (vectors * np.sqrt(np.maximum(values, 0.0)))  # its squares are never negative
     return BASE_RATING + ELO * theta, ELO**2 * np.sum(root**2, axis=1)
 
 
 def fastchat_ratings(a: AnyInts, b: AnyInts, y: Floats, count: AnyInts, n_models: int) -> Floats:
-    """Return FastChat's ratings, before any anchor.
+    """Return FastChat's ratings, before any anchor, stopped where its optimiser (L-BFGS-B, gtol 1e-6) stops.
 
     >>> cells = np.array([0, 0]), np.array([1, 1]), np.array([1.0, 0.0]), np.array([3, 1])
     >>> fastchat_ratings(*cells, 2).round(2)
     array([1095.42,  904.58])
     """
     a, b, y = a.astype(np.intp), b.astype(np.intp), np.ascontiguousarray(y)
-    return BASE_RATING + ELO * _fit(a, b, y, count.astype(np.float64), n_models)
+    check_linked(a, b, y, n_models)
+    found = _minimise(a, b, y, count.astype(np.float64), np.empty((len(a), 0)), n_models, 0.0, gtol=1e-6)
+    return BASE_RATING + 400.0 * found
+
+
+def fschat_ratings(a: AnyInts, b: AnyInts, y: Floats, count: AnyInts, n_models: int) -> Floats:
+    """Return the ratings of fschat's older function, before any anchor.
+
+    It minimises the loss of every vote twice plus |ratings / 400|^2 / 2, the ridge of scikit-learn's default.
+
+    >>> cells = np.array([0, 0]), np.array([1, 1]), np.array([1.0, 0.0]), np.array([3, 1])
+    >>> fschat_ratings(*cells, 2).round(1)
+    array([1089.9,  910.1])
+    """
+    a, b, y = a.astype(np.intp), b.astype(np.intp), np.ascontiguousarray(y)
+    found = _minimise(a, b, y, 2.0 * count.astype(np.float64), np.empty((len(a), 0)), n_models, 0.5, gtol=1e-10)
+    return BASE_RATING + 400.0 * found
 
 
 # ------------------------------------------------------------------------------
@@ -111,6 +137,17 @@ def fastchat_style(a: AnyInts, b: AnyInts, y: Floats, count: Floats, z: Floats, 
 
     It minimises the summed loss plus 0.25 (|ratings / 400|^2 + |coefficients|^2) by L-BFGS-B.
     """
+    found = _minimise(a, b, y, count, z, n_models, FASTCHAT_HALF_RIDGE, gtol=1e-6)
+    return StyleFit(BASE_RATING + 400.0 * found[:n_models], found[n_models:])
+
+
+def _minimise(
+    a: AnyInts, b: AnyInts, y: Floats, count: Floats, z: Floats, n_models: int, half_ridge: float, *, gtol: float
+) -> Floats:
+    """Return ratings over 400 and coefficients where FastChat's optimiser stops, from zero.
+
+    The objective is the summed loss plus half_ridge times the squares of both.
+    """
     from scipy.optimize import minimize  # a slow import that other boards do not need
 
     alpha = np.log(10.0)
@@ -120,12 +157,15 @@ def fastchat_style(a: AnyInts, b: AnyInts, y: Floats, count: Floats, z: Floats, 
         loss, score, _ = logistic_terms(alpha * (rating[a] - rating[b]) + z @ coefficient, y)
         won = count * score
         sums = np.bincount(a, won, n_models) - np.bincount(b, won, n_models)
-        gradient = 2 * FASTCHAT_HALF_RIDGE * at - np.concatenate([alpha * sums, won @ z])
-        return float(count @ loss) + FASTCHAT_HALF_RIDGE * float(at @ at), gradient
+        gradient = 2 * half_ridge * at - np.concatenate([alpha * sums, won @ z])
+        return float(count @ loss) + half_ridge * float(at @ at), gradient
 
     start = np.zeros(n_models + z.shape[1])
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 100, "gtol": 1e-6}).x
-    return StyleFit(BASE_RATING + 400.0 * found[:n_models], found[n_models:])
+    options: dict[str, Any] = {"maxiter": 100, "gtol": gtol}
+    if gtol < 1e-9:
+        options = {"maxiter": 10_000, "gtol": gtol, "ftol": 1e-15}
+    found: Any = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)  # type: ignore[call-overload]
+    return np.asarray(found.x)
 
 
 def arena_style(a: AnyInts, b: AnyInts, y: Floats, count: Floats, z: Floats, n_models: int) -> StyleFit:
@@ -168,6 +208,8 @@ def _style(battles: Battles, compat: Compat) -> StyleFit | None:
     style = [k for k, covariate in enumerate(battles.covariates) if covariate.rule != POSITION]
     if not style or cells.slopes is None:
         return None
+    if compat == "fschat":
+        raise MethodError("fschat's older function knows no covariates: use compat='fastchat', or control=[].")
     if len(style) == len(battles.covariates):
         raise MethodError(
             f"{compat} subtracts the means of covariates over rows as they were written: read the battles with "
@@ -217,8 +259,6 @@ def check_linked(a: AnyInts, b: AnyInts, y: Floats, n_models: int) -> None:
 # Boards with the arithmetic of other packages, for users who switch and compare.
 # ------------------------------------------------------------------------------
 
-FASTCHAT_ANCHOR = "mixtral-8x7b-instruct-v0.1"
-
 
 def compat_boards(
     battles: Battles,
@@ -236,6 +276,10 @@ def compat_boards(
         raise MethodError(f"{compat} does not know votes that both were bad as an outcome: use both_bad='tie'.")
     if scale != "elo":
         raise ScaleError(f"{compat} boards are in Elo points; leave scale={scale!r} out.")
+    if battles.cells.weight is not None:
+        raise MethodError(f"{compat} has no weights of votes: read them without weight=, or leave compat out.")
+    if battles.reweight is not None and compat != "arena-rank":
+        raise MethodError(f"{compat} does not reweight pairs: read the votes without reweight=, or leave compat out.")
     fixed = None if anchor is None else (battles.models[anchor[0]], anchor[1])
     make = partial(_board, compat=compat, level=level, anchor=fixed)
     if contexts is not None:
@@ -259,17 +303,17 @@ def _board(
     battles: Battles, context: Any, *, compat: Compat, level: float, anchor: tuple[Any, float] | None
 ) -> Leaderboard:
     cells, d1 = battles.cells, len(battles.models)
-    columns = (cells.a, cells.b, cells.y, cells.count, d1)
+    columns: Any = (cells.a, cells.b, cells.y, cells.count, d1)
     none = np.full(d1, np.nan)
     try:
         style = _style(battles, compat)
         if style is not None:
             ratings, se = style.ratings, none if style.variances is None else np.sqrt(style.variances)
         elif compat == "arena-rank":
-            ratings, variances = arena_rank(*columns)
+            ratings, variances = arena_rank(cells.a, cells.b, cells.y, cells.count, d1, battles.vote_weights)
             se = np.sqrt(variances)
         else:
-            ratings, se = fastchat_ratings(*columns), none
+            ratings, se = (fastchat_ratings if compat == "fastchat" else fschat_ratings)(*columns), none
     except SeparationError as error:
         raise SeparationError(f"{compat} has no ratings here: {_why(battles)}") from error
     shift = _shift(battles.models, ratings, compat, anchor)
@@ -296,24 +340,25 @@ def _board(
         method=compat,
         effects=None if style is None else _effects(battles, style, compat),
         info=Provenance(
-            method=compat, n_battles=battles.n_battles, level=level, notes=(*battles.notes, *_notes(compat, se))
+            method=compat, n_battles=battles.n_battles, level=level, notes=(*battles.notes, *_notes(compat, cells.y))
         ),
     )
 
 
 def _shift(models: tuple[Any, ...], ratings: Floats, compat: Compat, anchor: tuple[Any, float] | None) -> float:
-    if anchor is None and compat == "fastchat":
-        anchor = (FASTCHAT_ANCHOR, FASTCHAT_ANCHOR_RATING)
+    anchor = ANCHORS.get(compat) if anchor is None else anchor
     return 0.0 if anchor is None or anchor[0] not in models else anchor[1] - float(ratings[models.index(anchor[0])])
 
 
-def _notes(compat: str, se: Floats) -> tuple[str, ...]:
-    if compat == "fastchat":
-        return ("ratings by FastChat's arithmetic, which gives no intervals",)
-    says = "ratings and intervals by arena-rank's arithmetic; ranks and tiers from its intervals, one model at a time"
-    return (
-        (says,) if se.any() else (says, "every vote is a tie: its intervals have no width, however few votes there are")
-    )
+def _notes(compat: str, y: Floats) -> tuple[str, ...]:
+    says = f"ratings by the arithmetic of {NAMES[compat]}, which gives no intervals"
+    if compat == "arena-rank":
+        says = f"ratings and intervals by the arithmetic of {NAMES[compat]}; ranks and tiers from its intervals"
+    if np.any(y != 0.5):
+        return (says,)
+    ties = "every vote is a tie: all ratings are the same"
+    widths = ", and its intervals have no width, however few votes there are" if compat == "arena-rank" else ""
+    return says, ties + widths
 
 
 def _why(battles: Battles) -> str:

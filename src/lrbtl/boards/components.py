@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -12,13 +12,25 @@ from lrbtl.boards.board import count_of
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD, points, recode_cells
 from lrbtl.data.describe import linked_models
-from lrbtl.errors import IslandWarning, LrbtlError, NoDecisionError, WeightError, warn_user
-from lrbtl.inference.analysis import Analysis, analyse
+from lrbtl.data.frames import as_battles, as_data
+from lrbtl.data.observations import Data
+from lrbtl.errors import (
+    InputTypeError,
+    IslandWarning,
+    LrbtlError,
+    MethodError,
+    NoDecisionError,
+    TooLargeError,
+    WeightError,
+    warn_user,
+)
+from lrbtl.inference.analysis import LOOKS, Analysis, analyse, looked_at
 from lrbtl.inference.targets import Weights, context_weights
 from lrbtl.methods.base import RunOptions
 from lrbtl.model.links import TIE_LINKS
 from lrbtl.typing import Floats, Longs
 
+MOST_RANKED = 12_000  # models of one board
 WEIGHTING = {
     "traffic": "categories weighted by votes",
     "equal": "all categories weigh the same",
@@ -66,8 +78,35 @@ class Component:
         return np.asarray(weights / weights.sum())
 
 
+def prepared(given: Any, options: RunOptions) -> tuple[Battles, RunOptions, Analysis | None]:
+    """Return the battles that were given, the options of their analysis, and the analysis where one was given."""
+    data, options, made = prepared_data(given, options, as_battles)
+    if not isinstance(data, Battles):
+        raise InputTypeError("this is an analysis of results, and the question is about votes: give Battles.")
+    return data, options, made
+
+
+def prepared_data(
+    given: Any, options: RunOptions, read: Callable[[Any], Data] = as_data
+) -> tuple[Data, RunOptions, Analysis | None]:
+    """Return the battles or results that were given, the options of their analysis, and the analysis if given."""
+    if not isinstance(given, Analysis):
+        return read(given), options, None
+    looks = {name: value for name, value in options.items() if name in LOOKS}
+    if lost := [name for name in options if name not in looks]:
+        names = ", ".join(lost)
+        raise MethodError(f"this analysis is made already: give {names} to lrbtl.analyse(votes, ...).", argument=names)
+    made = looked_at(given, **looks) if looks else given
+    return made.battles, made.options, made
+
+
 def analyse_components(
-    battles: Battles, weights: Weights, *, wanted: Sequence[int] | None = None, **options: Unpack[RunOptions]
+    battles: Battles,
+    weights: Weights,
+    *,
+    wanted: Sequence[int] | None = None,
+    made: Analysis | None = None,
+    **options: Unpack[RunOptions],
 ) -> list[Component]:
     """Return the components of some battles, largest first, each analysed once.
 
@@ -77,6 +116,8 @@ def analyse_components(
     weights : see `leaderboard`
     wanted : positions of models or None
         Only components with one of these models.
+    made : Analysis, optional
+        Of these battles, which is not made again where votes link all models.
     **options
         See `analyse`.
     """
@@ -92,7 +133,7 @@ def analyse_components(
     lost: list[str] = []
     for group in groups:
         try:
-            found.append(_component(battles, group, given, options))
+            found.append(_component(battles, group, given, options, made))
         except LrbtlError as error:
             if not found:
                 raise
@@ -105,15 +146,23 @@ def no_board(n_models: int, reason: LrbtlError) -> str:
     return f"{n_models} models that no votes link with these have no board: {reason}"
 
 
-def _component(battles: Battles, members: Longs, weights: Weights | Floats, options: RunOptions) -> Component:
+def _component(
+    battles: Battles, members: Longs, weights: Weights | Floats, options: RunOptions, made: Analysis | None
+) -> Component:
+    if members.size > MOST_RANKED:
+        raise TooLargeError(
+            f"a board of {members.size:,} models takes a covariance of {members.size**2 * 8 / 1e9:,.0f} GB; the most "
+            f"are {MOST_RANKED:,}: choose models with battles.top_models(n)."
+        )
     part, kept = select_positions(battles, members)
     if isinstance(weights, np.ndarray):
         weights = weights[kept]
         if weights.sum() <= 0:
             raise WeightError("all contexts with a weight lack battles; give weights to other contexts.")
     overall = context_weights(part, weights)
-    words = WEIGHTING["equal" if weights is None else weights if isinstance(weights, str) else "given"]
-    return Component(part, analyse(part, **options), members, kept, overall, words)
+    words = WEIGHTING["traffic" if weights is None else weights if isinstance(weights, str) else "given"]
+    analysis = made if made is not None and part is made.battles else analyse(part, **options)
+    return Component(part, analysis, members, kept, overall, words)
 
 
 def select_positions(battles: Battles, members: Longs) -> tuple[Battles, Longs]:
@@ -183,11 +232,13 @@ def vote_notes(part: Component, weights: Floats) -> list[str]:
     own = bad > 0 or link in TIE_LINKS
     notes = []
     if part.battles.vote_weights is not None:
-        worth = f"{part.battles.n_effective:,.0f} of equal weight"
-        notes.append(f"votes are weighted: all {part.battles.n_battles:,} tell as much as {worth}")
+        worth = f"{part.battles.n_effective:,.0f} of {part.battles.n_battles:,}"
+        notes.append(f"votes are weighted; effective sample size {worth}")
     if names := part.battles.cluster_names:
         same = " or ".join(f"{name} ({part.battles.cluster_sizes(k).size:,})" for k, name in enumerate(names))
         notes.append(f"votes of the same {same} may be alike: intervals allow for it")
+    if part.battles.n_self and len(count) == len(cells.count):
+        notes.append(f"{count_of(part.battles.n_self, 'vote')} of a model against itself left out")
     if ties:
         one = ties == 1
         meaning = "an outcome of their own" if own else "half a win for both"

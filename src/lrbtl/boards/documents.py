@@ -6,24 +6,34 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from datetime import date as Day
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.columns import COLUMNS
-from lrbtl.errors import DocumentError
+from lrbtl.errors import DocumentError, check_type
+from lrbtl.inference.estimate import Estimate
 from lrbtl.methods.base import Provenance
+
+if TYPE_CHECKING:
+    from lrbtl.boards.board import Leaderboard, Leaderboards
 
 FORMAT, FORMAT_VERSION = "lrbtl-board", 1
 PLACES = ("rank", "best", "worst", "rank_lower", "rank_upper", "tier", "battles")
 NUMBERS = ("score", "lower", "upper", "se", "win_rate")
 
 
-def board_document(boards: Leaderboard | Leaderboards, title: str) -> dict[str, Any]:
-    """Return a board, or the boards of all contexts, as JSON values."""
-    every = _every(boards)
+def board_document(
+    every: Sequence[tuple[int, Leaderboard]], kind: str, title: str, date: datetime | Day | str | None = None
+) -> dict[str, Any]:
+    """Return boards, each with the number of its island from 1, as JSON values; the overall one of island 1 is first.
+
+    `kind` is "leaderboard", or "leaderboards" for those of all contexts.
+    """
+    when = datetime.now(UTC) if date is None else date
+    check_type(when, (str, Day), "date", "give a date, a time or a text")
     first = every[0][1]
     rows = [
         {"board": k, "context": plain_label(board.context)} | dict(zip(table, row, strict=True))
@@ -34,9 +44,9 @@ def board_document(boards: Leaderboard | Leaderboards, title: str) -> dict[str, 
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "kind": "leaderboards" if isinstance(boards, Leaderboards) else "leaderboard",
+        "kind": kind,
         "lrbtl": version("lrbtl"),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "date": when if isinstance(when, str) else _iso(when),
         "title": title,
         "digest": first.digest or None,
         "n_battles": first.info.n_battles,
@@ -44,17 +54,14 @@ def board_document(boards: Leaderboard | Leaderboards, title: str) -> dict[str, 
         "level": first.level,
         "scale": first.scale,
         "margin": first.margin,
-        "notes": boards.heading(),
+        "notes": first.heading(),
         "boards": [_board_facts(island, board) for island, board in every],
         "rows": rows,
     }
 
 
-def _every(boards: Leaderboard | Leaderboards) -> list[tuple[int, Leaderboard]]:
-    """Return all boards with the number of their island, from 1."""
-    if isinstance(boards, Leaderboard):
-        return [(k, board) for k, board in enumerate((boards, *boards.islands), 1)]
-    return [(k, board) for k, part in enumerate((boards, *boards.islands), 1) for board in part.every()]
+def _iso(when: Day) -> str:
+    return when.isoformat(timespec="seconds") if isinstance(when, datetime) else when.isoformat()
 
 
 def _board_facts(island: int, board: Leaderboard) -> dict[str, Any]:
@@ -66,8 +73,15 @@ def _board_facts(island: int, board: Leaderboard) -> dict[str, Any]:
         "weights": board.weights,
         "gain": board.gain,
         "floor": board.floor,
-        "effects": None if board.effects is None else board.effects.to_dict(),
+        "effects": None if board.effects is None else _plain_table(board.effects.to_dict()),
         "provenance": {name: list(value) if isinstance(value, tuple) else value for name, value in info.items()},
+    }
+
+
+def _plain_table(table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    return {
+        name: [None if isinstance(x, float) and not np.isfinite(x) else x for x in column]
+        for name, column in table.items()
     }
 
 
@@ -89,11 +103,11 @@ def plain_label(context: Any) -> Any:
 # ------------------------------------------------------------------------------
 
 
-def read_document(text: str) -> Leaderboard | Leaderboards:
-    """Return the boards of a document; win probabilities and fits are not in it."""
+def read_document(text: str, board: type[Leaderboard], boards: type[Leaderboards]) -> Leaderboard | Leaderboards:
+    """Return what a document holds, made by the classes given; win probabilities and fits are not in it."""
     try:
         found = json.loads(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise DocumentError(f"this is not JSON ({error}); give what to_json or --out board.json wrote.") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise DocumentError("this JSON is no board; give what to_json or --out board.json wrote.")
@@ -103,28 +117,29 @@ def read_document(text: str) -> Leaderboard | Leaderboards:
             f"version {FORMAT_VERSION}: read it with lrbtl {found.get('lrbtl')}."
         )
     try:
-        every = [_read_board(found, k, facts) for k, facts in enumerate(found["boards"])]
+        every = [_read_board(board, found, k, facts) for k, facts in enumerate(found["boards"])]
         islands: dict[int, list[Leaderboard]] = {}
-        for facts, board in zip(found["boards"], every, strict=True):
-            islands.setdefault(facts["island"], []).append(board)
+        for facts, one in zip(found["boards"], every, strict=True):
+            islands.setdefault(facts["island"], []).append(one)
         if found["kind"] == "leaderboard":
             return replace(every[0], islands=tuple(every[1:]))
-        parts = [Leaderboards(boards[0], {board.context: board for board in boards[1:]}) for boards in islands.values()]
+        parts = [boards(first, {one.context: one for one in rest}) for first, *rest in islands.values()]
         return replace(parts[0], islands=tuple(parts[1:]))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise DocumentError(f"the board is not whole ({type(error).__name__}: {error}); write it again.") from error
 
 
-def _read_board(found: Mapping[str, Any], k: int, facts: Mapping[str, Any]) -> Leaderboard:
+def _read_board(kind: type[Leaderboard], found: Mapping[str, Any], k: int, facts: Mapping[str, Any]) -> Leaderboard:
     rows = [row for row in found["rows"] if row["board"] == k]
-    columns = {column.name: [row[column.name] for row in rows] for column in COLUMNS}
+    names = rows[0] if rows else [column.name for column in COLUMNS]  # a file may be older than a column
+    columns = {name: [row[name] for row in rows] for name in names}
     floor = facts["floor"]
     verdict, detectable = columns["verdict"], columns["detectable"]
     judged = any(x is not None for x in verdict)
     made: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in facts["provenance"].items()}
     arrays: dict[str, Any] = {name: _floats(columns[name]) for name in NUMBERS}
     arrays |= {name: np.array([x or 0 for x in columns[name]], dtype=np.int64) for name in PLACES}
-    return Leaderboard(
+    return kind(
         context=_label(facts["context"]),
         models=tuple(columns["model"]),
         **arrays,
@@ -135,6 +150,7 @@ def _read_board(found: Mapping[str, Any], k: int, facts: Mapping[str, Any]) -> L
         method=found["method"],
         info=Provenance(**made),
         weighting=facts["weighting"],
+        effects=None if facts["effects"] is None else _read_effects(facts["effects"], Provenance(**made)),
         over_separate=facts["gain"],
         verdict=tuple(x or "" for x in verdict) if judged else None,
         could_show=_floats(detectable) if judged else None,
@@ -144,6 +160,12 @@ def _read_board(found: Mapping[str, Any], k: int, facts: Mapping[str, Any]) -> L
         floor=floor,
         above_floor=None if floor is None else _floats(columns["above_floor"]),
     )
+
+
+def _read_effects(table: Mapping[str, Any], info: Provenance) -> Estimate:
+    """Return the effects of covariates; their covariance is not in a document."""
+    estimate, se = _floats(table["estimate"]), _floats(table["se"])
+    return Estimate(table["label"], estimate, None, se=se, links="identity", info=info)
 
 
 def _floats(values: Sequence[float | None]) -> Any:

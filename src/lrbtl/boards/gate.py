@@ -10,27 +10,20 @@ from typing import Any, Unpack
 import numpy as np
 
 from lrbtl.boards.comparison import component_of
+from lrbtl.boards.components import prepared
 from lrbtl.boards.outlook import Outlook, VotesNeeded, votes_words
 from lrbtl.data.battles import Battles
-from lrbtl.data.frames import Frame, as_battles
+from lrbtl.data.frames import Frame
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import LinkError, NoDecisionError, TooLargeError, UninformedError
+from lrbtl.inference.always_valid import ONE_LOOK, Validity
+from lrbtl.inference.power import POWER, Prospect, detectable_words, error_to_clear, error_to_show
 from lrbtl.inference.targets import Weights, read_pair
-from lrbtl.inference.verdicts import (
-    AHEAD,
-    BEHIND,
-    CANNOT_TELL,
-    EQUIVALENT,
-    Prospect,
-    could_show_words,
-    error_to_clear,
-    error_to_show,
-    one_sided,
-    read_size,
-    size_words,
-)
-from lrbtl.methods.base import RunOptions
+from lrbtl.inference.verdicts import AHEAD, BEHIND, CANNOT_TELL, ELO, EQUIVALENT, read_size, size_words
+from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.targets import resolved_gap
+from lrbtl.model.links import LOGISTIC
+from lrbtl.tables import format_intervals, shown
 from lrbtl.threads import one_blas_thread
 
 SHIP, WORSE = "ship", "worse"
@@ -53,7 +46,7 @@ class Gate:
     gap, lower, upper : float
         Elo points by which the candidate is ahead, and the limits of its interval.
     detectable : float
-        The smallest gap that these votes would have shown with 80% power.
+        The smallest gap detectable with 80% power.
     margin : float or None
         As given: Elo points, or below 0.5 win probability.
     level : float
@@ -62,6 +55,11 @@ class Gate:
     needed : VotesNeeded or None
         More votes that would decide with 80% power if the gap is as estimated, where these cannot; None also where the
         method cannot plan.
+    valid : str
+        Under how many looks the decision holds: "valid for one look", "valid at any time", ...
+    entry : bool
+        Whether the interval is entry-wise, as in a category: it covers this gap by its own votes, whatever the other
+        gaps are.
 
     Examples
     --------
@@ -85,6 +83,8 @@ class Gate:
     level: float
     n_battles: int
     needed: VotesNeeded | None
+    valid: str = ONE_LOOK.words()
+    entry: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -101,20 +101,26 @@ class Gate:
         return {**found, "exit_code": self.exit_code}
 
     def __str__(self) -> str:
+        return shown(self._sentence())
+
+    def _sentence(self) -> str:
         where = "" if self.context is None else f" in {shown_context(self.context)}"
-        gap = f"{self.gap:+.0f} Elo points ({self.lower:.0f} to {self.upper:.0f})"
+        (ends,) = format_intervals(np.array([self.lower]), np.array([self.upper]), 0)
+        gap = f"{self.gap:+.0f} Elo points ({ends})"
         gap = gap if math.isfinite(self.gap) else "the method has no score for one of them"
         margin = "" if self.margin is None else f", margin {size_words(self.margin)}"
-        line = f"{self.decision}: {self.candidate} against {self.baseline}{where}: {gap}{margin}"
+        own = ", entry-wise" if self.entry else ""
+        line = f"{self.decision}: {self.candidate} against {self.baseline}{where}: {gap}{margin}, {self.valid}{own}"
         if self.needed is None:
             return line
-        (shown,) = could_show_words(np.array([self.detectable]))
+        (shown,) = detectable_words(np.array([self.detectable]))
         return (
-            f"{line}; could have shown {shown}; {votes_words(self.needed.votes)} like those so far would "
-            f"tell, or {votes_words(self.needed.planned)} where they help most"
+            f"{line}; smallest gap detectable with {POWER:.0%} power: {shown}; {votes_words(self.needed.votes)} like "
+            f"those so far would tell, or {votes_words(self.needed.planned)} where they help most"
         )
 
 
+@named_options
 @one_blas_thread
 def gate(
     battles: Battles | Frame,
@@ -129,7 +135,7 @@ def gate(
 ) -> Gate:
     """Return whether a candidate may replace a baseline: ship, worse, or cannot tell, with the votes that would tell.
 
-    The overall gap weighs categories by their votes, as boards do; `gap("x", "y")` of `infer` is their plain mean.
+    The overall gap weighs categories by their votes, as boards and `gap("x", "y")` do.
 
     Parameters
     ----------
@@ -140,7 +146,8 @@ def gate(
         A loss that does not matter: Elo points, or a win probability if it is below 0.5. None: the candidate must be
         ahead.
     context : label, optional
-        A category; by default the weighted mean over all.
+        A category; by default the weighted mean over all. Of a category the interval is entry-wise, see
+        `Estimate.conf_int`: a decision on one gap must hold for that gap, not on average over a board.
     weights, level, **options
         See `leaderboard`.
 
@@ -149,13 +156,13 @@ def gate(
     >>> import lrbtl
     >>> battles = lrbtl.Battles.from_arrays(["new", "new"], ["old", "old"], [1, 0], counts=[700, 600])
     >>> print(lrbtl.gate(battles, "new", "old", method="naive"))
-    ship: new against old: +27 Elo points (8 to 46)
+    ship: new against old: +27 Elo points (8 to 46), valid for one look
     """
-    battles = as_battles(battles)
+    battles, options, made = prepared(battles, options)
     limit = None if margin is None else read_size(margin)
     pair = read_pair(battles, candidate, baseline)
     at = None if context is None else battles.context_indices(context)
-    part = component_of(battles, pair, weights, options)
+    part = component_of(battles, pair, weights, options, made)
     share = part.weights_at(at)
     label = battles.board_label(context)
     if share is None:
@@ -166,8 +173,14 @@ def gate(
     verdicts = found.verdicts(margin, level=level)
     unit = part.analysis.log_odds_unit
     gap, se = unit * float(found.estimate[0]), unit * float(found.se[0])
-    follow = float(found.follow[0])
-    decision = decide(verdicts.verdict[0], gap, se, limit, level, follow)
+    entry = part.analysis.run.shrinks and np.count_nonzero(share) == 1 and part.battles.n_contexts > 1
+    if entry and part.analysis.run.link == LOGISTIC:
+        lower, upper = (float(x) for x in found.conf_int(level, kind="entry", scale="elo")[0])
+        verdict, decision = decide_entry(lower / ELO, upper / ELO, limit)
+    else:
+        entry, lower, upper = False, float(verdicts.lower[0]), float(verdicts.upper[0])
+        verdict = verdicts.verdict[0]
+        decision = decide(verdict, gap, se, limit, level, float(found.follow[0]), valid=found.validity)
     needed = None
     if decision == CANNOT_TELL:
         error = error_to_decide(gap, limit, level, found.prospect()) / unit
@@ -175,32 +188,56 @@ def gate(
             needed = Outlook.of(part.analysis, [target]).votes_for(error, "to decide", level)
     return Gate(
         decision=decision,
-        verdict=verdicts.verdict[0],
+        verdict=verdict,
         candidate=battles.models[pair[0]],
         baseline=battles.models[pair[1]],
         context=label,
         gap=float(verdicts.gap[0]),
-        lower=float(verdicts.lower[0]),
-        upper=float(verdicts.upper[0]),
+        lower=lower,
+        upper=upper,
         detectable=float(verdicts.detectable[0]),
         margin=verdicts.margin,
         level=level,
         n_battles=part.battles.n_battles,
         needed=needed,
+        valid=found.validity.words(),
+        entry=entry,
     )
 
 
-def decide(verdict: str, gap: float, se: float, margin: float | None, level: float, follow: float = 1.0) -> str:
+def decide(
+    verdict: str,
+    gap: float,
+    se: float,
+    margin: float | None,
+    level: float,
+    shrinkage_factor: float = 1.0,
+    *,
+    valid: Validity = ONE_LOOK,
+) -> str:
     """Return the decision on a gap, given with its verdict, error and the margin in log odds; see `verdicts`.
 
     >>> decide("cannot tell", 0.1, 0.1, 0.2, 0.95), decide("behind", -0.3, 0.1, 0.2, 0.95)
     ('ship', 'worse')
     """
-    shrunk = min(follow, 1.0)
-    least = gap / shrunk - one_sided(level) * se / shrunk**0.5
+    shrunk = min(shrinkage_factor, 1.0)
+    least = gap / shrunk - valid.one_sided(level) * se / shrunk**0.5
     if verdict in (AHEAD, EQUIVALENT) or (margin is not None and least > -margin):
         return SHIP
     return WORSE if verdict == BEHIND else CANNOT_TELL
+
+
+def decide_entry(lower: float, upper: float, margin: float | None) -> tuple[str, str]:
+    """Return verdict and decision on a gap with an entry-wise interval, in log odds as the margin is.
+
+    >>> decide_entry(-0.1, 0.3, 0.2), decide_entry(-0.5, -0.1, 0.2)
+    (('cannot tell', 'ship'), ('behind', 'worse'))
+    """
+    near = margin is not None and -margin < lower and upper < margin
+    verdict = EQUIVALENT if near else AHEAD if lower > 0.0 else BEHIND if upper < 0.0 else CANNOT_TELL
+    if verdict in (AHEAD, EQUIVALENT) or (margin is not None and lower > -margin):
+        return verdict, SHIP
+    return verdict, WORSE if verdict == BEHIND else CANNOT_TELL
 
 
 def error_to_decide(gap: float, margin: float | None, level: float, prospect: Prospect | None = None) -> float:

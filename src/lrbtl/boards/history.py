@@ -14,7 +14,7 @@ from lrbtl.boards.board import BASE_RATING
 from lrbtl.data.battles import Battles
 from lrbtl.data.describe import linked_models
 from lrbtl.data.labels import find_label, index_labels
-from lrbtl.data.periods import check_time, with_periods
+from lrbtl.data.periods import MOST_PERIODS, check_time, with_periods
 from lrbtl.errors import (
     IslandWarning,
     LinkError,
@@ -25,7 +25,7 @@ from lrbtl.errors import (
     check_whole,
     warn_user,
 )
-from lrbtl.fitting.walk import Path, TimedVotes, fit_walks
+from lrbtl.fitting.random_walk import Path, TimedVotes, fit_walks
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import holm, normal_quantile
 from lrbtl.methods.base import Provenance
@@ -108,7 +108,7 @@ class History(Printed):
         parts = [
             _on_gauge(path, self.gauge, times, at, path.model_covariance(at, (first, last))) for path in self.paths
         ]
-        return Estimate([str(self.periods[t]) for t in times], *mixed(parts), links="identity", info=self.info)
+        return Estimate([shown(self.periods[t]) for t in times], *mixed(parts), links="identity", info=self.info)
 
     def drift(self, since: Any = None, until: Any = None) -> Estimate:
         """Return each model's change between two periods, in log odds, with errors for the test that it is none.
@@ -150,6 +150,7 @@ class History(Printed):
         if not (kept := self._spans(None, None)[0]).size:
             return ()
         found = self.drift().pvalue
+        normal_quantile(level)
         return tuple(self.models[kept[k]] for k in np.argsort(found, kind="stable") if holm(found, level)[k])
 
     def _spans(self, since: Any, until: Any) -> tuple[Longs, Longs, Longs]:
@@ -198,7 +199,7 @@ class History(Printed):
         drift, words = self.drift(), []
         for model in movers[:MOVERS_SHOWN]:
             one = drift[str(model)]
-            since = self.periods[self.ends[self.row(model), 0]]
+            since = shown(self.periods[self.ends[self.row(model), 0]])
             words.append(f"{shown(model)} since {shown(since)} {change_words(one)}")
         more = f"; and {len(movers) - MOVERS_SHOWN} more" if len(movers) > MOVERS_SHOWN else ""
         return [f"{have} (all tests together at {DRIFT_LEVEL:.0%}): " + "; ".join(words) + more]
@@ -216,8 +217,8 @@ class History(Printed):
             "model": [str(self.models[k]) for k in rows],
             "score": format_numbers(score, 0),
             "interval": format_intervals(lower, upper, 0),
-            "in": [str(self.periods[t]) for t in last],
-            "since": [str(self.periods[t]) for t in self.ends[rows, 0]],
+            "in": [shown(self.periods[t]) for t in last],
+            "since": [shown(self.periods[t]) for t in self.ends[rows, 0]],
             "change": ["" if np.isnan(x) else f"{x:+.0f}" for x in change[rows]],
             "±": ["" if np.isnan(x) else f"{x:.0f}" for x in error[rows]],
             "p": ["" if p == "nan" else p for p in format_pvalues(pvalue[rows])],
@@ -262,7 +263,7 @@ def history(
         mode. Of a frame, its column of times: dates, ISO texts, years, or seconds since 1970.
     period : "day", "week", "month", "quarter", "year", int or None
         Of a frame: the length of a period, or a number of periods with equally many rows. None takes the values of the
-        column as they are.
+        column as they are; of more than 400, such as time stamps, the shortest period that makes at most 120.
     min_battles : int
         Models with fewer votes are left out of the mean of all ratings.
     level : float
@@ -293,6 +294,10 @@ def history(
         warn_user(f"{left} models that no votes link with the others are left out of the history.", IslandWarning)
     check_clusters(battles)
     periods = _since_first_vote(battles, mode, periods, groups[0])
+    if len(periods) > MOST_PERIODS:
+        raise TooLargeError(
+            f"there are {len(periods):,} periods; the most are {MOST_PERIODS:,}: use longer ones (period='month')."
+        )
     if len(periods) < 2:
         raise PeriodError(f"all battles are in one period, {periods[0]!r}: a history needs two or more.")
     votes, members, cells = _timed_votes(battles, mode, periods, groups[0])

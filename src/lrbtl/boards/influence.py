@@ -169,7 +169,7 @@ def influence(
     >>> lrbtl.influence(lrbtl.leaderboard(battles)).target.startswith("gap(")
     True
     """
-    basis = _read_basis(analysis)
+    basis = read_basis(analysis)
     run, battles = basis.analysis.run, _battles(basis.analysis)
     if target is None:
         leader, second = first_models(basis)[:2]
@@ -196,7 +196,8 @@ def influence(
     )
 
 
-def _read_basis(source: Any) -> Basis:
+def read_basis(source: Any) -> Basis:
+    """Return what a board rests on; raise where it is not made from votes."""
     board = source.overall if isinstance(source, Leaderboards) else source
     if isinstance(board, Leaderboard) and board.basis is not None:
         return board.basis

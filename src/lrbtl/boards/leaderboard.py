@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from numbers import Real
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
@@ -14,18 +13,31 @@ from scipy.special import ndtr
 from lrbtl.boards.board import BASE_RATING, STATUSES, Basis, BoardScale, Lazy, Leaderboard, Leaderboards, count_of
 from lrbtl.boards.comparison import is_gap, win_table
 from lrbtl.boards.compat import COMPAT, Compat, compat_boards
-from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board, vote_notes
+from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board, prepared_data, vote_notes
 from lrbtl.boards.ranking import Ranks, Rivals, Texts, find_statuses, joint_above, rank_models
+from lrbtl.boards.result_boards import result_boards
 from lrbtl.data.battles import Battles
-from lrbtl.data.frames import Frame, as_battles
+from lrbtl.data.frames import Frame
 from lrbtl.data.labels import shown_context, some_of
-from lrbtl.errors import BoundError, MethodError, NoDecisionError, ScaleError, check_choice, check_whole
+from lrbtl.data.observations import Results
+from lrbtl.errors import (
+    BoundError,
+    MethodError,
+    NoDecisionError,
+    ScaleError,
+    check_choice,
+    check_whole,
+    is_within,
+    spelled,
+)
+from lrbtl.inference.analysis import LOOKS, analyse
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.targets import Weights, all_gaps
 from lrbtl.inference.verdicts import judge, read_size
 from lrbtl.methods.base import Options, RunOptions, named_options
-from lrbtl.methods.targets import resolved_win_rate
+from lrbtl.methods.targets import resolved_score, resolved_win_rate
+from lrbtl.model.links import LOGISTIC
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Longs, Seed
 
@@ -33,6 +45,7 @@ Board = TypeVar("Board")
 
 SCALES = ("elo", "logit", "probability")
 AT_ONCE = 1 << 25  # numbers that covariances of boards may fill at a time
+MOST_POINTS = 1e12  # of an anchor, beyond which gaps between ratings are rounded away
 MOST_WEIGHTS = 1000  # contexts whose weights a board remembers
 FLOOR = {1: "above the floor", -1: "below the floor", 0: ""}
 FEW_HERE = 10  # in the contexts of a board, below which a model has a note
@@ -52,14 +65,16 @@ class BoardOptions(RunOptions, total=False):
 
 @overload
 def leaderboard(
-    battles: Battles | Frame, *, context: Literal["all"], **options: Unpack[BoardOptions]
+    battles: Battles | Results | Frame, *, context: Literal["all"], **options: Unpack[BoardOptions]
 ) -> Leaderboards: ...
 @overload
-def leaderboard(battles: Battles | Frame, *, context: Any = None, **options: Unpack[BoardOptions]) -> Leaderboard: ...
+def leaderboard(
+    battles: Battles | Results | Frame, *, context: Any = None, **options: Unpack[BoardOptions]
+) -> Leaderboard: ...
 @named_options
 @one_blas_thread
 def leaderboard(
-    battles: Battles | Frame,
+    battles: Battles | Results | Frame,
     *,
     context: Any = None,
     weights: Weights = "traffic",
@@ -82,9 +97,10 @@ def leaderboard(
 
     Parameters
     ----------
-    battles : Battles or data frame
+    battles : Battles, Results or data frame
         Of a frame (pandas, polars, pyarrow, dict of columns) the columns are guessed from common names, which a note of
-        the board tells; `Battles.from_frame` names them.
+        the board tells; `Battles.from_frame` names them. The overall board of results is a mean over benchmarks as if
+        each model were measured on all of them: in per cent of what can be reached where scales have bounds.
     context : label, "all" or None
         None: the overall board. A label: the board of that context. "all": the overall board, every context's and all
         win probabilities, from one analysis. For several modes give a tuple of labels, a text such as "math / crowd",
@@ -104,10 +120,12 @@ def leaderboard(
     margin : float, optional
         What does not matter: verdicts against the first model call a gap within it equivalent, and are printed. Elo
         points, or a win probability if it is below 0.5.
-    compat : "arena-rank" or "fastchat", optional
-        Reproduces the arithmetic of these packages instead: contexts are pooled, intervals are theirs (FastChat: none).
+    compat : "arena-rank", "fastchat" or "fschat", optional
+        Reproduces the arithmetic of these packages instead (docs/migration.md says of which functions, and to how many
+        digits): contexts are pooled, intervals are theirs (FastChat: none). Weights that they do not have are an error.
     **options
-        method, rank, n_folds, ridge, link, n_threads, rng, progress, ...: see `analyse`. Scores of other links than the
+        method, rank, n_folds, ridge, link, n_threads, rng, progress, ...: see `analyse`. With valid="always" intervals,
+        verdicts and ranks hold at all times, with looks=58 at 58 planned looks. Scores of other links than the
         logistic are scaled to the log odds of a nearly even battle.
 
     Returns
@@ -131,7 +149,13 @@ def leaderboard(
     check_choice(scale, SCALES, "scale", ScaleError)
     normal_quantile(level)
     check_whole(min_battles, "min_battles")
-    battles = as_battles(battles)
+    data, options, made = prepared_data(battles, options)
+    if isinstance(data, Results):
+        if compat is not None or anchor is not None or margin is not None or scale != "elo":
+            raise MethodError("compat, anchor, margin and scale are for votes: boards of results are in their units.")
+        analysis = analyse(data, **options) if made is None else made
+        return result_boards(analysis, context=context, weights=weights, level=level, rng=options.get("rng", 0))
+    battles = data
     every = isinstance(context, str) and context == "all"
     at = None if context is None or every else battles.context_indices(context)
     fixed = _read_anchor(battles, anchor, scale)
@@ -140,10 +164,15 @@ def leaderboard(
     Options(**options).check(battles.shape)
     if compat is not None:
         check_choice(compat, COMPAT, "compat")
+        for name in ("method", "link", *LOOKS):
+            if (value := dict(options).get(name)) not in (None, "once"):
+                raise MethodError(f"compat={compat!r} is a method of its own: leave {name}={value!r} out.")
         return compat_boards(battles, at, context, compat, every=every, level=level, scale=scale, anchor=fixed)
-    components = analyse_components(battles, weights, **options)
+    components = analyse_components(battles, weights, made=made, **options)
     rng, n_threads = options.get("rng", 0), options.get("n_threads", 1)
     view = View(level, scale, min_battles, fixed, margin, rng, n_threads, _silent(battles), battles.digest)
+    if every and not battles.levels:
+        view = replace(view, notes=(*view.notes, "these votes have no categories: there is only the overall board"))
     if every:
         parts, others = _of_each(components, lambda part: _all_boards(part, view))
         overall = _noted(parts[0].overall, others)
@@ -215,8 +244,8 @@ def _read_anchor(battles: Battles, anchor: Any, scale: str) -> tuple[int, float]
     if anchor is None:
         return None
     is_pair = isinstance(anchor, tuple | list) and len(anchor) == 2
-    if not (is_pair and isinstance(anchor[1], Real) and np.isfinite(float(anchor[1]))):
-        raise MethodError(f"anchor={anchor!r} is not valid: give (model, rating), such as ('model_01', 1000).")
+    if not (is_pair and is_within(anchor[1], -MOST_POINTS, MOST_POINTS)):
+        raise MethodError(f"anchor={spelled(anchor)} is not valid: give (model, rating), such as ('model_01', 1000).")
     if scale != "elo":
         raise ScaleError(f"an anchor fixes a rating in Elo points, but scale is {scale!r}; leave one of them out.")
     return battles.model_index(anchor[0]), float(anchor[1])
@@ -392,7 +421,9 @@ def _spread(values: Floats, at: Longs, size: int) -> Floats:
 def _ranks(view: View, standing: Standing, found: Estimate) -> Ranks:
     """Return the ranks of the ranked models from the estimate of theirs, and 0 for the others."""
     score, cov = found.working, found.working_cov  # gaps are tested where errors are normal
-    above = joint_above(score, cov, variance_noise=found.variance_noise, level=view.level, rng=view.rng)
+    above = joint_above(
+        score, cov, variance_noise=found.variance_noise, level=view.level, rng=view.rng, valid=found.validity
+    )
     ranks = rank_models(score, above, *found.conf_int(view.level).T)
 
     def spread(values: Longs) -> Longs:
@@ -420,8 +451,8 @@ def _verdicts(part: Component, view: View, standing: Standing, found: Estimate) 
     gap, se = unit * (score - score[rival]), unit * np.sqrt(np.maximum(variance, 0.0))
     rivals = Rivals(part.analysis, standing.weights, ranked, ranked[rival], gap, se, view.level)
     limit = None if view.margin is None else read_size(view.margin)
-    follow = 1.0 if limit is None else rivals.shrinkage.follow
-    return judge(gap, se, follow, margin=limit, level=view.level), rivals
+    shrinkage_factor = 1.0 if limit is None else rivals.shrinkage.shrinkage_factor
+    return judge(gap, se, shrinkage_factor, margin=limit, level=view.level, valid=found.validity), rivals
 
 
 def _shift(part: Component, view: View, score: Floats) -> tuple[tuple[str, ...], float]:
@@ -465,16 +496,26 @@ def _note(part: Component, standing: Standing, model: int) -> str:
     if status == "unplaced":
         return part.analysis.why_not(model, standing.weights)
     if status == "absent" and not standing.placed[model]:
-        return "no votes here"
+        return "no votes in this category"
     if votes >= FEW_HERE:
         away = part.analysis.exception(model, standing.weights)
         if away:
-            return f"exceptional here: {ELO * away:+.0f}"
+            return f"exceptional here: {ELO * away:+.0f}{_entry_words(part, standing, model, away)}"
         return part.analysis.why_not(model, standing.weights)
-    here = " here" if standing.context is not None else ""
-    own = f"only {count_of(votes, 'vote')}{here}" if votes else f"no votes{here}"
+    here = " in this category" if standing.context is not None else ""
+    own = f"{count_of(votes, 'vote')}{here}" if votes else f"no votes{here}"
     elsewhere = int(part.battles.model_counts[model]) - votes
-    return f"{own}: {part.analysis.run.leans_on(elsewhere >= FEW_HERE)}".removesuffix(": ")
+    return f"{own}; {part.analysis.run.leans_on(elsewhere >= FEW_HERE)}".removesuffix("; ")
+
+
+def _entry_words(part: Component, standing: Standing, model: int, away: float) -> str:
+    """Return the interval by own votes of what makes a score an exception; nothing where it is not known."""
+    if part.analysis.run.link != LOGISTIC or part.analysis.run.absolute:
+        return ""
+    found = part.analysis.estimate_resolved([resolved_score(model, standing.weights, standing.ranked)])
+    picked = 0.95 ** (1.0 / max(1, part.battles.n_contexts * part.battles.shape[0]))  # from all entries
+    lower, upper = ELO * (away + found.conf_int(picked, kind="entry")[0] - found.working[0])
+    return f" ({lower:+.0f} to {upper:+.0f} by its own votes)"
 
 
 def _board_notes(part: Component, view: View, standing: Standing) -> list[str]:
@@ -484,7 +525,7 @@ def _board_notes(part: Component, view: View, standing: Standing) -> list[str]:
     limit = f"fewer than {view.min_battles} votes{'' if standing.context is None else ' in all'}"
     if few:
         have = "1 model has" if few == 1 else f"{few} models have"
-        notes.append(f"{have} {limit}: preliminary, without a rank and left out of the average")
+        notes.append(f"{have} {limit}: preliminary, unranked and excluded from the average")
     if standing.waived:
         notes.append(f"most models have {limit}, so that all are ranked")
     if unplaced := int((standing.status == "unplaced").sum()):

@@ -21,12 +21,13 @@ from scipy.special import expit
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import Frame, as_battles
 from lrbtl.data.observations import Data
-from lrbtl.errors import MarginError, NoDecisionError, PowerError, TooLargeError, UninformedError
+from lrbtl.errors import LooksError, MarginError, NoDecisionError, PowerError, TooLargeError, UninformedError
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.joint import normal_quantile
+from lrbtl.inference.power import error_to_show
 from lrbtl.inference.targets import Target, pair_rows, resolve_targets
-from lrbtl.inference.verdicts import ELO, PROBABILITIES, error_to_show, read_size, size_words
+from lrbtl.inference.verdicts import ELO, PROBABILITIES, read_size, size_words
 from lrbtl.methods.base import RunOptions
 from lrbtl.methods.targets import Resolved, resolved_score
 from lrbtl.threads import one_blas_thread
@@ -203,7 +204,7 @@ class Outlook:
                     found[2] = self.budget_for(best / found[2], one, error)
         votes, uniform, planned = (float(np.ceil(count)) for count in found)
         _, unit, slope = self.scale()
-        shown = normal_quantile(level) * (slope or ELO * unit)
+        shown = self.base.validity.two_sided(level) * (slope or ELO * unit)
         now, wanted = shown * float(self.before[0]), shown * error
         return VotesNeeded(self.label, goal, votes, uniform, planned, now, wanted, level)
 
@@ -334,8 +335,8 @@ def votes_needed(
     battles : Battles or data frame
         See `leaderboard`.
     target : Target
-        Such as `gap("x", "y")`, which is the plain mean of the categories; `gap("x", "y", weights="traffic")` is the
-        gap of boards and of `gate`.
+        Such as `gap("x", "y")`, which weighs categories by their votes, as boards and `gate` do;
+        `gap("x", "y", weights="equal")` is the plain mean of the categories.
     half_width : float, optional
         Half the width that the interval shall have: Elo points, or a win probability if it is below 0.5.
     power : float, optional
@@ -368,6 +369,8 @@ def votes_needed(
     if power is None and (margin is not None or gap is not None):
         raise MarginError("margin= and gap= go with power=; leave them out, or give power= instead of half_width=.")
     z = normal_quantile(level)
+    if half_width is not None and (options.get("valid", "once") != "once" or options.get("looks") is not None):
+        raise LooksError("a width is planned for one look: leave valid and looks out, or ask for power=.")
     battles = as_battles(battles)
     limit = None if margin is None else read_size(margin)
     assumed = None if gap is None else read_size(gap, "gap")

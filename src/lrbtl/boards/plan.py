@@ -5,30 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 import numpy as np
 from scipy.special import ndtr
 
+from lrbtl.boards.components import prepared_data
 from lrbtl.boards.outlook import Outlook, check_size
+from lrbtl.boards.result_plan import RunPlan, plan_runs
 from lrbtl.data.battles import Battles
-from lrbtl.data.frames import Frame, as_battles
+from lrbtl.data.frames import Frame
 from lrbtl.data.labels import shown_context
-from lrbtl.errors import PlanError
+from lrbtl.data.observations import Results
+from lrbtl.errors import PlanError, check_choice, is_within, listed, spelled
+from lrbtl.inference.always_valid import Validity
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.targets import Target, Weights, context_weights, resolve_targets
 from lrbtl.inference.verdicts import ELO
-from lrbtl.methods.base import RunOptions
+from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.targets import resolved_score
-from lrbtl.tables import Printed, text_table
+from lrbtl.tables import Printed, shown, text_table
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Longs
 
 Goal = str | tuple[str, Any] | Target | Sequence[Target]
 
 ROWS_SHOWN = 15
+MOST_PLANNED = 1e15  # votes that a plan can tell apart
 WIDTHS = ("before", "after", "uniform", "traffic")
 GOALS = "'gaps', ('top', 10), ('rank', model), or a target such as lrbtl.gap('x', 'y')"
 
@@ -95,6 +99,7 @@ class Plan(Printed):
 
     def mean(self, which: str) -> float:
         """Return the mean half width, by importance: which is "before", "after", "uniform" or "traffic"."""
+        check_choice(which, WIDTHS, "which", PlanError)
         return float(self.importance @ getattr(self, which))
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -147,12 +152,30 @@ class Plan(Printed):
         if len(totals := self.by_context()) > 1:
             parts = [f"{shown_context(context)} {votes:,}" for context, votes in totals.items()]
             lines.append(f"by category: {', '.join(parts)}")
-        return "\n".join([*lines, text_table(*self._table())])
+        return "\n".join([*map(shown, lines), text_table(*self._table())])
 
 
+class PlanOptions(RunOptions, total=False):
+    """The options of `plan`, for the types of what it returns."""
+
+    goal: Goal
+    context: Any
+    weights: Weights
+    cost: Mapping[Any, float] | None
+    forbid: Iterable[tuple[Any, Any]]
+    level: float
+
+
+@overload
+def plan(battles: Results, n: float, **options: Unpack[PlanOptions]) -> RunPlan: ...
+@overload
+def plan(battles: Battles | Frame, n: float, **options: Unpack[PlanOptions]) -> Plan: ...
+@overload
+def plan(battles: Analysis, n: float, **options: Unpack[PlanOptions]) -> Plan | RunPlan: ...
+@named_options
 @one_blas_thread
 def plan(
-    battles: Battles | Frame,
+    battles: Battles | Results | Analysis | Frame,
     n: float,
     *,
     goal: Goal = "gaps",
@@ -162,15 +185,17 @@ def plan(
     forbid: Iterable[tuple[Any, Any]] = (),
     level: float = 0.95,
     **options: Unpack[RunOptions],
-) -> Plan:
+) -> Plan | RunPlan:
     """Return where the next n votes should go, by category and pair, for what one wants to know.
+
+    Of results, it is which benchmarks to run next for which models, so that the intervals of their indices shrink most.
 
     Votes go where they make the intervals of the goal shortest, on average, as far as the votes so far can tell. A
     model without any votes can be planned for too, by the hierarchical method.
 
     Parameters
     ----------
-    battles : Battles or data frame
+    battles : Battles, Results or data frame
         See `leaderboard`.
     n : int
         Number of votes, or what they may cost if there are costs.
@@ -181,8 +206,7 @@ def plan(
     context : label, optional
         The board that the goal is about; by default the overall one.
     weights : see `leaderboard`
-        Of the categories on the overall board, by default by votes. A target has weights of its own: `gap("x", "y")` is
-        the plain mean of the categories.
+        Of the categories on the overall board, by default by votes. A target has weights of its own.
     cost : mapping from context to number, optional
         What a vote costs in a category; 1 where it is not said.
     forbid : pairs of models, optional
@@ -194,7 +218,7 @@ def plan(
 
     Returns
     -------
-    Plan
+    Plan, or RunPlan for results
 
     Examples
     --------
@@ -205,13 +229,18 @@ def plan(
     >>> plan.contexts[0], plan.a[0], plan.b[0]
     (0, 'model_0', 'model_1')
     """
-    reach = normal_quantile(level)
-    battles = as_battles(battles)
+    normal_quantile(level)
+    data, options, made = prepared_data(battles, options)
     budget = _read_budget(n)
+    if isinstance(data, Results):
+        view: dict[str, Any] = {"goal": goal, "context": context, "weights": weights, "cost": cost, "level": level}
+        return plan_runs(analyse(data, **options) if made is None else made, budget, **view)
+    battles = data
     price, allowed = _read_costs(battles, cost), _read_allowed(battles, forbid)
     share = context_weights(battles, weights, context)
     check_size(battles)
-    analysis = analyse(battles, **options)
+    analysis = analyse(battles, **options) if made is None else made
+    reach = Validity.of(analysis.provenance).two_sided(level)
     outlook, importance, names, words = _read_goal(goal, analysis, share)
     votes = rounded(outlook.best(budget, importance, price, allowed), price, budget)
     even = outlook.uniform(price, allowed)
@@ -243,15 +272,17 @@ def plan(
 
 
 def _read_budget(n: Any) -> float:
-    if isinstance(n, bool) or not isinstance(n, Real) or not 1.0 <= float(n) < math.inf:
-        raise PlanError(f"n={n!r} is not valid: give the number of votes, at least 1.")
+    if not is_within(n, 1.0 - 1e-12, MOST_PLANNED):
+        raise PlanError(f"n={spelled(n)} is not valid: give the number of votes, from 1 to {MOST_PLANNED:g}.")
     return float(n)
 
 
 def _read_costs(battles: Battles, cost: Mapping[Any, float] | None) -> Floats:
     price = np.ones(battles.n_contexts)
+    if cost is not None and not isinstance(cost, Mapping):
+        raise PlanError(f"cost={spelled(cost)}: give what a vote costs by category, such as {{'math': 2.0}}.")
     for label, value in (cost or {}).items():
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
+        if not is_within(value, 1e-12, 1e12):
             raise PlanError(f"the cost of a vote in {label!r} is {value!r}: give a number above 0.")
         price[battles.context_indices(label)] = float(value)
     return price
@@ -260,7 +291,7 @@ def _read_costs(battles: Battles, cost: Mapping[Any, float] | None) -> Floats:
 def _read_allowed(battles: Battles, forbid: Iterable[tuple[Any, Any]]) -> Bools:
     d1 = battles.shape[0]
     met = np.ones((d1, d1), dtype=np.bool_)
-    for pair in forbid:
+    for pair in listed(forbid, "forbid", "give pairs of models, such as [('x', 'y')]", PlanError):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise PlanError(f"forbid holds {pair!r}: give pairs of models, such as [('x', 'y')].")
         i, j = (battles.model_index(model) for model in pair)

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lrbtl.inference.always_valid import ONE_LOOK, Validity
 from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.joint import max_gap_quantile
-from lrbtl.inference.verdicts import ELO, Prospect
+from lrbtl.inference.power import Prospect
+from lrbtl.inference.verdicts import ELO
 from lrbtl.methods.base import Shrinkage
 from lrbtl.methods.standard_errors import pair_widening
 from lrbtl.typing import Bools, Floats, Longs, Seed
@@ -101,7 +103,13 @@ def rank_spread(lower: Floats, upper: Floats) -> tuple[Longs, Longs]:
 
 
 def joint_above(
-    score: Floats, cov: Floats, *, variance_noise: Floats | None = None, level: float = 0.95, rng: Seed = 0
+    score: Floats,
+    cov: Floats,
+    *,
+    variance_noise: Floats | None = None,
+    level: float = 0.95,
+    rng: Seed = 0,
+    valid: Validity = ONE_LOOK,
 ) -> Bools:
     """Return above[a, b]: a is better than b, at joint confidence `level` over all pairs.
 
@@ -112,15 +120,56 @@ def joint_above(
     array([[False,  True],
            [False, False]])
     """
-    critical, own, out = max_gap_quantile(cov, level, rng), np.diag(cov), np.empty(cov.shape, dtype=np.bool_)
-    known = variance_noise is None or not variance_noise.any()
-    widening = None if known or variance_noise is None else pair_widening(critical, variance_noise)
+    gaps = JointGaps.of(cov, variance_noise, level=level, rng=rng, valid=valid)
+    out = np.empty(cov.shape, dtype=np.bool_)
     for first in range(0, len(out), PANEL):
         rows = slice(first, first + PANEL)
-        se = np.sqrt(np.maximum(own[rows, None] + own - cov[rows] - cov[:, rows].T, 0.0))
-        reach = critical * se if widening is None else critical * widening[rows] * se
-        out[rows] = (score[rows, None] - score > reach) & (se > 0)
+        se = gaps.errors(rows)
+        out[rows] = (score[rows, None] - score > gaps.reach(se, rows)) & (se > 0)
     return out
+
+
+@dataclass(frozen=True)
+class JointGaps:
+    """Errors of the gaps between all pairs of models, and how far joint intervals reach.
+
+    Attributes
+    ----------
+    cov : array (d1, d1)
+        Of the scores.
+    critical : float
+        Quantile of the largest |gap| / se over all pairs, at so many looks as are asked for.
+    widening : array (d1, d1) or None
+        Of the reach, where variances of scores are noisy.
+    """
+
+    cov: Floats
+    critical: float
+    widening: Floats | None
+
+    @classmethod
+    def of(
+        cls,
+        cov: Floats,
+        variance_noise: Floats | None = None,
+        *,
+        level: float = 0.95,
+        rng: Seed = 0,
+        valid: Validity = ONE_LOOK,
+    ) -> "JointGaps":
+        """Return those of scores with this covariance."""
+        critical = valid.joint(max_gap_quantile(cov, level, rng), level, len(cov) * (len(cov) - 1) // 2)
+        known = variance_noise is None or not variance_noise.any()
+        return cls(cov, critical, None if known or variance_noise is None else pair_widening(critical, variance_noise))
+
+    def errors(self, rows: slice = slice(None)) -> Floats:
+        """Return the standard errors of the gaps of some models to all, (n, d1)."""
+        own = np.diag(self.cov)
+        return np.sqrt(np.maximum(own[rows, None] + own - self.cov[rows] - self.cov[:, rows].T, 0.0))
+
+    def reach(self, se: Floats, rows: slice = slice(None)) -> Floats:
+        """Return half the widths of joint intervals of gaps with these errors."""
+        return self.critical * se if self.widening is None else self.critical * self.widening[rows] * se
 
 
 def rank_interval(above: Bools) -> tuple[Longs, Longs]:
@@ -157,7 +206,7 @@ def tiers(score: Floats, above: Bools) -> Longs:
 
 @dataclass(frozen=True)
 class Rivals:
-    """Gaps of ranked models to rivals, with their errors in log odds: what votes could have shown is asked for late."""
+    """Gaps of ranked models to rivals, with their standard errors in log odds; detectable gaps only when asked for."""
 
     analysis: Analysis
     weights: Floats
@@ -185,5 +234,8 @@ class Rivals:
     def detectable(self, order: Longs) -> Floats:
         """Return in Elo points the smallest gaps that would have been shown, of all models in some order."""
         unit = self.analysis.log_odds_unit
-        found = ELO * Prospect.of(self.gap / unit, self.se / unit, self.shrinkage, unit).detectable(self.level)
+        prospect = Prospect.of(
+            self.gap / unit, self.se / unit, self.shrinkage, unit, Validity.of(self.analysis.provenance)
+        )
+        found = ELO * prospect.detectable(self.level)
         return np.asarray(np.append(np.nan, found)[self.places[order]])

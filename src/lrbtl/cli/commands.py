@@ -8,8 +8,9 @@ import io
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,6 +20,8 @@ from lrbtl.boards.board import Leaderboard, Leaderboards, count_of
 from lrbtl.boards.comparison import compare
 from lrbtl.boards.gate import gate
 from lrbtl.boards.leaderboard import leaderboard
+from lrbtl.boards.stability import stability
+from lrbtl.cli.choices import choice_of
 from lrbtl.cli.options import (
     analysis_options,
     board_options,
@@ -32,14 +35,21 @@ from lrbtl.cli.options import (
     say,
     show,
 )
+from lrbtl.cli.results import results_of
 from lrbtl.data.battles import Battles
-from lrbtl.data.frames import STANDARD_INPUT, Columns
+from lrbtl.data.columns import Columns
+from lrbtl.data.labels import shown_context
 from lrbtl.data.logs import list_files
-from lrbtl.data.state import Source, read_state, write_state
+from lrbtl.data.meta import read_meta
+from lrbtl.data.observations import Results
+from lrbtl.data.read import STANDARD_INPUT
+from lrbtl.data.state import Source, read_state, read_watches, write_state
 from lrbtl.data.text import named_errors
-from lrbtl.errors import OutputPathError, RepeatedFileError, UsageError, make_rng
+from lrbtl.errors import LrbtlError, OutputPathError, RepeatedFileError, UsageError, make_rng
+from lrbtl.files import locked
 from lrbtl.inference.diagnose import diagnose
 from lrbtl.model.simulate import NEWCOMER, demo_battles, simulate_battles, simulate_scores
+from lrbtl.show.completion import results_html
 from lrbtl.show.report import write_report
 from lrbtl.tables import PICTURES, TABLES, check_target, csv_text, write_bytes, write_result
 
@@ -53,18 +63,65 @@ def run_leaderboard(options: Namespace) -> None:
         raise UsageError(f"--top {options.top}: give at least 1.")
     analysis = analysis_options(options)
     board = board_options(options)
-    battles = load(options)
+    battles = results_of(options.file) or load(options)
     context = read_board(options.board, battles)
     boards = leaderboard(battles, context=context, compat=options.compat, **board, **analysis)
     for path in targets:  # before anything is printed: whoever reads may stop
         if path.suffix.lower() in PICTURES:
             write_picture(path, boards, options.top)
         else:
-            write_result(path, boards, f"Leaderboard of {file_title(options.file)}")
+            write_result(path, BoardFile(boards, options.top), board_title(boards, options.file))
     if not options.quiet:
         show(boards.summary(options.top))
     for path in targets:
         say(f"wrote {path}")
+
+
+def board_title(boards: Leaderboard | Leaderboards, file: str) -> str:
+    """Return the title of a file of boards, which names the category of one."""
+    title = f"Leaderboard of {file_title(file)}"
+    if isinstance(boards, Leaderboard) and boards.context is not None:
+        return f"{title}: {shown_context(boards.context)}"
+    return title
+
+
+@dataclass(frozen=True)
+class BoardFile:
+    """Boards as files hold them: the category of every row, and the best of each board where so many are asked for."""
+
+    boards: Leaderboard | Leaderboards
+    top: int | None = None
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns, the category first."""
+        columns = self.boards.to_dict()
+        if isinstance(self.boards, Leaderboard) and self.boards.context is not None:
+            columns = {"context": [shown_context(self.boards.context)] * len(columns["model"]), **columns}
+        if self.top is None:
+            return columns
+        seen: Counter[Any] = Counter()
+        kept = []
+        nothing = [None] * len(columns["model"])
+        parts = zip(columns.get("context", nothing), columns.get("island", nothing), strict=True)
+        for k, key in enumerate(parts):
+            seen[key] += 1
+            if seen[key] <= self.top:
+                kept.append(k)
+        return {name: [values[k] for k in kept] for name, values in columns.items()}
+
+    def to_json(self, title: str) -> str:
+        """Return the whole document."""
+        return self.boards.to_json(title)
+
+    def heading(self) -> list[str]:
+        """Return what to know of the boards."""
+        return self.boards.heading()
+
+    def _repr_html_(self) -> str:
+        return self.boards._repr_html_()
+
+    def __str__(self) -> str:
+        return self.boards.summary(self.top)
 
 
 def run_compare(options: Namespace) -> None:
@@ -104,9 +161,21 @@ def run_report(options: Namespace) -> None:
     path = check_target(options.out, (".html",))
     analysis = analysis_options(options)
     board = board_options(options)
-    battles = load(options)
+    battles = results_of(options.file) or load(options)
     boards = leaderboard(battles, context="all", **board, **analysis)
-    write_report(path, boards, title=options.title, meta=options.meta, battles=battles)
+    choice = choice_of(options, boards, analysis) if options.cost else None
+    if isinstance(battles, Results):
+        page = results_html(boards, title=options.title, choice=choice)
+        write_bytes(path, page.encode("utf-8", "backslashreplace"))
+        say(f"wrote {path}")
+        return
+    tables = [] if choice is None else choice.tables()
+    if options.stability:
+        known = read_meta(options.meta, boards.models)
+        makers = next((known[name] for name in known if name.strip().lower().startswith("organi")), None)
+        named = None if makers is None else dict(zip(boards.models, makers, strict=True))
+        tables.append(("Stability", stability(boards, organisations=named)))
+    write_report(path, boards, title=options.title, meta=options.meta, battles=battles, tables=tables)
     say(f"wrote {path}")
 
 
@@ -195,6 +264,9 @@ def battle_rows(battles: Battles, seed: int) -> dict[str, list[Any]]:
 class HashedStream(io.RawIOBase):
     """A stream that knows the digest of the bytes that were read from it."""
 
+    stream: IO[bytes]
+    hash: hashlib._Hash
+
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream, self.hash = stream, hashlib.sha256()
 
@@ -214,37 +286,54 @@ def run_add(options: Namespace) -> None:
     """Add the battles of files to a state, which is made where there is none; all of them or none."""
     state = check_target(options.state, (".lrbtl",))
     columns = columns_of(options)
-    battles, sources = read_state(state) if state.exists() else (None, [])
-    if battles is not None and columns.contexts is None:
-        columns = replace(columns, contexts=battles.mode_names)
-    n_before = len(sources)
-    for source, more in new_files(options, columns, {source.digest: source.name for source in sources}):
-        sources.append(source)
-        battles = more if battles is None else battles + more
-        say(f"{source.name}: {more.n_battles:,} battles")
-    if battles is not None and len(sources) > n_before:
-        write_state(state, battles, sources)
-        say(f"{state} holds {battles.n_battles:,} battles of {count_of(len(sources), 'file')}")
+    with locked(state, options.wait, lambda: say(f"waiting for another process that changes {state}")):
+        battles, sources = read_state(state, Battles) if state.exists() else (None, [])
+        if battles is not None and columns.contexts is None:
+            columns = replace(columns, contexts=battles.mode_names)
+        watches = read_watches(state) if battles is not None else []
+        n_before = len(sources)
+        known = {source.digest: source.name for source in sources}
+        for given, file in files_of(options.files):
+            try:
+                found = new_file(options, columns, known, given, file, battles)
+            except LrbtlError as error:
+                error.add_note(f"stopped at {file}: nothing was added to {state}.")
+                raise
+            if found is not None:
+                source, battles = found
+                sources.append(source)
+                say(f"{source.name}: {source.n_battles:,} battles")
+        if battles is not None and len(sources) > n_before:
+            write_state(state, battles, sources, watches)
+            say(f"{state} holds {battles.n_battles:,} battles of {count_of(len(sources), 'file')}")
 
 
-def new_files(options: Namespace, columns: Columns, known: dict[str, str]) -> Iterator[tuple[Source, Battles]]:
-    """Yield the files that are not known yet, by digest, with their battles; raise where one by name is known."""
-    for given in options.files:
-        for file in [given] if given == STANDARD_INPUT else list_files(given):
-            digest, battles = (
-                read_standard_input(options, columns) if file == STANDARD_INPUT else (file_digest(file), None)
-            )
-            if digest not in known or options.again:
-                battles = read(options, file, columns) if battles is None else battles
-                known[digest] = str(file)
-                yield Source(str(file), digest, battles.n_battles), battles
-            elif given == STANDARD_INPUT or Path(given).is_file():
-                raise RepeatedFileError(
-                    f"{file} went into {options.state} before, as {known[digest]}: nothing was added. "
-                    "Give --again to count its battles once more."
-                )
-            else:
-                say(f"{file}: went in before, left out")
+def files_of(given: Sequence[str]) -> Iterator[tuple[str, str | Path]]:
+    """Yield what was given, and each file that it stands for."""
+    for part in given:
+        for file in [part] if part == STANDARD_INPUT else list_files(part, tools=True):
+            yield part, file
+
+
+def new_file(
+    options: Namespace, columns: Columns, known: dict[str, str], given: str, file: str | Path, battles: Battles | None
+) -> tuple[Source, Battles] | None:
+    """Return a file and the battles with those of it; None where it went in before and was not named by itself."""
+    digest, more = read_standard_input(options, columns) if file == STANDARD_INPUT else (file_digest(Path(file)), None)
+    if digest not in known or options.again:
+        more = read(options, file, columns) if more is None else more
+        more = replace(more, notes=())  # said once; a state of many nights does not repeat them
+        joined = more if battles is None else battles + more
+        known[digest] = str(file)
+        return Source(str(file), digest, more.n_battles), joined
+    if given == STANDARD_INPUT or Path(given).is_file():
+        raise RepeatedFileError(
+            f"{file} went into {options.state} before, as {known[digest]}. Give --again to count it once more.",
+            file=str(file),
+            known=known[digest],
+        )
+    say(f"{file}: went in before, left out")
+    return None
 
 
 def read_standard_input(options: Namespace, columns: Columns) -> tuple[str, Battles]:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lrbtl.cli.options import show
+from lrbtl.cli.results import describe_items, describe_results, results_of
 from lrbtl.data.battles import Battles
-from lrbtl.data.encode import Coded, encode, is_missing
+from lrbtl.data.columns import Columns, Found, find_columns
+from lrbtl.data.encode import Coded, encode, used_codes
 from lrbtl.data.formats import ToolLog, read_tool_log
-from lrbtl.data.frames import Columns, Found, find_columns, read_battles
+from lrbtl.data.frames import read_battles
+from lrbtl.data.item_logs import find_item_log
+from lrbtl.data.labels import is_missing
 from lrbtl.data.logs import BatchLog, open_log
+from lrbtl.data.tags import tags_of
 from lrbtl.errors import FileReadError, InputTypeError, MissingColumnError
 
 FEWEST_CLUSTERS = 10  # a column with fewer values is a category
@@ -37,18 +43,27 @@ class Roles:
     tags: dict[str, int]
     times: dict[str, int]
     covariates: dict[str, tuple[str, str]]
+    gaps: dict[str, int]
 
 
 def run_doctor(options: Namespace) -> None:
     """Print what a file is, what it supports, and the commands to run."""
+    if os.path.exists(options.file) and (items := find_item_log(options.file)) is not None:
+        show("\n".join(describe_items(options.file, items)))
+        return
+    if (results := results_of(options.file)) is not None:
+        show("\n".join(describe_results(options.file, results)))
+        return
     log = read_tool_log(options.file)
     columns, n_rows = _columns(options.file) if log is None else _tool_columns(log)
     try:
         found = find_columns(Columns(), list(columns))
     except MissingColumnError as error:
         raise MissingColumnError(f"{options.file} has {n_rows:,} rows with {', '.join(columns)}: {error}") from error
-    battles = read_battles(options.file).battles
     roles = find_roles(columns, found)
+    unfit = [name for name in found.contexts if name in roles.gaps]
+    found = replace(found, contexts=()) if unfit else found
+    battles = read_battles(options.file, Columns(contexts=()) if unfit else None).battles
     kind = "a table" if log is None else log.tool
     show(f"{options.file}: {kind}, {n_rows:,} rows read as {battles.n_battles:,} battles")
     for sentence in [] if log is None else log.said()[1:]:
@@ -76,19 +91,26 @@ def _columns(path: str) -> tuple[dict[str, Coded], int]:
             with suppress(InputTypeError, FileReadError):
                 out |= _first_rows(log, [name])
     if not out:
-        raise FileReadError(f"cannot read {path}: it has no column with a value in every row.")
+        raise FileReadError(f"cannot read {path}: no column holds a value.")
     name = next(iter(out))
     return out, sum(len(batch[0]) for batch in log.batches([name]))
 
 
 def _first_rows(log: BatchLog, names: list[str]) -> dict[str, Coded]:
-    """Return the columns that have a value in each of the first rows, and no lists."""
-    batch = next(iter(log.batches(names, sets=names)), [])
-    return {name: column for name, column in zip(names, batch, strict=False) if not any(map(_is_odd, column.labels))}
+    """Return the columns of the first rows that hold something, and no lists."""
+    found = dict(zip(names, next(iter(log.batches(names, sets=names)), []), strict=False))
+    plain = {name: column for name, column in found.items() if not any(isinstance(x, tuple) for x in column.labels)}
+    return {name: column for name, column in plain.items() if count_gaps(column) < len(column)}
 
 
-def _is_odd(label: object) -> bool:
-    return is_missing(label) or isinstance(label, tuple)
+def count_gaps(column: Coded) -> int:
+    """Return how many cells of a column are empty.
+
+    >>> count_gaps(encode(["x", " ", "y"], "language"))
+    1
+    """
+    empty = [k for k, label in enumerate(column.labels) if is_missing(label) or str(label).strip() == ""]
+    return int(np.isin(column.codes, empty).sum()) if empty else 0
 
 
 def find_roles(columns: Mapping[str, Coded], found: Found) -> Roles:
@@ -99,10 +121,14 @@ def find_roles(columns: Mapping[str, Coded], found: Found) -> Roles:
     {'worker': 10}
     """
     used = {found.model_a, found.model_b, found.winner, found.count}
-    roles = Roles({}, {}, {}, {}, {}, {})
+    roles = Roles({}, {}, {}, {}, {}, {}, {})
     for name, column in columns.items():
-        plain, size = name.lower(), len(set(column.labels))
+        labels = column.values(used_codes(column))  # those that occur
+        plain, size = name.lower(), len(set(labels))
         if name in used or size < 2:
+            continue
+        if "tag" not in plain and (gaps := count_gaps(column)):
+            roles.gaps[name] = gaps
             continue
         other = plain[:-1] + "b"
         if plain.endswith("_a") and other in columns and is_number(column) and is_number(columns[other]):
@@ -113,9 +139,9 @@ def find_roles(columns: Mapping[str, Coded], found: Found) -> Roles:
             roles.times[name] = size
         elif any(word in plain.split("_") for word in VOTERS) and FEWEST_CLUSTERS <= size < len(column):
             roles.clusters[name] = size
-        elif "tag" in plain and any(mark in str(label) for label in column.labels for mark in TAGGED):
+        elif "tag" in plain and any(mark in str(label) for label in labels for mark in TAGGED):
             roles.tags[name] = size
-        elif {str(label).lower() for label in column.labels} <= FLAGS:
+        elif {str(label).lower() for label in labels} <= FLAGS:
             roles.flags[name] = size
         elif size <= min(MOST_LEVELS, len(column) / 2):
             roles.categories[name] = size
@@ -140,9 +166,16 @@ def supports(columns: Mapping[str, Coded], found: Found, roles: Roles, n_rows: i
     more = ", ..." if np.count_nonzero(counts) > ROWS_SHOWN else ""
     part = f" in the first {len(winner):,} rows" if len(winner) < n_rows else ""
     lines = [f"outcomes    {found.winner}{part}: {', '.join(words)}{more}"]
-    for title, sizes in (("categories", roles.categories), ("tags", roles.tags), ("times", roles.times)):
+    for name in roles.tags:
+        common = tags_of_all(columns[name])
+        also = f"; every vote has {', '.join(common)}, whose board is that of all votes" if common else ""
+        lines.append(f"tags        {name} ({roles.tags[name]:,}){also}")
+    for title, sizes in (("categories", roles.categories), ("times", roles.times)):
         if sizes:
             lines.append(f"{title:<11} {', '.join(f'{name} ({size:,})' for name, size in sizes.items())}")
+    if roles.gaps:
+        shown = ", ".join(f"{name} ({n:,} rows)" for name, n in roles.gaps.items())
+        lines.append(f"empty cells {shown}: fill them, or drop such rows, to use the column")
     if roles.flags:
         lines.append(f"flags       {', '.join(roles.flags)}: a vote may have several")
     if roles.clusters:
@@ -154,9 +187,21 @@ def supports(columns: Mapping[str, Coded], found: Found, roles: Roles, n_rows: i
     return lines
 
 
+def tags_of_all(column: Coded) -> list[str]:
+    """Return the tags that all votes have.
+
+    >>> tags_of_all(encode(["chat;code", "chat"], "tags"))
+    ['chat']
+    """
+    sets = [set(tags_of(label)) for label in column.values(used_codes(column))]
+    return sorted(set.intersection(*sets)) if sets else []
+
+
 def commands(path: str, battles: Battles, found: Found, roles: Roles) -> list[tuple[str, str]]:
     """Return commands to run, and what for."""
     file = shlex.quote(path)
+    if not found.contexts and roles.gaps:
+        file += " --no-context"  # a column that would be guessed may have empty cells
     rows = [(f"lrbtl leaderboard {file}", "the overall board")]
     if found.contexts and battles.n_contexts > 1:
         rows.append((f"lrbtl leaderboard {file} --board all", f"a board for each level of {found.contexts[0]}"))

@@ -5,31 +5,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: these matrices are too small for threads
 
-from lrbtl.cli.commands import (
-    run_add,
-    run_compare,
-    run_demo,
-    run_diagnose,
-    run_gate,
-    run_leaderboard,
-    run_report,
-    run_simulate,
-)
-from lrbtl.cli.doctor import run_doctor
-from lrbtl.cli.options import command_words
-from lrbtl.errors import LrbtlError, UsageError
-from lrbtl.inference.analysis import DEFAULT_METHOD, METHODS
+from lrbtl.errors import LrbtlError, LrbtlWarning, UsageError, heard_by
+from lrbtl.files import WAIT
 from lrbtl.tables import shown
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NO_DECISION, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
@@ -46,12 +35,18 @@ examples:
   lrbtl report votes.jsonl -o report.html              one HTML file with everything
 
 exit codes: 0 done, 1 the data or the files do not allow it, 2 wrong options, 130 interrupted;
-of `lrbtl gate`: 0 ship, 1 worse, 2 cannot tell, 3 no decision because of the data, the files or the options
+of `lrbtl gate`: 0 ship, 1 worse, 2 cannot tell, 3 no decision because of the data, the files or the options;
+of `lrbtl watch`: 0 may stop, 2 go on
 """
 FILE_NOTE = """\
 FILE is CSV, TSV, JSON lines or Parquet (also .gz) with one battle per row: two models, who won, and category columns;
 a folder of such files, a quoted pattern ('logs/*.parquet'), - for standard input, or a state that `lrbtl add` made.
 The winner is model_a, model_b, tie, both_bad, or a number from 0 (the second won) to 1 (the first won).
+"""
+
+RESULTS_NOTE = """\
+FILE has one row per score (model, benchmark, score), or one row per model and one column per benchmark, empty where
+nothing was measured.
 """
 
 
@@ -73,20 +68,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     decides = arguments[:1] == ["gate"]
     failed, wrong, unread = (EXIT_NO_DECISION,) * 3 if decides else (EXIT_FAILED, EXIT_USAGE, EXIT_OK)
     try:
-        options = build_parser().parse_args(arguments)
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            warnings.showwarning = _show_warning
-            code = options.run(options) or EXIT_OK
+        options = build_parser(arguments).parse_args(arguments)
+        with heard_by(_show_once()):
+            module, name = options.run.split(":")
+            code = getattr(import_module(f"lrbtl.cli.{module}"), name)(options) or EXIT_OK
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a full disk can still be told
             return int(code)
     except SystemExit as stop:  # --help and --version
         return int(stop.code or 0)
-    except UsageError as error:
-        return _fail(error, show_traceback, wrong)
     except LrbtlError as error:
-        return _fail(error, show_traceback, failed)
+        if decides and "--json" in arguments:
+            text = " ".join([_in_words(str(error)), *getattr(error, "__notes__", ())])
+            content = {"decision": "no decision", "error": error.code, "message": text, "data": error.data}
+            print(json.dumps(content, ensure_ascii=False, default=str))
+        return _fail(error, show_traceback, wrong if isinstance(error, UsageError) else failed)
     except KeyboardInterrupt:
         print("lrbtl: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -107,18 +103,35 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _fail(error: BaseException, show_traceback: bool, code: int, message: str | None = None) -> int:
     if show_traceback:
         traceback.print_exception(error)
-    text = command_words(str(error)) if message is None else message
+    text = _in_words(str(error)) if message is None else message
+    text = " ".join([text, *getattr(error, "__notes__", ())])
     with contextlib.suppress(OSError):  # nobody listens
         print(f"lrbtl: {shown(' '.join(text.split()))}", file=sys.stderr)
     return code
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"lrbtl: warning: {shown(' '.join(command_words(str(message)).split()))}", file=sys.stderr)
+def _in_words(text: str) -> str:
+    """Return a message in the words of the command line."""
+    from lrbtl.cli.options import command_words
+
+    return command_words(text)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
+def _show_once() -> Callable[[LrbtlWarning], None]:
+    """Return a function that prints each warning once."""
+    told: set[str] = set()
+
+    def show(warning: LrbtlWarning) -> None:
+        text = f"lrbtl: warning: {shown(' '.join(_in_words(str(warning)).split()))}"
+        if text not in told:
+            told.add(text)
+            print(text, file=sys.stderr)
+
+    return show
+
+
+def build_parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of all commands, with the options of those that the arguments name."""
     parser = Parser(
         prog="lrbtl",
         description="Leaderboards from pairwise battles with honest uncertainty.",
@@ -127,21 +140,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"lrbtl {version('lrbtl')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_demo(commands)
-    _add_doctor(commands)
-    _add_leaderboard(commands)
-    _add_compare(commands)
-    _add_gate(commands)
-    _add_diagnose(commands)
-    _add_report(commands)
-    _add_add(commands)
-    _add_simulate(commands)
+    for name, (usage, run, text, epilog, add) in COMMANDS.items():
+        command = _command(commands, name, usage, run, text, epilog)
+        if name in arguments:  # options of a command name methods and links, which take a second to import
+            add(command)
     return parser
 
 
-def _command(
-    commands: Any, name: str, usage: str, run: Callable[[Any], int | None], text: str, epilog: str
-) -> argparse.ArgumentParser:
+def _command(commands: Any, name: str, usage: str, run: str, text: str, epilog: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         usage=f"lrbtl {name} {usage}",
@@ -209,12 +215,15 @@ def _add_votes(group: Any) -> None:
 
 
 def _add_analysis(parser: argparse.ArgumentParser) -> None:
+    from lrbtl.inference.analysis import DEFAULT_METHOD, METHODS
+    from lrbtl.model.links import LINKS, TIE_LINKS
+
     group = parser.add_argument_group("analysis")
     group.add_argument("--method", choices=tuple(METHODS), default=None, help=f"default: {DEFAULT_METHOD}")
     group.add_argument(
         "--link",
-        choices=("logistic", "probit", "cauchit", "davidson", "rao-kupper"),
-        help="law of a vote; davidson and rao-kupper model ties (default: logistic)",
+        choices=tuple(name for name in LINKS if name != "identity"),
+        help=f"law of a vote; {' and '.join(TIE_LINKS)} model ties (default: logistic)",
     )
     group.add_argument("--rank", default="auto", metavar="R", help="rank of the scores: a number or auto (default)")
     group.add_argument(
@@ -228,6 +237,16 @@ def _add_analysis(parser: argparse.ArgumentParser) -> None:
         "--effects", choices=("shared", "by_context"), default="shared", help="one effect each, or one per category"
     )
     group.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence level (default 0.95)")
+    group.add_argument(
+        "--valid",
+        choices=("once", "always"),
+        default="once",
+        help="once (default): intervals hold at one look; always: however often one looks as votes come in",
+    )
+    group.add_argument("--looks", type=int, metavar="K", help="planned looks, at all of which intervals hold")
+    group.add_argument(
+        "--tuned-at", type=float, metavar="N", help="votes at which --valid always is tightest, or at the last look"
+    )
     group.add_argument("--folds", type=int, metavar="K", help="folds of efficient and whitened (10)")
     group.add_argument("--threads", type=_threads, default=1, metavar="N", help="threads: a number, or all (default 1)")
     group.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the folds (default 0)")
@@ -260,11 +279,9 @@ def _add_margin(group: Any) -> None:
     )
 
 
-def _add_leaderboard(commands: Any) -> None:
-    epilog = FILE_NOTE + "\n" + "\n".join(EXAMPLES.splitlines()[:1] + EXAMPLES.splitlines()[3:6])
-    parser = _command(
-        commands, "leaderboard", "FILE [options]", run_leaderboard, "rank the models of a file of battles", epilog
-    )
+def _add_leaderboard(parser: argparse.ArgumentParser) -> None:
+    from lrbtl.boards.compat import COMPAT
+
     _add_file(parser)
     group = parser.add_argument_group("board")
     group.add_argument(
@@ -275,7 +292,7 @@ def _add_leaderboard(commands: Any) -> None:
         "column=level names one whatever it is called",
     )
     _add_view(group)
-    group.add_argument("--compat", choices=("arena-rank", "fastchat"), help="that package's arithmetic instead")
+    group.add_argument("--compat", choices=COMPAT, help="that package's arithmetic instead")
     group.add_argument("--top", type=int, metavar="N", help="print and draw the N best only")
     group.add_argument(
         "--out", metavar="FILE", action="append", default=[], help=".csv .json .md .html .txt .png .svg; repeatable"
@@ -284,10 +301,7 @@ def _add_leaderboard(commands: Any) -> None:
     _add_analysis(parser)
 
 
-def _add_compare(commands: Any) -> None:
-    parser = _command(
-        commands, "compare", "FILE A B [options]", run_compare, "compare two models in every category", FILE_NOTE
-    )
+def _add_compare(parser: argparse.ArgumentParser) -> None:
     _add_file(parser)
     parser.add_argument("a", metavar="A", help="a model")
     parser.add_argument("b", metavar="B", help="another model")
@@ -297,22 +311,11 @@ def _add_compare(commands: Any) -> None:
     _add_analysis(parser)
 
 
-def _add_doctor(commands: Any) -> None:
-    text = "say what a file is, what it supports, and what to run"
-    epilog = (
-        "Tables, and what LMArena, arena-hard-auto, AlpacaEval, MT-Bench and Inspect write; rankings of answers too."
-    )
-    parser = _command(commands, "doctor", "FILE", run_doctor, text, epilog)
+def _add_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="any file that may hold battles")
 
 
-def _add_gate(commands: Any) -> None:
-    epilog = (
-        "exit codes: 0 ship, 1 worse, 2 cannot tell, 3 no decision because of the data, the files or the options\n\n"
-        "example:\n  lrbtl gate votes.csv --candidate new --baseline old --margin 10 --category math"
-    )
-    usage = "FILE --candidate A --baseline B [options]"
-    parser = _command(commands, "gate", usage, run_gate, "say whether a model may replace another", epilog)
+def _add_gate(parser: argparse.ArgumentParser) -> None:
     _add_file(parser)
     group = parser.add_argument_group("decision")
     group.add_argument("--candidate", metavar="A", required=True, help="the model that may ship")
@@ -323,28 +326,21 @@ def _add_gate(commands: Any) -> None:
     _add_analysis(parser)
 
 
-def _add_diagnose(commands: Any) -> None:
-    parser = _command(
-        commands,
-        "diagnose",
-        "FILE [options]",
-        run_diagnose,
-        "say what a file of battles can and cannot tell",
-        FILE_NOTE,
-    )
+def _add_forecast(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="scores: .csv, .tsv, .jsonl or .parquet (also .gz)")
+    parser.add_argument("--model", metavar="M", action="append", help="a model; repeatable (default: all)")
+    parser.add_argument("--benchmark", metavar="B", action="append", help="a benchmark; repeatable (default: all)")
+    parser.add_argument("--level", type=float, default=0.95, metavar="P", help="of prediction intervals (0.95)")
+    _add_out(parser)
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the sampler (default 0)")
+
+
+def _add_diagnose(parser: argparse.ArgumentParser) -> None:
     _add_file(parser)
     _add_analysis(parser)
 
 
-def _add_report(commands: Any) -> None:
-    parser = _command(
-        commands,
-        "report",
-        "FILE -o REPORT.html [options]",
-        run_report,
-        "write everything into one HTML file",
-        FILE_NOTE,
-    )
+def _add_report(parser: argparse.ArgumentParser) -> None:
     _add_file(parser)
     parser.add_argument("-o", "--out", metavar="FILE", required=True, help="the .html file")
     parser.add_argument("--title", default="Leaderboard", help="title of the page")
@@ -354,40 +350,73 @@ def _add_report(commands: Any) -> None:
         help="more columns of the models, such as organisation, licence, price, link: .csv, .tsv, .json or .jsonl with "
         "a column 'model'",
     )
+    _add_costs(parser, required=False)
+    parser.add_argument(
+        "--stability",
+        action="store_true",
+        help="a tab on how many votes, voters or (of --meta) organisations the first place rests on; takes new fits",
+    )
     _add_view(parser)
     _add_analysis(parser)
 
 
-def _add_add(commands: Any) -> None:
-    epilog = FILE_NOTE + (
-        "\nexample, every night:\n"
-        "  lrbtl add state.lrbtl logs/today.parquet && lrbtl leaderboard state.lrbtl --out board.json\n\n"
-        "The state keeps a digest of every file. A file that went in before is refused; in a folder or pattern it is\n"
-        "left out. Columns of categories are those of the state. Give the same options for votes every time.\n"
+def _add_costs(group: Any, *, required: bool) -> None:
+    group.add_argument(
+        "--cost",
+        metavar="FILE|MODEL=X",
+        action="append",
+        default=[],
+        required=required,
+        help="a table of costs (.csv, .tsv, .json, .jsonl) with a column 'model', or what one model costs. Repeatable",
     )
-    usage = "STATE.lrbtl FILE [FILE ...] [options]"
-    parser = _command(commands, "add", usage, run_add, "add the battles of files to a state", epilog)
+    group.add_argument("--cost-column", metavar="COLUMN", help="the column of the table that holds the cost")
+
+
+def _add_choose(parser: argparse.ArgumentParser) -> None:
+    _add_file(parser)
+    group = parser.add_argument_group("choice")
+    _add_costs(group, required=True)
+    group.add_argument("--board", default="overall", metavar="WHICH", help="overall (default) or a category")
+    group.add_argument(
+        "--margin", type=float, metavar="M", help="a loss that does not matter, in points: name cheaper models"
+    )
+    group.add_argument("--top", type=int, default=3, metavar="K", help="of the probability to be among the K best (3)")
+    group.add_argument("--min-battles", type=int, default=30, metavar="N", help="as of leaderboard (default 30)")
+    group.add_argument(
+        "--out", metavar="FILE", action="append", default=[], help=".csv .json .md .html .txt .png .svg; repeatable"
+    )
+    group.add_argument("--quiet", action="store_true", help="print no table")
+    _add_analysis(parser)
+
+
+def _add_watch(parser: argparse.ArgumentParser) -> None:
+    _add_file(parser)
+    group = parser.add_argument_group("question")
+    group.add_argument("--goal", default="first", metavar="GOAL", help="first (default), top=K, or gap=A,B")
+    group.add_argument("--stop", type=int, metavar="N", help="votes at which to stop even if nothing is decided")
+    group.add_argument("--category", default="overall", metavar="WHICH", help="as --board of leaderboard does it")
+    group.add_argument("--json", action="store_true", help="print JSON")
+    _add_margin(group)
+    _add_analysis(parser)
+
+
+def _add_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("state", metavar="STATE", help="a .lrbtl file, made where there is none")
     parser.add_argument("files", metavar="FILE", nargs="+", help="battles: files, folders, quoted patterns or -")
     _add_columns(parser)
     parser.add_argument("--again", action="store_true", help="count files that went in before once more")
+    parser.add_argument(
+        "--wait", type=float, default=WAIT, metavar="S", help="seconds to wait for another `add` to this state (600)"
+    )
     parser.add_argument("--progress", action="store_true", help="say what is going on, on stderr")
 
 
-def _add_demo(commands: Any) -> None:
-    text = "show everything at work on a simulated arena"
-    parser = _command(
-        commands, "demo", "[options]", run_demo, text, "Models, votes and results of the demo are made up."
-    )
+def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="also write board.csv, board.png, report.html here")
     parser.add_argument("--progress", action="store_true", help="say what is going on, on stderr")
 
 
-def _add_simulate(commands: Any) -> None:
-    epilog = "example:\n  lrbtl simulate --models 20 --contexts 5 --battles 50000 --out votes.csv.gz"
-    parser = _command(
-        commands, "simulate", "--out FILE [options]", run_simulate, "write a file of simulated battles", epilog
-    )
+def _add_simulate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", metavar="FILE", required=True, help="a .csv or .csv.gz file")
     parser.add_argument("--models", type=int, default=20, metavar="N", help="default 20")
     parser.add_argument("--contexts", type=int, default=5, metavar="N", help="default 5; 0 for none")
@@ -396,6 +425,154 @@ def _add_simulate(commands: Any) -> None:
     parser.add_argument("--scale", type=float, default=1.5, metavar="X", help="largest true score, log odds (1.5)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed (default 0)")
     parser.add_argument("--demo", action="store_true", help="the battles of `lrbtl demo` instead")
+
+
+def _add_out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", metavar="FILE", action="append", default=[], help=".csv .json .md .html .txt")
+    parser.add_argument("--quiet", action="store_true", help="print no table")
+
+
+def _add_changes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("before", metavar="BEFORE", help="votes or a state of then, or a board (.json)")
+    parser.add_argument("after", metavar="AFTER", help="those of now")
+    _add_columns(parser)
+    _add_out(parser)
+    _add_analysis(parser)
+
+
+def _add_history(parser: argparse.ArgumentParser) -> None:
+    _add_file(parser)
+    parser.add_argument("--time", metavar="COLUMN", required=True, help="dates, times, years, or seconds since 1970")
+    parser.add_argument(
+        "--period", metavar="P", help="day, week, month, quarter, year, or a number of periods; chosen by default"
+    )
+    parser.add_argument("--min-battles", type=int, default=30, metavar="N", help="as of leaderboard (default 30)")
+    parser.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence level (default 0.95)")
+    _add_out(parser)
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    _add_file(parser)
+    parser.add_argument("n", metavar="N", type=float, help="number of votes or runs to come, or what they may cost")
+    parser.add_argument("--goal", metavar="GOAL", help="gaps (default), top=K, or rank=MODEL")
+    parser.add_argument("--model", metavar="M", help="the same as --goal rank=M")
+    parser.add_argument("--category", default="overall", metavar="WHICH", help="as --board of leaderboard does it")
+    text = "what a vote costs in a category, or a run of a benchmark; 1 where it is not said. Repeatable"
+    parser.add_argument("--cost", metavar="LABEL=NUMBER", action="append", default=[], help=text)
+    _add_out(parser)
+    _add_analysis(parser)
+
+
+def _add_votes_needed(parser: argparse.ArgumentParser) -> None:
+    _add_file(parser)
+    parser.add_argument("a", metavar="A", help="a model")
+    parser.add_argument("b", metavar="B", help="another model")
+    parser.add_argument("--category", default="overall", metavar="WHICH", help="as --board of leaderboard does it")
+    parser.add_argument("--half-width", type=float, metavar="W", help="half the width of the interval, in Elo points")
+    parser.add_argument("--power", type=float, metavar="P", help="with which the gap shall be shown (default 0.8)")
+    parser.add_argument("--gap", type=float, metavar="G", help="the gap that there is, in Elo points")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_margin(parser)
+    _add_analysis(parser)
+
+
+BOARD_NOTE = FILE_NOTE + "\n" + "\n".join(EXAMPLES.splitlines()[:1] + EXAMPLES.splitlines()[3:6])
+GATE_NOTE = (
+    "exit codes: 0 ship, 1 worse, 2 cannot tell, 3 no decision because of the data, the files or the options\n\n"
+    "example:\n  lrbtl gate votes.csv --candidate new --baseline old --margin 10 --category math"
+)
+ADD_NOTE = FILE_NOTE + (
+    "\nexample, every night:\n"
+    "  lrbtl add state.lrbtl logs/today.parquet && lrbtl leaderboard state.lrbtl --out board.json\n\n"
+    "The state keeps a digest of every file. A file that went in before is refused; in a folder or pattern it is\n"
+    "left out. Columns of categories are those of the state. Give the same options for votes every time.\n"
+    "One process at a time changes a state; others wait.\n"
+)
+DOCTOR_NOTE = (
+    "Tables, and what LMArena, arena-hard-auto, AlpacaEval, MT-Bench and Inspect write; rankings of answers too."
+)
+CHANGES_NOTE = FILE_NOTE + (
+    "\nOf two files of votes the errors know the votes that both hold. Of two saved boards (.json) they do not: votes\n"
+    "are taken to be others, and intervals are too wide where they are the same.\n"
+)
+FORECAST_NOTE = RESULTS_NOTE + "\nexample:\n  lrbtl forecast scores.csv --model gpt-x --out forecast.csv"
+PLAN_NOTE = (
+    f"{FILE_NOTE}\nTo plan runs of benchmarks, {RESULTS_NOTE}\n"
+    "examples:\n  lrbtl plan votes.csv 1000 --goal top=5\n"
+    "  lrbtl plan scores.csv 10 --goal rank=gpt-x --cost hle=5"
+)
+CHOOSE_NOTE = (
+    f"{FILE_NOTE}\nOf benchmark scores, {RESULTS_NOTE}\n"
+    "examples:\n  lrbtl choose votes.csv --cost prices.csv --cost-column output_price --margin 10\n"
+    "  lrbtl choose votes.csv --cost small=0.5 --cost large=10 --weights coding=3,maths=1 --out choice.png"
+)
+WATCH_NOTE = FILE_NOTE + (
+    "\nexample, every night:\n"
+    "  lrbtl add state.lrbtl logs/today.parquet && lrbtl watch state.lrbtl --goal gap=new,old --stop 50000\n\n"
+    "A state remembers the question and the looks. Answers hold at all looks together.\n"
+    "exit codes: 0 may stop, 2 go on, 1 the data or the files do not allow it\n"
+)
+DEMO_NOTE = "Models, votes and results of the demo are made up."
+SIMULATE_NOTE = "example:\n  lrbtl simulate --models 20 --contexts 5 --battles 50000 --out votes.csv.gz"
+GATE_USAGE = "FILE --candidate A --baseline B [options]"
+# name: usage, what runs, what it does, more help, and what adds its options
+COMMANDS: dict[str, tuple[str, str, str, str, Callable[[argparse.ArgumentParser], None]]] = {
+    "demo": ("[options]", "commands:run_demo", "show everything at work on a simulated arena", DEMO_NOTE, _add_demo),
+    "doctor": (
+        "FILE", "doctor:run_doctor", "say what a file is, what it supports, and what to run", DOCTOR_NOTE, _add_doctor,
+    ),
+    "leaderboard": (
+        "FILE [options]", "commands:run_leaderboard", "rank the models of a file of battles", BOARD_NOTE,
+        _add_leaderboard,
+    ),
+    "compare": (
+        "FILE A B [options]", "commands:run_compare", "compare two models in every category", FILE_NOTE, _add_compare,
+    ),
+    "gate": (GATE_USAGE, "commands:run_gate", "say whether a model may replace another", GATE_NOTE, _add_gate),
+    "choose": (
+        "FILE --cost FILE [options]", "choices:run_choose", "say which models are worth their cost", CHOOSE_NOTE,
+        _add_choose,
+    ),
+    "watch": (
+        "STATE [options]", "watches:run_watch", "answer a question every day, and say when to stop", WATCH_NOTE,
+        _add_watch,
+    ),
+    "changes": (
+        "BEFORE AFTER [options]", "questions:run_changes", "say what changed from one board to another", CHANGES_NOTE,
+        _add_changes,
+    ),
+    "history": (
+        "FILE --time COLUMN [options]", "questions:run_history", "follow ratings over time", FILE_NOTE, _add_history,
+    ),
+    "forecast": (
+        "FILE [--model M] [options]", "results:run_forecast", "forecast scores that were not measured", FORECAST_NOTE,
+        _add_forecast,
+    ),
+    "plan": (
+        "FILE N [options]", "questions:run_plan", "say where the next N votes should go, or which benchmarks to run",
+        PLAN_NOTE, _add_plan,
+    ),
+    "votes-needed": (
+        "FILE A B [options]", "questions:run_votes_needed", "say how many more votes a gap needs", FILE_NOTE,
+        _add_votes_needed,
+    ),
+    "diagnose": (
+        "FILE [options]", "commands:run_diagnose", "say what a file of battles can and cannot tell", FILE_NOTE,
+        _add_diagnose,
+    ),
+    "report": (
+        "FILE -o REPORT.html [options]", "commands:run_report", "write everything into one HTML file", FILE_NOTE,
+        _add_report,
+    ),
+    "add": (
+        "STATE.lrbtl FILE [FILE ...] [options]", "commands:run_add", "add the battles of files to a state", ADD_NOTE,
+        _add_add,
+    ),
+    "simulate": (
+        "--out FILE [options]", "commands:run_simulate", "write a file of simulated battles", SIMULATE_NOTE,
+        _add_simulate,
+    ),
+}  # fmt: skip
 
 
 if __name__ == "__main__":

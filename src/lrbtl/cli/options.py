@@ -7,15 +7,19 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.frames import STANDARD_INPUT, Columns, read_battles
+from lrbtl.data.columns import GUESSED, Columns
+from lrbtl.data.frames import read_battles
 from lrbtl.data.labels import some_of
+from lrbtl.data.observations import Data
 from lrbtl.data.outcomes import Outcomes
+from lrbtl.data.read import STANDARD_INPUT
 from lrbtl.errors import UsageError
 from lrbtl.tables import shown
 from lrbtl.typing import Progress
@@ -48,7 +52,8 @@ def read(options: Namespace, source: Any, columns: Columns) -> Battles:
     found = read_battles(source, columns, progress=progress_of(options), **words, **vote_fields(options))
     for sentence in found.said:
         say(command_words(sentence))
-    return found.battles
+    kept = [command_words(note) for note in found.battles.notes if not note.startswith(GUESSED)]
+    return replace(found.battles, notes=tuple(kept))
 
 
 def vote_fields(options: Namespace) -> dict[str, Any]:
@@ -117,6 +122,9 @@ def analysis_options(options: Namespace) -> dict[str, Any]:
         "control": read_control(options.control),
         "effects": options.effects,
         **({} if options.folds is None else {"n_folds": options.folds}),
+        **({} if options.valid == "once" else {"valid": options.valid}),
+        **({} if options.looks is None else {"looks": options.looks}),
+        **({} if options.tuned_at is None else {"tuned_at": options.tuned_at}),
     }
 
 
@@ -180,7 +188,7 @@ def _pair(text: str, option: str, form: str) -> tuple[str, float]:
     return label, value
 
 
-def read_board(text: str, battles: Battles) -> Any:
+def read_board(text: str, battles: Data) -> Any:
     """Return the context that `--board` names, checked: None for overall, "all", a label, or levels by column."""
     if text in ("overall", "all"):
         return None if text == "overall" else text
@@ -223,8 +231,13 @@ OPTIONS = {
     "compat": "--compat",
     "anchor": "--anchor",
     "margin": "--margin",
+    "column": "--cost-column",
+    "top": "--top",
     "context": "--board",
     "ties": "--ties",
+    "valid": "--valid",
+    "tuned_at": "--tuned-at",
+    "looks": "--looks",
     "n_folds": "--folds",
     "n_threads": "--threads",
     "rng": "--seed",
@@ -243,14 +256,14 @@ PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"^`n` is", "--battles is"),
     (r"leave context out, or name their columns", "leave --board out, or name a column with --context"),
     (
-        r"name (it|them): Battles\.from_frame\(frame, ([^)]+)\)",
+        r"name (it|them): Battles\.read\(votes, ([^)]+)\)",
         lambda found: f"name {found[1]} with " + re.sub(r"(\w+)=\.\.\.,?", _column_option, found[2]),
     ),
     (
-        r"(contexts from .*)\(Battles.from_frame names others\)",
+        r"(contexts from .*)\(Battles.read names others\)",
         r"\1(--context COLUMN names another, --no-context uses none)",
     ),
-    (r" \(Battles.from_frame names others\)", ""),
+    (r" \(Battles.read names others\)", ""),
     (r"Battles\.from_frame\(\.\.\., tags=\.\.\.\)", "--tags COLUMN"),
     (r"outcomes=\{[^}]*\}", "--outcome WORD=NUMBER or WORD=drop"),
     (r"drop them with battles\.select\(\.\.\.\)", "leave their rows out of the file"),

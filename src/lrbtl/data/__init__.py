@@ -1,5 +1,5 @@
 """In: votes as columns, frames or files, and observed entries.
 
-Out: `Battles` and `Observations`: counted cells with their labels, connected parts and folds.
+Out: `Battles` and `Results`: counted cells with their labels, connected parts and folds.
 Open first: `battles`; `cells` is what all numerics read.
 """

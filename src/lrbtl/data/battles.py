@@ -15,16 +15,20 @@ from lrbtl.data import cells as _cells
 from lrbtl.data import labels as _labels
 from lrbtl.data.build import Axis, build_cells, context_axes
 from lrbtl.data.cells import Cells
+from lrbtl.data.columns import Found, named_columns
 from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, read_counts, scaled
 from lrbtl.data.describe import Described
-from lrbtl.data.encode import Log, as_columns, as_names, column_names, encode, read_frame
+from lrbtl.data.encode import Log, as_columns, as_names, as_table, column_names, encode, read_frame
 from lrbtl.data.folds import check_folds, fold_counts
+from lrbtl.data.item_logs import ItemColumns, open_items
+from lrbtl.data.items import item_battles, read_items
 from lrbtl.data.labels import find_label, index_labels
 from lrbtl.data.outcomes import BothBad, Outcomes
-from lrbtl.data.state import Stored
+from lrbtl.data.stored import Stored
 from lrbtl.data.tags import TAG_MODE, read_tags, warn_of_copies
 from lrbtl.errors import (
     ContextModeError,
+    CountError,
     CovariateError,
     EmptyDataError,
     InputTypeError,
@@ -32,8 +36,11 @@ from lrbtl.errors import (
     SelfBattleWarning,
     TooFewModelsError,
     VoteWeightError,
+    as_floats,
     check_choice,
+    check_type,
     check_whole,
+    listed,
     warn_user,
 )
 from lrbtl.typing import Floats, Longs, Seed
@@ -179,7 +186,7 @@ class Battles(Described, Stored):
         model_a: str = "model_a",
         model_b: str = "model_b",
         winner: str = "winner",
-        contexts: str | Sequence[str] = (),
+        contexts: str | Sequence[str] | None = None,
         tags: str | Sequence[str] | None = None,
         outcomes: Outcomes | None = None,
         ties: Ties = "half",
@@ -201,8 +208,9 @@ class Battles(Described, Stored):
         model_a, model_b, winner : str
             Column names. `winner` holds words, the name of the winner, or numbers in [0, 1]: 1 (or True) if `model_a`
             won.
-        contexts : str or sequence of str
-            Columns that become the context modes, in this order.
+        contexts : str or sequence of str, optional
+            Columns that become the context modes, in this order. By default one with a common name such as "category",
+            which a note tells; () for none.
         tags : str or sequence of str, optional
             Categories of which a vote may have several: a column of lists, or of text with "," ";" or "|" between them;
             or a list of columns of 0 and 1. Every vote counts once. The sets of tags that occur, such as
@@ -245,11 +253,36 @@ class Battles(Described, Stored):
         >>> battles.cells.y.tolist(), battles.cells.count.tolist()
         ([0.0, 1.0], [3, 2])
         """
-        if ties not in ("half", "drop"):
-            raise InputTypeError(f"ties is {ties!r}; it must be 'half' or 'drop'.")
-        names = as_names(contexts, "contexts")
+        frame = as_table(frame)
+        names, said = named_columns(frame, model_a, model_b, winner, contexts, count, tags)
+        options: dict[str, Any] = {"outcomes": outcomes, "ties": ties, "both_bad": both_bad, "covariates": covariates}
+        options |= {"position": position, "weight": weight, "cluster": cluster, "reweight": reweight}
+        battles = cls.from_columns(frame, names, **options)
+        return replace(battles, notes=(*battles.notes, *said)) if said else battles
+
+    @classmethod
+    def from_columns(
+        cls,
+        frame: Any,
+        found: Found,
+        *,
+        outcomes: Outcomes | None = None,
+        ties: Ties = "half",
+        both_bad: BothBad = "tie",
+        covariates: Any = None,
+        position: bool = False,
+        weight: str | None = None,
+        cluster: str | Sequence[str] | None = None,
+        reweight: str | None = None,
+    ) -> Battles:
+        """Battles of a frame or log whose columns are all named; see `from_frame`."""
+        check_type(found, Found, "found", "give what find_columns returned, or use from_frame")
+        check_choice(ties, ("half", "drop"), "ties", InputTypeError)
+        names, count = found.contexts, found.count
+        model_a, model_b, winner = found.model_a, found.model_b, found.winner
+        tags = found.tags[0] if len(found.tags) == 1 else found.tags or None
         wanted = [*names, model_a, model_b, winner]
-        tagged = list(as_names(tags, "tags"))
+        tagged = list(found.tags)
         fields = VoteFields.of(covariates, position, weight, cluster)
         needed = [*wanted, *tagged, *fields.names, *([] if count is None else [count])]
         columns, times = read_frame(frame, needed, tagged, grouped=not fields.names)
@@ -267,6 +300,61 @@ class Battles(Described, Stored):
         words = {"outcome_name": winner, "outcomes": outcomes, "ties": ties, "both_bad": both_bad}
         battles = cls._from_columns(coded, axes, counts, carried, reweight, sides=(model_a, model_b), **words)
         return battles if tags is None else replace(battles, tag_mode=TAG_MODE)
+
+    @classmethod
+    def from_items(
+        cls,
+        frame: Any,
+        *,
+        model: str = "model",
+        item: str = "item",
+        correct: str = "correct",
+        contexts: Any = "benchmark",
+        samples: str | None = None,
+    ) -> Battles:
+        """Return battles of results per item: of two models that met the same item, the right one beats the wrong one.
+
+        Given that one of two models is right, the difficulty of the item cancels (Rasch): scores are log odds to be
+        right on an item of any difficulty. Items are clusters, as a single one decides many battles.
+
+        Parameters
+        ----------
+        frame : data frame, dict of columns, file or folder
+            One row per model and item, or per sample of it. Files are tables, the samples of lm-evaluation-harness
+            (`--log_samples`), or Inspect logs.
+        model, item : str
+            Columns of models and items; items of different contexts are different, whatever they are called.
+        correct : str
+            Column with 0 or 1, true or false, "C" or "I", or the share of right samples. Where a column of the default
+            name is missing, a common name is guessed, and said: `doc_id`, `acc`, `task`, ...
+        contexts : str or list of str
+            Column of benchmarks, and of further modes; () for none.
+        samples : str, optional
+            Column with the number of samples behind each share.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.Battles.from_items({
+        ...     "model": ["x", "y", "x", "y"], "item": [1, 1, 2, 2], "benchmark": ["math"] * 4,
+        ...     "correct": [True, False, False, True]})
+        >>> battles.n_battles, battles.cluster_names
+        (2, ('item',))
+        """
+        log = open_items(frame, ItemColumns(model, item, correct, as_names(contexts, "contexts"), samples))
+        names, item = log.columns.contexts, log.columns.item
+        table = read_items(log)
+        first, second, outcome, weight, items = item_battles(table)
+        levels = [_labels.sort_labels(labels, name) for labels, name in zip(table.contexts, names, strict=True)]
+        coded = [
+            np.array([names_here.index(label) for label in labels], dtype=np.int64)[items]
+            for names_here, labels in zip(levels, table.contexts, strict=True)
+        ]
+        found = cls.from_arrays(
+            first, second, outcome, coded, models=table.models, levels=levels or None, weight=weight, cluster=items
+        )
+        note = f"pairs of models on the same {item}: {table.n_items:,} items"
+        return replace(found, mode_names=names, cluster_names=(item,), notes=(note, *log.notes))
 
     @classmethod
     def _from_columns(
@@ -322,8 +410,9 @@ class Battles(Described, Stored):
         """
         check_choice(effects, ("shared", "by_context"), "effects", CovariateError)
         index = {covariate.name: k for k, covariate in enumerate(self.covariates)}
-        listed = list(index) if names is None else [names] if isinstance(names, str) else list(names)
-        kept = sorted({find_label(index, name, "covariate", CovariateError) for name in listed})
+        given = [names] if isinstance(names, str) else names
+        wanted = list(index) if given is None else listed(given, "control", "name covariates", CovariateError)
+        kept = sorted({find_label(index, name, "covariate", CovariateError) for name in wanted})
         found = self if effects == "shared" else replace(self, effects_by="context")
         if len(kept) == len(index):
             return found
@@ -452,7 +541,7 @@ class Battles(Described, Stored):
         >>> lrbtl.Battles.from_arrays([0, 0], [1, 2], [1, 1]).with_counts([5, 0]).n_battles
         5
         """
-        count = read_counts(np.asarray(counts), "counts")
+        count = read_counts(as_floats(counts, "counts", CountError), "counts")
         if count.shape != self.cells.count.shape:
             raise LengthMismatchError(f"counts have shape {count.shape}, but there are {self.n_cells} cells.")
         return replace(self, cells=_cells.with_counts(self.cells, count))

@@ -48,7 +48,7 @@ def context_axes(names: Sequence[str], levels: Any, n_levels: int | Sequence[int
     listed = [None] * len(names) if levels is None else as_columns(levels)
     if n_levels is None:
         n_levels = [None] * len(names)
-    sizes = list(n_levels) if isinstance(n_levels, Sequence | np.ndarray) else [n_levels]
+    sizes = list(n_levels) if isinstance(n_levels, Sequence) or np.ndim(n_levels) == 1 else [n_levels]  # type: ignore[arg-type]
     for given, what in ((listed, "levels"), (sizes, "n_levels")):
         if len(given) != len(names):
             raise ContextModeError(f"{what} describe {len(given)} context modes, but there are {len(names)} columns.")

@@ -16,6 +16,8 @@ from lrbtl.typing import AnyInts, Floats, Indices, Ints, Longs
 _CHUNK = 1 << 18  # rows whose keys stay in cache while they are counted
 _SMALL_TABLE = 1 << 16
 _KEY_LIMIT = 1 << 62
+RECORD_DIGITS = 1024.0  # of a vote: records that differ by less are the same
+RECORD_ROUNDS = 3  # most times that records of opponents tell models apart
 BOTH_BAD = -1.0  # outcome of votes that both were bad, where that is an outcome of its own; it has no sides
 
 
@@ -422,6 +424,58 @@ def _components(tail: Indices, head: Indices, shape: tuple[int, int], connection
     smallest = np.empty(n_components, dtype=np.intp)
     smallest[labels[::-1]] = np.arange(n_nodes - 1, -1, -1) % shape[1]  # of repeated indices the last one stays
     return smallest[labels].reshape(shape)
+
+
+def mixed_bits(*keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return 64 random bits for each combination of keys (splitmix64, one key after the other)."""
+    bits = np.zeros(len(keys[0]), dtype=np.uint64)
+    for key in keys:
+        bits = bits ^ key
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            bits += np.uint64(0x9E3779B97F4A7C15)
+            bits ^= np.right_shift(bits, np.uint64(shift))
+            bits *= np.uint64(factor)
+        bits = np.bitwise_xor(bits, np.right_shift(bits, np.uint64(31)))
+    return bits
+
+
+def record_places(
+    context: Longs, a: Longs | Ints, b: Longs | Ints, votes: Floats, won: Floats, shape: tuple[int, int]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return places of models and contexts in an order that does not depend on what they are called.
+
+    They are sorted by their votes, so that few votes more change few places, and by their records where votes are the
+    same: votes and wins (of a) of each pair in each context, and records of those whom they met. Last comes their own
+    order: then nothing else tells them apart.
+    """
+    counted = (np.rint(RECORD_DIGITS * part).astype(np.int64).astype(np.uint64) for part in (votes, won, votes - won))
+    total, first, second = counted
+    own, other = mixed_bits(total, first), mixed_bits(total, second)
+
+    def summed(parts: list[tuple[Longs | Ints, NDArray[np.uint64]]], size: int) -> NDArray[np.uint64]:
+        out = np.zeros(size, dtype=np.uint64)
+        for place, values in parts:
+            np.add.at(out, place, values)
+        return out
+
+    models, contexts = summed([(a, own), (b, other)], shape[0]), summed([(context, own + other)], shape[1])
+    seen = np.unique(np.concatenate([a, b])), np.unique(context)
+    for _ in range(RECORD_ROUNDS):
+        if all(np.unique(bits[used]).size == used.size for bits, used in zip((models, contexts), seen, strict=True)):
+            break
+        forth = mixed_bits(own, models[b], contexts[context])
+        back = mixed_bits(other, models[a], contexts[context])
+        met = summed([(a, forth), (b, back)], shape[0]), summed([(context, forth + back)], shape[1])
+        models, contexts = mixed_bits(models, met[0]), mixed_bits(contexts, met[1])
+    of_models, of_contexts = summed([(a, total), (b, total)], shape[0]), summed([(context, total)], shape[1])
+    return _places(of_models, models), _places(of_contexts, contexts)
+
+
+def _places(votes: NDArray[np.uint64], bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the place of each by its votes, those of most first, and by bits where votes are the same."""
+    out = np.empty(len(votes), dtype=np.uint64)
+    out[np.lexsort((bits, ~votes))] = np.arange(len(votes))
+    return out
 
 
 def random_bits(context: Longs, a: Longs | Ints, b: Longs | Ints) -> NDArray[np.uint64]:

@@ -14,7 +14,16 @@ from lrbtl.data.cells import Cells
 from lrbtl.data.encode import as_series, check_lengths, encode, is_wide, raise_missing, used_codes
 from lrbtl.data.labels import sort_labels
 from lrbtl.data.votes import Votes
-from lrbtl.errors import ClusterError, CountError, CovariateError, LrbtlError, VoteWeightError, check_choice
+from lrbtl.errors import (
+    ClusterError,
+    CountError,
+    CovariateError,
+    LrbtlError,
+    VoteWeightError,
+    check_choice,
+    check_flag,
+    spelled,
+)
 from lrbtl.typing import Floats, Ints, Longs
 
 if TYPE_CHECKING:
@@ -84,6 +93,9 @@ class Covariate:
         return words, size / self.scale
 
 
+LARGEST = 1e30  # of weights and covariates; beyond it, and below its inverse, squares and their sums lose all digits
+NO_WEIGHT = 1e-9  # of the largest weight: a vote of less says nothing
+MOST_VOTES = 2.0**43  # nine million million; scores are not determined better than rounding beyond it
 Asked = tuple[str, str, tuple[Any, ...]]  # name, rule, columns: names of a frame's columns, or the columns themselves
 
 
@@ -99,6 +111,7 @@ class VoteFields:
     @classmethod
     def of(cls, covariates: Any = None, position: bool = False, weight: Any = None, cluster: Any = None) -> VoteFields:
         """Return the fields that the options of `from_frame` and `from_arrays` name."""
+        check_flag(position, "position", CovariateError)
         sources = tuple(_asked(covariates))
         names = [name for name, *_ in sources] + [POSITION] * position
         if len(set(names)) < len(names):
@@ -117,6 +130,8 @@ class VoteFields:
             return None
 
         def find(column: Any) -> Any:
+            if isinstance(column, str) and column not in columns:
+                raise CovariateError(f"{spelled(column)} is a name, where a column of values is needed.")
             return columns[column] if isinstance(column, str) else column
 
         found, slopes = [], []
@@ -257,7 +272,19 @@ def _finite(column: Any, name: str, error: type[CovariateError | VoteWeightError
     if wrong.any():
         row = int(np.argmax(wrong))
         raise error(
-            f"{name} is {numbers[row]:g} in row {row}; only finite numbers can be used: drop or fill such rows."
+            f"{name} is {numbers[row]:g} in row {row}; only finite numbers can be used: drop or fill such rows.",
+            column=name,
+            row=row,
+        )
+    size = np.abs(numbers)
+    wrong = (size > LARGEST) | ((size > 0) & (size < 1 / LARGEST))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise error(
+            f"{name} is {numbers[row]:g} in row {row}; sizes from {1 / LARGEST:g} to {LARGEST:g} can be computed with: "
+            "give it another unit, or 0.",
+            column=name,
+            row=row,
         )
     return numbers
 
@@ -270,7 +297,7 @@ def _read_weight(column: Any, given: Any) -> Floats:
         raise VoteWeightError(f"{name} is {weight[row]:g} in row {row}; a weight is zero or positive.")
     if len(weight) and weight.max() == 0.0:
         raise VoteWeightError(f"{name} is zero in every row: no vote counts.")
-    return weight
+    return np.where(weight < NO_WEIGHT * weight.max(initial=0.0), 0.0, weight)
 
 
 def _read_cluster(column: Any, name: str) -> tuple[Ints, tuple[Any, ...]]:
@@ -345,7 +372,7 @@ def read_numbers(column: object, name: str, error: type[LrbtlError]) -> Floats:
         if values.dtype.kind not in "biufO":
             raise TypeError(f"they are {values.dtype.name}")
         numbers = values.astype(np.float64)
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, OverflowError) as problem:
         raise error(f"{name} holds values that are not numbers: {problem}.") from problem
     if numbers.ndim != 1:
         raise error(f"{name} has {numbers.ndim} dimensions; give one number per row.")
@@ -361,6 +388,6 @@ def read_counts(column: object, name: str) -> Longs:
         if wrong.any():
             row = int(np.argmax(wrong))
             raise CountError(f"{name} in row {row} {problem} ({numbers[row]:g}); a count is 0, 1, 2, ...")
-    if (total := float(np.minimum(numbers, 2.0**53).sum())) >= 2.0**53:
-        raise CountError(f"{name} sum to {total:g} or more; totals below 2**53 can be counted exactly.")
+    if (total := float(np.minimum(numbers, MOST_VOTES).sum())) >= MOST_VOTES:
+        raise CountError(f"{name} sum to {total:g} or more; totals below 2**43 votes can be computed with.")
     return np.ascontiguousarray(numbers, dtype=np.int64)

@@ -10,6 +10,8 @@ import numpy as np
 
 from lrbtl.data.cells import component_members, points, weak_components
 from lrbtl.data.labels import Labelled, context_name, some_of
+from lrbtl.errors import ClusterError, spelled
+from lrbtl.tables import shown_lines
 from lrbtl.typing import Bools, Floats, Longs
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class Described(Labelled):
 
     @cached_property
     def n_effective(self) -> float:
-        """Number of votes of equal weight that tell as much as these: (sum of weights)^2 / sum of squared weights."""
+        """Effective sample size: (sum of weights)^2 / sum of squared weights."""
         if self.vote_weights is None:
             return float(self.n_battles)
         count = self.cells.count
@@ -58,7 +60,9 @@ class Described(Labelled):
 
     def cluster_sizes(self, column: int = 0) -> Longs:
         """Votes of each cluster of a column that has some: int64 (number of clusters,)."""
-        assert self.cells.clusters is not None
+        known = 0 if self.cells.clusters is None else self.cells.clusters.shape[1]
+        if self.cells.clusters is None or not (isinstance(column, int | np.integer) and 0 <= column < known):
+            raise ClusterError(f"these battles have no cluster column {spelled(column)}: name some with cluster=.")
         sizes = np.bincount(self.cells.clusters[:, column], self.cells.count)
         return sizes[sizes > 0].astype(np.int64)
 
@@ -112,7 +116,7 @@ def describe_battles(battles: Battles) -> str:
         lines.append(f"  weights    worth {battles.n_effective:,.0f} votes of equal weight")
     for k, name in enumerate(battles.cluster_names):
         lines.append(f"  clusters   {battles.cluster_sizes(k).size:,} by {name}")
-    return "\n".join(lines + [f"  warning    {text}" for text in battle_warnings(battles)])
+    return shown_lines("\n".join(lines + [f"  warning    {text}" for text in battle_warnings(battles)]))
 
 
 def battle_warnings(battles: Battles) -> list[str]:

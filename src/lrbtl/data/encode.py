@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
@@ -11,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl._kernels.coding import code_characters, code_halves, code_objects, code_texts, mark_codes
-from lrbtl.data.labels import suggest_labels
+from lrbtl.data.labels import is_missing, suggest_labels
 from lrbtl.errors import (
     FileReadError,
     InputTypeError,
     LengthMismatchError,
     MissingColumnError,
     MissingValueError,
+    spelled,
 )
 from lrbtl.typing import AnyInts, Bools, Floats, Ints, Longs
 
@@ -129,7 +131,10 @@ def as_names(names: Any, what: str) -> tuple[str, ...]:
     >>> as_names("category", "contexts"), as_names(None, "contexts")
     (('category',), ())
     """
-    listed = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else names
+    try:
+        listed = (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Iterable) else names
+    except TypeError:  # an array without dimensions
+        listed = (names,)
     if not (listed is None or (isinstance(listed, tuple) and all(isinstance(name, str) for name in listed))):
         raise InputTypeError(f"{what}={names!r}: give the name of a column, or a list of names.")
     return listed or ()
@@ -161,7 +166,7 @@ def _encode_objects(values: list[Any] | NDArray[np.object_], name: str) -> Coded
     codes = np.empty(len(values), dtype=np.int32)
     try:
         labels = code_objects(values, codes)
-    except TypeError as error:
+    except Exception as error:  # a list has no hash, and a class of the caller's may raise anything
         raise InputTypeError(f"{name} holds values that cannot be labels: {error}.") from error
     for code, label in enumerate(labels):
         if is_missing(label):
@@ -169,14 +174,6 @@ def _encode_objects(values: list[Any] | NDArray[np.object_], name: str) -> Coded
     labels = [label.item() if isinstance(label, np.generic) else label for label in labels]
     is_integer = bool(labels) and all(isinstance(label, int) and not isinstance(label, bool) for label in labels)
     return Coded(codes, labels, is_integer, all_used=True)
-
-
-def is_missing(label: object) -> bool:
-    """Whether a label is None, NaN, NaT or NA."""
-    try:
-        return label is None or bool(label != label)
-    except TypeError:  # the truth value of pandas.NA
-        return True
 
 
 def raise_missing(name: str, missing: Bools) -> None:
@@ -419,6 +416,33 @@ def read_frame(
     return {name: table.get_column(name) for name in names}, times
 
 
+def as_table(source: Any) -> Any:
+    """Return rows, data sets and Arrow data as something with columns; anything else as it is.
+
+    >>> as_table([{"model": "x", "won": 1}, {"model": "y"}])
+    {'model': ['x', 'y'], 'won': [1, None]}
+    """
+    if isinstance(source, list | tuple) and source and all(isinstance(row, Mapping) for row in source):
+        names = list(dict.fromkeys(name for row in source for name in row))
+        return {name: [row.get(name) for row in source] for name in names}
+    kind = type(source)  # whose attributes are declared: some frames have one for every name
+    if hasattr(kind, "with_format") and hasattr(kind, "column_names"):  # of Hugging Face
+        return source.with_format("arrow")[:]
+    batches = source if isinstance(source, list | tuple) else [source]
+    if batches and all(hasattr(type(part), "__arrow_c_array__") and hasattr(part, "schema") for part in batches):
+        return import_module("pyarrow").Table.from_batches(batches)
+    if hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "read_next_batch"):
+        import narwhals as nw
+
+        try:
+            nw.from_native(source)
+        except TypeError:  # no frame that narwhals knows
+            return import_module("pyarrow").table(source)
+        except nw.exceptions.DuplicateError:  # which `column_names` says
+            return source
+    return source
+
+
 def column_names(frame: Any) -> list[str]:
     """Return the names of the columns of a frame or of a dict of columns.
 
@@ -436,6 +460,12 @@ def column_names(frame: Any) -> list[str]:
     except TypeError as error:
         raise InputTypeError(
             f"cannot read battles from a {type(frame).__name__}; give a data frame or a dict of columns."
+        ) from error
+    except nw.exceptions.DuplicateError as error:
+        names = [str(name) for name in frame.columns]
+        repeated = next((name for name in names if names.count(name) > 1), "")
+        raise MissingColumnError(
+            f"column {repeated!r} occurs more than once; rename one of them.", argument="column", value=repeated
         ) from error
 
 
@@ -471,8 +501,12 @@ def _collect_rows(table: Any, names: list[str], sets: Sequence[str], grouped: bo
 
 def _check_names(names: Sequence[str], known: list[str]) -> None:
     for name in names:
+        if isinstance(name, np.ndarray):
+            raise InputTypeError(f"{spelled(name)} is not the name of a column.", argument="column", value=name)
         if name not in known:
-            raise MissingColumnError(f"the frame has no column {name!r}; {suggest_labels(name, known)}")
+            raise MissingColumnError(
+                f"the frame has no column {name!r}; {suggest_labels(name, known)}", argument="column", value=name
+            )
 
 
 def check_lengths(columns: Mapping[str, Any]) -> int:

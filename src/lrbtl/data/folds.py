@@ -85,12 +85,18 @@ def _canonical(cells: Cells) -> tuple[Longs, Cells]:
     if cells.slopes is None and cells.weight is None:
         order, _ = group_rows(codes, sizes)
     else:
-        carried = Votes(cells.slopes, cells.weight).oriented(swapped)
+        slopes = None if cells.slopes is None else np.apply_along_axis(_places, 0, cells.slopes)
+        carried = Votes(slopes, None if cells.weight is None else _places(cells.weight)).oriented(swapped)
         order = np.lexsort((carried.hashes(), row_keys(codes, sizes)))
     contexts = place[order].astype(np.int32)
     start = context_starts(contexts, cells.n_contexts)
     clusters = None if cells.clusters is None else cells.clusters[order]
     return order, replace(cells, context=contexts, count=cells.count[order], start=start, clusters=clusters)
+
+
+def _places(values: Floats) -> Floats:
+    """Return signed places of numbers by size, which are the same in any unit."""
+    return np.asarray(np.sign(values) * (1.0 + np.unique(np.abs(values), return_inverse=True)[1].reshape(-1)))
 
 
 def _hashes(cells: Cells) -> tuple[Unsigned, Unsigned]:

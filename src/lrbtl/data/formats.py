@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import os
+import shlex
+import struct
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
-from lrbtl.data.text import named_errors
+from lrbtl.data.labels import some_of
+from lrbtl.data.text import LONGEST_LINE, named_errors
 from lrbtl.errors import EmptyDataError, FileReadError, MissingExtraError
 
 Record = Mapping[str, Any]
@@ -28,6 +34,9 @@ STYLE = {
     "bold": "bold_count_{}",
 }
 LINES = (".jsonl", ".ndjson")
+EVAL = ".eval"
+ZSTD, LOCAL_HEADER = 93, 30  # of zip archives: how a file is compressed, and bytes before its name
+MOST_BYTES = 1 << 31  # of a file that can only be read whole
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,10 @@ class ToolLog:
         From name to the columns of the two sides, for `Battles.from_frame(covariates=)`.
     dropped : dict
         Why records were left out, and how many.
+    weight : str or None
+        Column of weights, where the tool has some.
+    notes : tuple of str
+        What else was decided.
     """
 
     tool: str
@@ -53,6 +66,8 @@ class ToolLog:
     cluster: tuple[str, ...] = ()
     covariates: dict[str, tuple[str, str]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
+    weight: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def n_rows(self) -> int:
@@ -61,16 +76,21 @@ class ToolLog:
 
     def said(self) -> list[str]:
         """Return what was read, one sentence each."""
-        lines = [f"read {self.n_rows:,} battles from {self.tool}"]
-        return [*lines, *(f"{count:,} records left out: {why}" for why, count in self.dropped.items())]
+        return [f"read {self.n_rows:,} battles from {self.tool}", *self.decided()]
+
+    def decided(self) -> list[str]:
+        """Return what was left out or weighted, one sentence each."""
+        return [*(f"{count:,} records left out: {why}" for why, count in self.dropped.items()), *self.notes]
 
 
 class Skip(Exception):
     """A record that holds no vote, and why."""
 
 
-def read_tool_log(path: str | Path) -> ToolLog | None:
-    r"""Return the battles of a file that an evaluation tool wrote; None where it is a plain table, or none at all.
+def read_tool_log(path: str | Path | Sequence[Path], scorer: str | None = None) -> ToolLog | None:
+    r"""Return the battles of files that an evaluation tool wrote; None where they are plain tables, or none at all.
+
+    Of several files, those that are no votes of the tool of the first such file are left out, and said.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "annotations.json")
@@ -79,30 +99,55 @@ def read_tool_log(path: str | Path) -> ToolLog | None:
     >>> log.tool, log.columns["winner"]
     ('AlpacaEval annotations', [0.0])
     """
-    path = Path(path)
-    kind = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"][-1:]
-    if not path.is_file() or kind[:1] not in [[suffix] for suffix in (".json", ".parquet", ".pq", *LINES)]:
+    if isinstance(path, str | Path):
+        known, records = open_records(Path(path))
+        if known is None:
+            return None
+        with named_errors(path):
+            return collect(known, records, scorer)
+    opened = [(file, *open_records(file, only_tools=True)) for file in path]
+    tools = [known for _, known, _ in opened if known is not None]
+    if not tools:
         return None
+    kept = [(file, records) for file, known, records in opened if known is tools[0]]
+    log = collect(tools[0], chain.from_iterable(_named_records(file, records) for file, records in kept), scorer)
+    other = [file.name for file, known, _ in opened if known is not tools[0]]
+    notes = (f"left out {len(other)} files that are no {log.tool}: {some_of(other, 3)}",) if other else ()
+    return replace(log, notes=(*log.notes, *notes))
+
+
+def _named_records(file: Path, records: Iterable[Record]) -> Iterator[Record]:
+    with named_errors(file):
+        yield from records
+
+
+def open_records(path: Path, *, only_tools: bool = False) -> tuple[Format | None, Iterator[Record]]:
+    """Return the format of a file and its records; None for plain tables, and, of many files, for what is no votes."""
+    kind = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() != ".gz"), "")
+    if not path.is_file() or kind not in (".json", ".parquet", ".pq", EVAL, *LINES):
+        return None, iter(())
     with named_errors(path):
-        if kind == [".json"]:
-            records = _whole_records(path)
-            first = next(records, {})
+        if kind in (".json", EVAL):
+            try:
+                records = _whole_records(path) if kind == ".json" else _eval_records(path)
+                first = next(records, {})
+            except (FileReadError, EmptyDataError):
+                if only_tools:
+                    return None, iter(())
+                raise
             found = find_format(first) or (PLAIN if set(first) >= PLAIN.keys else None)
-            if found is None:
+            if found is None and not only_tools:
                 tools = ", ".join(dict.fromkeys(known.tool for known in KNOWN))
                 raise FileReadError(
                     f"it is neither a list of battles with model_a, model_b and winner nor of a known kind: {tools}."
                 )
-        else:
-            try:
-                records = _line_records(path) if kind[0] in LINES else _parquet_records(path)
-                first = next(records, {})
-            except (FileReadError, OSError, EOFError):
-                return None
-            found = find_format(first)
-            if found is None:
-                return None
-        return collect(found, chain([first], records))
+            return found, chain([first], records)
+        try:
+            records = _line_records(path) if kind in LINES else _parquet_records(path)
+            first = next(records, {})
+        except (FileReadError, OSError, EOFError):
+            return None, iter(())
+        return find_format(first), chain([first], records)
 
 
 def find_format(record: Record) -> Format | None:
@@ -115,7 +160,12 @@ def find_format(record: Record) -> Format | None:
 
 
 def _whole_records(path: Path) -> Iterator[Record]:
-    text = gzip.decompress(path.read_bytes()) if path.suffix.lower() == ".gz" else path.read_bytes()
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
+        text = stream.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise FileReadError(
+            f"it holds more than {MOST_BYTES:,} bytes in one piece; write one record per line (.jsonl)."
+        )
     if not text.strip():
         raise EmptyDataError(f"{path}: the file is empty.")
     try:
@@ -127,11 +177,55 @@ def _whole_records(path: Path) -> Iterator[Record]:
     yield from (record for record in (value if isinstance(value, list) else [value]) if isinstance(record, dict))
 
 
+def _eval_records(path: Path) -> Iterator[Record]:
+    """Yield the one record of an Inspect log in its own archive: the header, and its samples."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            samples = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
+            size = sum(archive.getinfo(name).file_size for name in samples)
+            if size > MOST_BYTES:
+                raise FileReadError(f"its samples have {size:,} bytes, more than {MOST_BYTES:,}; split the log.")
+            header = json.loads(_member(path, archive, "header.json"))
+            read = [json.loads(_member(path, archive, name)) for name in samples]
+    except (NotImplementedError, ImportError) as error:
+        raise FileReadError(
+            "it is compressed in a way that this Python cannot read; convert it: "
+            f"inspect log convert {shlex.quote(str(path))} --to json --output-dir converted"
+        ) from error
+    except (zipfile.BadZipFile, KeyError, ValueError, RecursionError, RuntimeError) as error:
+        raise FileReadError(f"it is no Inspect log ({error}); write it again.") from error
+    if not isinstance(header, dict):
+        raise FileReadError("it is no Inspect log: its header is no object.")
+    yield {"eval": header.get("eval", {}), "samples": [sample for sample in read if isinstance(sample, dict)]}
+
+
+def _member(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    """Return a file of an archive; Inspect compresses by zstd, which pyarrow reads where Python does not."""
+    info = archive.getinfo(name)
+    if info.compress_type != ZSTD:
+        return archive.read(name)
+    pa = import_module("pyarrow")
+    with path.open("rb") as stream:
+        stream.seek(info.header_offset)
+        start = stream.read(LOCAL_HEADER)
+        stream.seek(sum(struct.unpack("<HH", start[-4:])), os.SEEK_CUR)  # behind the name and the extra field
+        packed = stream.read(info.compress_size)
+    try:
+        return bytes(pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read(info.file_size))
+    except OSError as error:
+        raise ValueError(f"{name} is damaged: {error}") from error
+
+
 def _line_records(path: Path) -> Iterator[Record]:
     """Yield the objects of a file line by line; what is wrong with a plain table its own reader will say."""
     opened = gzip.open if path.suffix.lower() == ".gz" else open
     with opened(path, "rb") as stream:
-        for k, line in enumerate(stream, 1):
+        k = 0
+        while line := stream.readline(LONGEST_LINE):
+            k += 1
+            if len(line) == LONGEST_LINE:
+                raise FileReadError(f"line {k} has over {LONGEST_LINE:,} bytes; is it a log with one vote per line?")
             if not line.strip():
                 continue
             try:
@@ -161,13 +255,13 @@ def _parquet_records(path: Path) -> Iterator[Record]:
             yield from batch.to_pylist()
 
 
-def collect(known: Format, records: Iterable[Record]) -> ToolLog:
+def collect(known: Format, records: Iterable[Record], scorer: str | None = None) -> ToolLog:
     """Return the rows of all records as columns; those that some rows lack are left out, but not models and winner."""
     rows: list[Row] = []
     dropped: dict[str, int] = {}
     for k, record in enumerate(records, 1):
         try:
-            rows += known.rows(record)
+            rows += inspect_rows(record, scorer, dropped) if known is INSPECT else known.rows(record)
         except Skip as reason:
             dropped[str(reason)] = dropped.get(str(reason), 0) + 1
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -185,6 +279,11 @@ def collect(known: Format, records: Iterable[Record]) -> ToolLog:
         name: (f"{name}_a", f"{name}_b") for name in STYLE if f"{name}_a" in columns and f"{name}_b" in columns
     }
     cluster = tuple(name for name in known.cluster if len(set(columns.get(name, ()))) > 1)
+    weights = columns.get("weight", [])
+    if known.weight_note and (heavy := sum(weight != 1 for weight in weights)):
+        return ToolLog(known.tool, columns, cluster, covariates, dropped, "weight", (f"{heavy:,} {known.weight_note}",))
+    if known.weight_note:
+        columns.pop("weight", None)
     return ToolLog(known.tool, columns, cluster, covariates, dropped)
 
 
@@ -229,26 +328,39 @@ def arena_rows(record: Record) -> list[Row]:
     return [row]
 
 
+def fastchat_rows(record: Record) -> list[Row]:
+    """Return a battle of FastChat's cleaned logs; as there, only votes on models whose names were hidden count."""
+    if not record["anony"]:
+        raise Skip("the voter knew the models (anony is false), as FastChat leaves out")
+    return arena_rows(record)
+
+
 def arena_hard_rows(record: Record) -> list[Row]:
     """Return battles of arena-hard-auto: two games against the baseline, which is A in the first and B in the second.
 
+    As there, a clear win (A>>B) weighs 3. Of records of version 2, which have a `uid`, both games must have a score;
+    of older ones a game without a score is left out.
+
     >>> games = [{"score": "B>>A"}, {"score": "A>B"}]
-    >>> [row["winner"] for row in arena_hard_rows({"uid": 7, "model": "x", "baseline": "o", "games": games})]
-    ['model_b', 'model_a']
+    >>> rows = arena_hard_rows({"uid": 7, "model": "x", "baseline": "o", "games": games})
+    >>> [(row["winner"], row["weight"]) for row in rows]
+    [('model_b', 3.0), ('model_a', 1.0)]
     """
     model, baseline = record["model"], record.get("baseline") or "baseline"
-    words = {"A": "model_a", "B": "model_b", "=": "tie"}
+    scores = [(game or {}).get("score") for game in record["games"]]
+    if not any(scores) or ("uid" in record and not all(scores[:2])):
+        raise Skip("the judge gave no score in a game")
     rows = []
-    for game, pair in zip(record["games"], ((baseline, model), (model, baseline)), strict=False):
-        score = (game or {}).get("score")
+    for score, pair in zip(scores, ((baseline, model), (model, baseline)), strict=False):
         if not score:
             continue
-        sign = "=" if "=" in score else score[0] if ">" in score else score[-1]
-        row = {"model_a": pair[0], "model_b": pair[1], "winner": words[sign]}
+        if score not in SCORES:
+            raise ValueError(f"a score is {score!r}; it is one of {', '.join(SCORES)}")
+        winner = SCORES[score]
+        row = {"model_a": pair[0], "model_b": pair[1], "winner": winner}
+        row["weight"] = CLEAR_WIN if ">>" in score or "<<" in score else 1.0
         row["question"] = str(record.get("uid") or record.get("question_id"))
         rows.append(row | {name: record[name] for name in ("category", "judge") if record.get(name)})
-    if not rows:
-        raise Skip("the judge gave no score")
     return rows
 
 
@@ -282,21 +394,45 @@ def mt_bench_rows(record: Record) -> list[Row]:
     return [row | ({"turn": str(record["turn"])} if record.get("turn") is not None else {})]
 
 
-def inspect_rows(record: Record) -> list[Row]:
-    """Return battles of an Inspect log, whose scores have model_a, model_b and winner as value or in the metadata."""
-    rows = []
+def inspect_rows(record: Record, scorer: str | None = None, dropped: dict[str, int] | None = None) -> list[Row]:
+    """Return battles of an Inspect log, whose scores have model_a, model_b and winner as value or in the metadata.
+
+    A score's own value counts before its metadata, and that before the sample's. Scorers whose value names no winner,
+    such as one of accuracy, do not vote, unless `scorer` names one. Samples without such a score are counted in
+    `dropped`.
+    """
+    rows: list[Row] = []
+    unscored = 0
     for sample in record["samples"] or ():
-        for score in (sample.get("scores") or {}).values():
-            known = {**(sample.get("metadata") or {}), **(score.get("metadata") or {})}
-            value = score.get("value")
-            known |= value if isinstance(value, Mapping) else {"winner": known.get("winner", value)}
-            if {"model_a", "model_b", "winner"} <= set(known) and known["winner"] is not None:
-                row = {name: known[name] for name in ("model_a", "model_b", "winner")}
-                row["question"] = str(sample.get("id"))
-                rows.append(row | {name: str(known[name]) for name in ("category", "judge") if name in known})
+        found = [
+            row
+            for name, score in (sample.get("scores") or {}).items()
+            if scorer in (None, name) and (row := _inspect_row(sample, name, score, is_named=scorer is not None))
+        ]
+        unscored += not found
+        rows += found
     if not rows:
         raise Skip("no sample has a score with model_a, model_b and winner")
+    if unscored and dropped is not None:
+        why = "a sample without a score that names a winner"
+        dropped[why] = dropped.get(why, 0) + unscored
     return rows
+
+
+def _inspect_row(sample: Record, name: str, score: Record, *, is_named: bool) -> Row | None:
+    """Return the vote of a scorer on a sample; None where it has none."""
+    value, own = (score or {}).get("value"), (score or {}).get("metadata") or {}
+    known = {**(sample.get("metadata") or {}), **own, **(value if isinstance(value, Mapping) else {})}
+    if not {"model_a", "model_b"} <= set(known):
+        return None
+    words = {*WINNER_WORDS, str(known["model_a"]).lower(), str(known["model_b"]).lower()}
+    said = [value.get("winner") if isinstance(value, Mapping) else value, own.get("winner")]
+    votes = [x for x in said if x is not None and (is_named or str(x).strip().lower() in words)]
+    if not votes:
+        return None
+    row = {"model_a": known["model_a"], "model_b": known["model_b"], "winner": votes[0], "scorer": str(name)}
+    row["question"] = str(sample.get("id"))
+    return row | {key: str(known[key]) for key in ("category", "judge") if key in known}
 
 
 def ranking_rows(record: Record) -> list[Row]:
@@ -330,18 +466,26 @@ class Format:
     keys: frozenset[str]
     rows: Callable[[Record], list[Row]]
     cluster: tuple[str, ...] = ()
+    weight_note: str = ""  # what is said where its weights differ
 
 
 ARENA_KEYS: tuple[str, ...] = ("model_a", "model_b", "winner", "conv_metadata", "category_tag", "language", "is_code")
 ARENA_KEYS += ("evaluation_session_id", "judge")
 ALPACA_KEYS = ("generator_1", "generator_2", "preference")
 MT_BENCH_KEYS = ("model_1", "model_2", "g1_winner", "g2_winner")
+CLEAR_WIN = 3.0  # weight of A>>B in arena-hard-auto
+SCORES = {"A>B": "model_a", "A>>B": "model_a", "B<A": "model_a", "B<<A": "model_a", "A=B": "tie", "B=A": "tie"}
+SCORES |= {"B>A": "model_b", "B>>A": "model_b", "A<B": "model_b", "A<<B": "model_b"}
+HEAVY = "clear wins (A>>B) weigh 3, as in arena-hard-auto"
+INSPECT = Format("an Inspect log", frozenset(("eval", "samples")), inspect_rows, ("question",))
+WINNER_WORDS = frozenset(("model_a", "model_b", "a", "b", "tie", "both_bad", "tie (bothbad)", "draw", "equal"))
 KNOWN = (
     Format("LMArena battles", frozenset(ARENA_KEYS[:4]), arena_rows, ("session",)),
-    Format("arena-hard-auto judgments", frozenset(("model", "games")), arena_hard_rows, ("question",)),
+    Format("FastChat battles", frozenset((*ARENA_KEYS[:3], "anony")), fastchat_rows, ("session",)),
+    Format("arena-hard-auto judgments", frozenset(("model", "games")), arena_hard_rows, ("question",), HEAVY),
     Format("AlpacaEval annotations", frozenset(ALPACA_KEYS), alpaca_rows, ("question",)),
     Format("MT-Bench pair judgments", frozenset(MT_BENCH_KEYS), mt_bench_rows, ("question",)),
-    Format("an Inspect log", frozenset(("eval", "samples")), inspect_rows, ("question",)),
+    INSPECT,
     Format("rankings", frozenset(("ranking",)), ranking_rows, ("question",)),
     Format("rankings", frozenset(("answers", "prompt")), ranking_rows, ("question",)),
 )

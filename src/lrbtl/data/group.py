@@ -52,7 +52,7 @@ class RowCounter:
         self._all_known = False  # whether each label of the last batch has a step
         self._chunks: list[Chunk] = []
         self._n_merged = 0
-        self.n_rows = 0
+        self.n_rows: int = 0
 
     def add(self, columns: Sequence[Coded]) -> None:
         """Count the rows of a batch; raise where its codes have no label, as in damaged files."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from lrbtl.data.cells import Cells
 from lrbtl.errors import (
+    LONGEST_SHOWN,
     ContextModeError,
     LabelError,
     LrbtlError,
@@ -19,6 +20,8 @@ from lrbtl.errors import (
     TagError,
     UnknownContextError,
     UnknownModelError,
+    check_type,
+    spelled,
 )
 from lrbtl.typing import Longs
 
@@ -87,13 +90,34 @@ def find_label(index: LabelIndex, label: object, what: str, error: type[LrbtlErr
     """
     try:
         return index[label]
-    except (KeyError, TypeError):
+    except Exception:  # also what the hash of a class of the caller's raises
         pass
     if isinstance(label, int | np.integer) and not isinstance(label, bool):
         if 0 <= label < len(index):
             return int(label)
-        raise error(f"{what} {label!r} is neither a label nor a code from 0 to {len(index) - 1}.")
-    raise error(f"unknown {what} {label!r}; {suggest_labels(label, index)}")
+        raise error(
+            f"{what} {spelled(label)} is neither a label nor a code from 0 to {len(index) - 1}.",
+            argument=what,
+            value=label,
+        )
+    raise error(f"unknown {what} {spelled(label)}; {suggest_labels(label, index)}", argument=what, value=label)
+
+
+def is_hashable(label: object) -> bool:
+    """Return whether a value can be a label, whatever its hash raises where not."""
+    try:
+        hash(label)
+    except Exception:
+        return False
+    return not is_missing(label)
+
+
+def is_missing(label: object) -> bool:
+    """Whether a label is None, NaN, NaT or NA."""
+    try:
+        return label is None or bool(label != label)
+    except Exception:  # the truth value of pandas.NA, of an array, or a class of the caller's
+        return True
 
 
 def context_name(context: Any) -> str:
@@ -179,11 +203,12 @@ def suggest_labels(label: object, known: Iterable[Label]) -> str:
     """End of a message that names the labels nearest to one that is not known."""
     known = list(known)
     names = [str(name) for name in known]
-    if str(label) in names:
-        meant = known[names.index(str(label))]
+    text = label if isinstance(label, str) else spelled(label)
+    if text in names:
+        meant = known[names.index(text)]
         return f"labels here are of type {type(meant).__name__}, not {type(label).__name__}: write {meant!r}."
     lower = {name.lower(): name for name in names}
-    near = [lower[name] for name in get_close_matches(str(label).lower(), lower, n=3, cutoff=0.5)]
+    near = [lower[name] for name in get_close_matches(text[:LONGEST_SHOWN].lower(), lower, n=3, cutoff=0.5)]
     if near:
         return "did you mean " + " or ".join(repr(name) for name in near) + "?"
     shown = ", ".join(repr(name) for name in names[:5])
@@ -233,7 +258,11 @@ class Labelled:
     notes: tuple[str, ...] = ()
     tag_mode: str | None = None  # name of the mode whose levels are sets of tags
     unit: ClassVar[str] = "battles"  # what rows are, in messages
-    axes: ClassVar[tuple[str, str]] = ("model", "context")  # what mode 1 and the others hold, in messages
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """What mode 1 and the others hold, in messages."""
+        return ("model", "context")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -285,6 +314,12 @@ class Labelled:
 
     def codes_of(self, mode: int, label: object) -> tuple[int, ...]:
         """Positions of the levels that a label of a mode stands for: one, or for a tag the sets that contain it."""
+        if not isinstance(mode, int | np.integer) or not 0 <= mode < len(self.mode_names):
+            raise ContextModeError(
+                f"mode={spelled(mode)}: give the number of a context mode, of which there are {len(self.mode_names)}.",
+                argument="mode",
+                value=mode,
+            )
         name, index = self.mode_names[mode], self._level_index[mode]
         if name != self.tag_mode:
             return (find_label(index, label, f"level of {name}", UnknownContextError),)
@@ -406,6 +441,12 @@ class Labelled:
 
     def context_label(self, context: int) -> Any:
         """Label of a flat context: the level for one mode, a tuple for several, None for none."""
+        if not isinstance(context, int | np.integer) or not 0 <= context < self.n_contexts:
+            raise UnknownContextError(
+                f"context={spelled(context)}: give the number of a context, from 0 to {self.n_contexts - 1}.",
+                argument="context",
+                value=context,
+            )
         parts = np.unravel_index(context, self.shape[1:]) if self.levels else ()
         labels = tuple(names[int(k)] for names, k in zip(self.levels, parts, strict=True))
         return labels[0] if len(labels) == 1 else labels or None
@@ -413,6 +454,7 @@ class Labelled:
 
 def check_same_labels(battles: Labelled, fitted: Labelled) -> None:
     """Raise `LabelError` where battles have other models or levels than those that a fit was made from."""
+    check_type(battles, Labelled, "battles", "give battles with the labels of those fitted")
     if battles.models != fitted.models or battles.levels != fitted.levels:
         raise LabelError(
             f"the battles, of shape {battles.shape}, have other models or levels than those of the fit, of shape "

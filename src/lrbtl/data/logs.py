@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib import import_module
@@ -29,6 +29,8 @@ from lrbtl.errors import (
     MissingColumnError,
     MissingExtraError,
     MissingValueError,
+    check_type,
+    spelled,
 )
 from lrbtl.progress import as_progress
 from lrbtl.typing import Longs, Progress
@@ -45,6 +47,8 @@ FORMATS = {
     ".parquet": PARQUET,
     ".pq": PARQUET,
 }
+TOOL_ENDINGS = (".json", ".eval")  # files of evaluation tools, which `Battles.read` knows
+MOST_FILES = 100_000  # in a folder
 GZIP = b"\x1f\x8b"
 MAGIC = {
     b"PAR1": "a Parquet file",
@@ -96,11 +100,14 @@ def _find_log(source: Any) -> BatchLog | None:
     return None
 
 
-def list_files(path: str | os.PathLike[str]) -> list[Path]:
-    """Return the files that a path names: itself, those in a folder and its folders, or those that match a pattern."""
-    path = Path(path)
+def list_files(path: str | os.PathLike[str], *, tools: bool = False) -> list[Path]:
+    """Return the files that a path names: itself, those in a folder and its folders, or those that match a pattern.
+
+    With `tools`, files of a folder include those that only evaluation tools write.
+    """
+    path = as_path(path)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if _kind(file) is not None and not _is_hidden(file, path))
+        files = sorted(file for file in _inside(path) if _holds_votes(file, tools) and not _is_hidden(file, path))
         if not files:
             raise FileReadError(f"cannot read {path}: the folder holds no file that ends in {_endings()}.")
         return files
@@ -110,6 +117,29 @@ def list_files(path: str | os.PathLike[str]) -> list[Path]:
             raise FileReadError(f"cannot read {path}: no file matches this pattern.")
         return files
     return [path]
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """Yield all that a folder holds; raise where it is far more than a log."""
+    with named_errors(folder):
+        for k, path in enumerate(folder.rglob("*")):
+            if k >= MOST_FILES:
+                raise FileReadError(f"it holds over {MOST_FILES:,} files; is it the folder of the log?")
+            yield path
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path; raise `FileReadError` where no file can have such a name."""
+    check_type(path, (str, os.PathLike), "path", "name a file")  # a number would be an open file of the process
+    try:
+        found = Path(path)
+        os.fsencode(found)
+        found.is_dir()  # which raises where a name is too long, in some versions of Python
+    except (ValueError, OSError) as error:
+        raise FileReadError(f"cannot read {spelled(path)}: no file can have this name ({error}).") from error
+    if "\0" in str(found):
+        raise FileReadError(f"cannot read {spelled(path)}: no file can have this name.")
+    return found
 
 
 def _is_hidden(file: Path, folder: Path) -> bool:
@@ -122,6 +152,12 @@ def _kind(path: Path) -> str | None:
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
     return FORMATS.get(suffixes[-1]) if suffixes else None
+
+
+def _holds_votes(path: Path, tools: bool) -> bool:
+    """Return whether a file of a folder may hold votes, by its ending."""
+    ending = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() != ".gz"), "")
+    return ending in FORMATS or (tools and ending in TOOL_ENDINGS)
 
 
 def _endings() -> str:
@@ -186,7 +222,7 @@ class BatchLog(Log):
         counter, said = RowCounter(len(names)), time.monotonic()
         for batch in self.batches(names, sets):
             if not counter.n_rows:
-                self.head = dict(zip(names, batch, strict=True))
+                self.head: Mapping[str, Coded] = dict(zip(names, batch, strict=True))
             try:
                 counter.add(batch)
             except FileReadError as error:
@@ -221,7 +257,7 @@ class JoinedLog(BatchLog):
     def batches(self, names: Sequence[str], sets: Sequence[str] = ()) -> Iterator[Batch]:
         """Yield coded columns of some rows at a time."""
         for log in self.logs:
-            self.title = log.title
+            self.title: object = log.title
             yield from log.batches(names, sets)
 
 
@@ -280,7 +316,8 @@ class ArrowLog(BatchLog):
     """An Arrow dataset."""
 
     def __init__(self, dataset: Any, title: object = "the dataset") -> None:
-        self.dataset, self.title = dataset, title
+        self.dataset: Any = dataset
+        self.title: object = title
         self.where: Any = None
 
     @property
@@ -315,7 +352,7 @@ class ParquetLog(ArrowLog):
     """Parquet files, read as one dataset."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = [str(path) for path in paths]
+        self.paths: list[str] = [str(path) for path in paths]
         title = paths[0] if len(paths) == 1 else f"one of {len(paths)} files from {paths[0]} to {paths[-1]}"
         with _arrow_errors(title):
             super().__init__(
@@ -377,7 +414,7 @@ class UnpackedParquetLog(ParquetLog):
 class ReaderLog(BatchLog):
     """A record batch reader, which can be read once."""
 
-    title = "the record batches"
+    title: object = "the record batches"
 
     def __init__(self, reader: Any) -> None:
         self.reader = reader
@@ -401,6 +438,10 @@ class ReaderLog(BatchLog):
 class TextLog(BatchLog):
     """A text file."""
 
+    path: Path
+    kind: str
+    is_gzip: bool
+
     def __init__(self, path: Path, kind: str, is_gzip: bool) -> None:
         self.path, self.kind, self.is_gzip = path, kind, is_gzip
 
@@ -419,7 +460,11 @@ class TextLog(BatchLog):
             header, rows = text_rows(raw, self.kind)
             for name in names:
                 if name not in header:
-                    raise MissingColumnError(f"{self.path} has no column {name!r}; {suggest_labels(name, header)}")
+                    raise MissingColumnError(
+                        f"{self.path} has no column {name!r}; {suggest_labels(name, header)}",
+                        argument="column",
+                        value=name,
+                    )
             yield from text_batches(rows, names, sets)
 
 
@@ -443,6 +488,12 @@ class StreamLog(BatchLog):
 
 def _stream_log(stream: Any) -> BatchLog:
     """Return the log of a binary stream; what it holds is told from its first bytes."""
+    if isinstance(stream, io.TextIOBase):  # such as open(path) without "rb": its bytes, or its text
+        stream = getattr(stream, "buffer", None) or io.BytesIO(stream.read().encode("utf-8", "surrogatepass"))
+    if not (hasattr(stream, "peek") or hasattr(stream, "readinto")):
+        raise InputTypeError(
+            f"cannot read votes from {spelled(stream)}: give a binary stream, such as open(path, 'rb')."
+        )
     with named_errors("the stream"):
         raw = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
         if raw.peek(2).startswith(GZIP):

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from numbers import Real
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 from lrbtl.data.cells import BOTH_BAD, Column
 from lrbtl.data.encode import Coded, used_codes
 from lrbtl.data.labels import LabelIndex, suggest_labels
-from lrbtl.errors import AmbiguousOutcomeError, InputTypeError, OutcomeRangeError, UnknownOutcomeError
+from lrbtl.errors import AmbiguousOutcomeError, InputTypeError, OutcomeRangeError, UnknownOutcomeError, check_choice
 from lrbtl.typing import AnyInts, Bools, Floats, Indices, Longs
 
 Outcomes = Mapping[Hashable, float | str | None]
@@ -86,8 +87,7 @@ def read_outcomes(
     >>> values[codes].tolist()
     [1.0, 0.0]
     """
-    if both_bad not in BOTH_BAD_VALUES:
-        raise InputTypeError(f"both_bad is {both_bad!r}; it must be one of {', '.join(map(repr, BOTH_BAD_VALUES))}.")
+    check_choice(both_bad, tuple(BOTH_BAD_VALUES), "both_bad", InputTypeError)
     if not (mapping is None or isinstance(mapping, Mapping)):
         raise InputTypeError(f"outcomes={mapping!r}: give a mapping of words to numbers, such as {{'left': 1}}.")
     labels = outcome.labels
@@ -190,7 +190,10 @@ class _Reader:
         if not 0.0 <= number <= 1.0:
             raise OutcomeRangeError(
                 f"{self.name} holds the outcome {label!r} ({self._count(code)} rows), meaning {number}; an outcome is "
-                "a number from 0 (model_b won) to 1 (model_a won). Rescale it or give outcomes={...}."
+                "a number from 0 (model_b won) to 1 (model_a won). Rescale it or give outcomes={...}.",
+                column=self.name,
+                value=label,
+                rows=self._count(code),
             )
         return number
 
@@ -221,7 +224,9 @@ class _Reader:
             near = f" Of names of models, {suggest_labels(shown[0][0], self.sides.models)}"
         raise UnknownOutcomeError(
             f"{self.name} holds words without a known meaning: {words}. Give outcomes={{word: number in [0, 1] or None "
-            f"to drop}}; known are names of the two models, numbers, and {', '.join(DOCUMENTED)}.{near}"
+            f"to drop}}; known are names of the two models, numbers, and {', '.join(DOCUMENTED)}.{near}",
+            column=self.name,
+            words=unknown,
         )
 
 
@@ -231,11 +236,11 @@ def as_number(label: object) -> float | None:
     >>> as_number("0.5"), as_number(True), as_number("x")
     (0.5, 1.0, None)
     """
-    if isinstance(label, Real | np.bool_):
-        return float(label)
     try:
+        if isinstance(label, Real | Decimal | np.bool_):
+            return float(label)
         number = float(label) if isinstance(label, str) else np.nan
-    except ValueError:
+    except (ValueError, OverflowError):  # 10**400, a signalling NaN
         return None
     return number if np.isfinite(number) else None
 

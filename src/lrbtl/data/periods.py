@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -10,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrbtl.data.encode import as_series, read_frame
-from lrbtl.errors import MissingColumnError, MissingValueError, PeriodError, check_whole
+from lrbtl.errors import MissingColumnError, MissingValueError, PeriodError, TooLargeError, check_whole, spelled
 
 UNITS = {"day": "D", "week": "W", "month": "M", "quarter": "M", "year": "Y"}
+MANY_VALUES = 400  # distinct times from which periods are chosen
+MANY_PERIODS = 120  # that a chosen period may make
+MOST_PERIODS = 5000  # of a history
 FIRST_SECOND = 1e8  # numbers from here are seconds since 1970, smaller ones are years
 FIRST_MILLISECOND = 1e11
 
@@ -26,7 +30,8 @@ def with_periods(frame: Any, time: str, period: str | int | None) -> tuple[Any, 
     time : str
         Column of dates, times, ISO texts, years, or seconds or milliseconds since 1970.
     period : "day", "week", "month", "quarter", "year", int or None
-        A number makes that many bins with equally many rows; None takes the values as they are.
+        A number makes that many bins with equally many rows. None takes the values as they are, or, where there are
+        more than 400 of them, the shortest calendar period that makes at most 120.
 
     Examples
     --------
@@ -34,9 +39,10 @@ def with_periods(frame: Any, time: str, period: str | int | None) -> tuple[Any, 
     >>> with_periods(frame, "day", "month")
     ({'day': ['2024-01', '2024-03']}, ('2024-01', '2024-02', '2024-03'))
     """
-    if period is None:
-        return frame, None
     import narwhals as nw
+
+    if period is None:
+        return _with_chosen_periods(frame, time)
 
     table: Any = nw.from_native(frame, pass_through=True)
     if isinstance(table, nw.LazyFrame):
@@ -50,6 +56,26 @@ def with_periods(frame: Any, time: str, period: str | int | None) -> tuple[Any, 
     return table.with_columns(series).to_native(), known
 
 
+def _with_chosen_periods(frame: Any, time: str) -> tuple[Any, tuple[str, ...] | None]:
+    """Return a frame as it is where its times are few, else with the shortest periods that make no more than a few."""
+    column = read_frame(frame, [time])[0][time]
+    series = as_series(column)
+    if series is not None:
+        n_distinct = int(series.n_unique())
+    else:
+        try:
+            n_distinct = len(set(column))
+        except TypeError:
+            return frame, None
+    if n_distinct <= MANY_VALUES:
+        return frame, None
+    times = read_times(column, time)
+    for unit in UNITS:
+        if np.ptp(_calendar(times, unit)[0]) < MANY_PERIODS:
+            return with_periods(frame, time, unit)
+    return with_periods(frame, time, "year")
+
+
 def read_times(column: Any, name: str) -> NDArray[np.datetime64]:
     """Return a column of dates, times, texts, years or seconds as times; raise where one cannot be read."""
     series = as_series(column)
@@ -59,6 +85,9 @@ def read_times(column: Any, name: str) -> NDArray[np.datetime64]:
         values = np.empty((0, 0))
     if values.ndim != 1 or not values.size:
         raise PeriodError(f"{name} is no column of times; give one date, ISO text or number per row.")
+    if values.dtype.kind in "UO" and isinstance(values[0], str):  # numbers of a CSV file
+        with suppress(ValueError, TypeError):
+            values = values.astype(np.float64)
     if values.dtype.kind in "iuf":
         numbers = values.astype(float)
         if np.isnan(numbers).any():
@@ -98,10 +127,17 @@ def period_labels(times: NDArray[np.datetime64], period: str | int) -> tuple[lis
         if period not in UNITS:
             raise PeriodError(f"period is {period!r}; use one of {', '.join(UNITS)}, or a number of bins.")
         codes, name = _calendar(times, period)
+        if np.ptp(codes) >= MOST_PERIODS:
+            raise TooLargeError(
+                f"period={period!r} makes {int(np.ptp(codes)) + 1:,} periods from the first to the last; the most are "
+                f"{MOST_PERIODS:,}: use longer ones."
+            )
         known = np.arange(codes.min(), codes.max() + 1)
         names = [name(code) for code in known.tolist()]
         return [names[code] for code in (codes - known[0]).tolist()], tuple(names)
     check_whole(period, "period")
+    if period > MOST_PERIODS:
+        raise TooLargeError(f"period={spelled(period)} makes too many periods; the most are {MOST_PERIODS:,}.")
     cuts = np.unique(np.quantile(times.astype(np.int64), np.arange(1, period) / period, method="higher"))
     codes = np.searchsorted(cuts, times.astype(np.int64), side="right")
     starts = [times[codes == code].min().astype("datetime64[D]") for code in range(int(codes.max()) + 1)]

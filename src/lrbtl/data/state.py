@@ -8,10 +8,8 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from datetime import date, datetime
-from functools import cache, cached_property
-from hashlib import sha256
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
@@ -22,10 +20,9 @@ from numpy.typing import NDArray
 
 from lrbtl.data.cells import BOTH_BAD, Cells, context_starts
 from lrbtl.data.covariates import Covariate
-from lrbtl.data.logs import open_log
+from lrbtl.data.logs import as_path
 from lrbtl.errors import FileReadError, LabelError, LrbtlError, StateVersionError
-from lrbtl.tables import write_whole
-from lrbtl.typing import Progress
+from lrbtl.files import write_whole
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
@@ -45,121 +42,13 @@ DAMAGE: tuple[type[Exception], ...] = (
     TypeError,
 )
 DAMAGE += (AttributeError, ArithmeticError, LrbtlError)  # what readers of an archive raise at changed bytes
+Watched = dict[str, Any]  # what a watch remembers, as JSON
 MOMENTS: dict[str, type] = {"datetime": datetime, "date": date}
 
 
-class Stored:
-    """What battles can do with files; `Battles` is one of these."""
-
-    if TYPE_CHECKING:
-        models: tuple[Any, ...]
-        levels: tuple[tuple[Any, ...], ...]
-        cells: Cells
-        mode_names: Any
-
-    @classmethod
-    def scan(
-        cls, source: Any, *, where: Sequence[Any] | None = None, progress: Progress | bool | None = None, **options: Any
-    ) -> Battles:
-        r"""Battles of a log that need not fit into memory: rows are counted as they are read.
-
-        Parameters
-        ----------
-        source : path, list of paths, binary stream, Arrow dataset, record batch reader or data frame
-            A path is a file (Parquet, CSV, TSV or JSON lines, also .gz), a folder of such files, or a pattern such as
-            ``"logs/2026-*.parquet"``. Parquet and Arrow need pyarrow. Only the columns needed are read. Frames are read
-            as by `from_frame`.
-        where : list of conditions, optional
-            ``[("day", ">=", 20), ...]``, all of which rows must meet, or a pyarrow expression. For Parquet and Arrow
-            datasets; row groups and folders (day=20) in which no row can meet them are not read.
-        progress : True or callable, optional
-            Called with a line of text now and then; True shows one on stderr.
-        **options
-            Columns and outcomes: see `from_frame`.
-
-        Returns
-        -------
-        Battles
-
-        Examples
-        --------
-        >>> import lrbtl, tempfile
-        >>> path = tempfile.mkdtemp() + "/votes.csv"
-        >>> with open(path, "w") as file:
-        ...     _ = file.write("model_a,model_b,winner,task\nx,y,model_a,code\ny,x,tie,math\n")
-        >>> lrbtl.Battles.scan(path, contexts="task")
-        Battles(shape=(2, 2), n_battles=2, n_cells=2)
-        """
-        from lrbtl.data.battles import Battles  # which is one of these
-
-        return Battles.from_frame(open_log(source, where=where, progress=progress), **options)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of labels and counted votes: the same for the same battles, whatever the order of their rows.
-
-        Examples
-        --------
-        >>> import lrbtl
-        >>> one = lrbtl.Battles.from_arrays(["x", "y"], ["y", "x"], [1, 0])
-        >>> other = lrbtl.Battles.from_arrays(["x"], ["y"], [1], counts=[2])
-        >>> one.digest == other.digest
-        True
-        """
-        found = sha256(repr((self.models, self.mode_names, self.levels)).encode())
-        for name in ("context", "a", "b", "y", "count", "slopes", "weight", "clusters"):
-            part = getattr(self.cells, name)
-            if part is not None:
-                found.update(name.encode())
-                found.update(np.ascontiguousarray(part, part.dtype.newbyteorder("<")).tobytes())
-        return found.hexdigest()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the battles into one file, whole or not at all; `load` reads it.
-
-        The file holds cells, labels and the version of its format, no code. Its size follows the number of cells.
-
-        Examples
-        --------
-        >>> import lrbtl, tempfile
-        >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "z"], [1, 0.5])
-        >>> path = tempfile.mkdtemp() + "/state.lrbtl"
-        >>> battles.save(path)
-        >>> lrbtl.Battles.load(path)
-        Battles(shape=(3,), n_battles=2, n_cells=2)
-        """
-        write_state(path, self)  # type: ignore[arg-type]
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Battles:
-        """Battles from a file that `save` wrote.
-
-        A file that is cut off, damaged or of another kind raises `FileReadError`, one of a newer format
-        `StateVersionError`.
-
-        Examples
-        --------
-        >>> import lrbtl, tempfile
-        >>> today = lrbtl.Battles.from_arrays(["x"], ["y"], [1])
-        >>> path = tempfile.mkdtemp() + "/state.lrbtl"
-        >>> today.save(path)
-        >>> (lrbtl.Battles.load(path) + today).n_battles
-        2
-        """
-        return read_state(path)[0]
-
-
-# ------------------------------------------------------------------------------
-# The file of battles: an archive of a JSON header, which tells types and labels, and plain arrays.
-# ------------------------------------------------------------------------------
-
-
-@cache
-def _types() -> dict[str, type]:
+def _types(battles: type) -> dict[str, type]:
     """Return what a file may hold, by name."""
-    from lrbtl.data.battles import Battles  # which is one of `Stored`
-
-    return {"battles": Battles, "cells": Cells, "covariate": Covariate}
+    return {"battles": battles, "cells": Cells, "covariate": Covariate}
 
 
 @dataclass(frozen=True)
@@ -178,15 +67,18 @@ def is_state(path: str | os.PathLike[str]) -> bool:
     return start.startswith(MAGIC) and start[NAME_AT:] == HEADER.encode()
 
 
-def write_state(path: str | os.PathLike[str], battles: Battles, sources: Sequence[Source] = ()) -> None:
-    """Write battles, and which files they came from, into one file: all of it or nothing."""
+def write_state(
+    path: str | os.PathLike[str], battles: Battles, sources: Sequence[Source] = (), watches: Sequence[Watched] = ()
+) -> None:
+    """Write battles, which files they came from, and what was watched, into one file: all of it or nothing."""
     arrays: list[NDArray[Any]] = []
     header = {
         "format": FORMAT,
         "version": VERSION,
         "lrbtl": version("lrbtl"),
         "sources": [[source.name, source.digest, source.n_battles] for source in sources],
-        "content": _packed(battles, arrays),
+        **({"watches": list(watches)} if watches else {}),
+        "content": _packed(battles, arrays, _types(type(battles))),
     }
     write_whole(path, lambda scratch: _write(scratch, json.dumps(header, ensure_ascii=False), arrays))
 
@@ -203,42 +95,44 @@ def _member(k: int) -> str:
     return f"array{k}"
 
 
-def _packed(value: Any, arrays: list[NDArray[Any]]) -> Any:
+def _packed(value: Any, arrays: list[NDArray[Any]], types: dict[str, type]) -> Any:
     """Return a value as JSON that tells its type; arrays are put aside and named by their place."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple):
         plain = all(isinstance(part, str) for part in value)
-        return list(value) if plain else [_packed(part, arrays) for part in value]
+        return list(value) if plain else [_packed(part, arrays, types) for part in value]
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         arrays.append(value)
         return {"array": [len(arrays) - 1, value.dtype.str, list(value.shape)]}
     if isinstance(value, np.datetime64):
         return {"datetime64": [str(value), np.datetime_data(value.dtype)[0]]}
     if isinstance(value, np.generic):
-        return _packed(value.item(), arrays)
+        return _packed(value.item(), arrays, types)
     if isinstance(value, date):
         kind = "datetime" if isinstance(value, datetime) else "date"
         return {kind: value.isoformat()}
     if isinstance(value, frozenset):
-        return {"frozenset": [_packed(part, arrays) for part in sorted(value, key=repr)]}
+        return {"frozenset": [_packed(part, arrays, types) for part in sorted(value, key=repr)]}
     if isinstance(value, dict):
-        return {"dict": [[_packed(key, arrays), _packed(part, arrays)] for key, part in value.items()]}
-    if is_dataclass(value) and type(value) in _types().values():
-        content = {field.name: _packed(getattr(value, field.name), arrays) for field in fields(value)}
-        return {type(value).__name__.lower(): {name: part for name, part in content.items() if part is not None}}
+        return {"dict": [[_packed(key, arrays, types), _packed(part, arrays, types)] for key, part in value.items()]}
+    name = next((name for name, kind in types.items() if type(value) is kind), None)
+    if name is not None:
+        content = {field.name: _packed(getattr(value, field.name), arrays, types) for field in fields(value)}
+        return {name: {key: part for key, part in content.items() if part is not None}}
     raise LabelError(f"{value!r}, a {type(value).__name__}, cannot be saved; convert such labels to strings.")
 
 
-def read_state(path: str | os.PathLike[str]) -> tuple[Battles, list[Source]]:
-    """Return the battles that `write_state` wrote, checked, and the files that they came from."""
+def read_state(path: str | os.PathLike[str], kind: type[Battles]) -> tuple[Battles, list[Source]]:
+    """Return the battles that `write_state` wrote, made by their class, checked, and the files that they came from."""
+    path = as_path(path)
     try:
         if not is_state(path):
             raise FileReadError("it is not a file that battles.save() wrote; logs are read by Battles.scan().")
         with zipfile.ZipFile(path) as archive:
             header = json.loads(archive.read(HEADER).decode("utf-8", "surrogatepass"))
             _check_version(header)
-            battles = _unpacked(header["content"], archive)
+            battles = _unpacked(header["content"], archive, _types(kind))
             sources = [Source(*source) for source in header["sources"]]
         _check_codes(battles)
         return battles, sources
@@ -254,6 +148,13 @@ def read_state(path: str | os.PathLike[str]) -> tuple[Battles, list[Source]]:
         raise FileReadError(f"cannot read {path}: {error.strerror or error}.") from error
 
 
+def read_watches(path: str | os.PathLike[str]) -> list[Watched]:
+    """Return what was watched in a state that can be read."""
+    with zipfile.ZipFile(as_path(path)) as archive:
+        header = json.loads(archive.read(HEADER).decode("utf-8", "surrogatepass"))
+    return [dict(entry) for entry in header.get("watches", [])]
+
+
 def _check_version(header: dict[str, Any]) -> None:
     if header["format"] != FORMAT:
         raise FileReadError(f"it holds {header['format']}, not battles.")
@@ -261,9 +162,9 @@ def _check_version(header: dict[str, Any]) -> None:
         raise StateVersionError(f"lrbtl {header['lrbtl']} wrote it in a newer format; install that version or a later.")
 
 
-def _unpacked(tree: Any, archive: zipfile.ZipFile) -> Any:
+def _unpacked(tree: Any, archive: zipfile.ZipFile, types: dict[str, type]) -> Any:
     if isinstance(tree, list):
-        return tuple(part if type(part) is str else _unpacked(part, archive) for part in tree)
+        return tuple(part if type(part) is str else _unpacked(part, archive, types) for part in tree)
     if not isinstance(tree, dict):
         return tree
     ((kind, content),) = tree.items()
@@ -275,13 +176,13 @@ def _unpacked(tree: Any, archive: zipfile.ZipFile) -> Any:
     if kind in MOMENTS:
         return MOMENTS[kind].fromisoformat(content)  # type: ignore[attr-defined]
     if kind == "frozenset":
-        return frozenset(_unpacked(content, archive))
+        return frozenset(_unpacked(content, archive, types))
     if kind == "dict":
-        return {_unpacked(key, archive): _unpacked(part, archive) for key, part in content}
-    known = {field.name for field in fields(_types()[kind])}
+        return {_unpacked(key, archive, types): _unpacked(part, archive, types) for key, part in content}
+    known = {field.name for field in fields(types[kind])}
     if unknown := sorted(set(content) - known):
         raise StateVersionError(f"it holds {unknown[0]}, which this version does not know; install a newer lrbtl.")
-    return _types()[kind](**{name: _unpacked(part, archive) for name, part in content.items()})
+    return types[kind](**{name: _unpacked(part, archive, types) for name, part in content.items()})
 
 
 def _check_codes(battles: Any) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lrbtl.data.encode import Coded, as_series, encode, is_missing, used_codes
-from lrbtl.data.labels import set_label
+from lrbtl.data.encode import Coded, as_series, encode, used_codes
+from lrbtl.data.labels import is_missing, set_label
 from lrbtl.errors import ExplodedRowsWarning, InputTypeError, LrbtlError, TagError, warn_user
 from lrbtl.typing import AnyInts, Floats, Indices, Ints, Longs
 
@@ -70,17 +70,10 @@ class TagCoder:
                         "'|' between them, or columns of 0 and 1."
                     ) from None
             if code is None:
-                label = set_label(self._parts(key))
+                label = set_label(tags_of(key))
                 code = self.known[key] = self.sets.setdefault(label, len(self.sets))
             codes[k] = code
         self.chunks.append(codes)
-
-    def _parts(self, key: Any) -> list[str]:
-        if key is None:
-            return []
-        if isinstance(key, str):
-            return [part for text in DELIMITERS.split(key) if (part := text.strip(WRAPPING))]
-        return [str(part) for part in key]
 
     def coded(self) -> Coded:
         """Return the whole column; one that holds nothing but 0 and 1 is a tag itself."""
@@ -88,6 +81,19 @@ class TagCoder:
         if set(words) <= {*YES, *NO}:
             return join_flags({self.name: Coded(codes, words, all_used=True)})
         return Coded(codes, list(self.sets), all_used=True)
+
+
+def tags_of(key: Any) -> list[str]:
+    """Return the tags that a text or a tuple holds.
+
+    >>> tags_of("code; math"), tags_of(None)
+    (['code', 'math'], [])
+    """
+    if is_missing(key):
+        return []
+    if isinstance(key, str):
+        return [part for text in DELIMITERS.split(key) if (part := text.strip(WRAPPING))]
+    return [str(part) for part in key]
 
 
 def _as_list(column: Any, name: str) -> list[Any]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from lrbtl._kernels import gram as kernels
-from lrbtl.data.cells import random_bits, weak_components
+from lrbtl.data.cells import mixed_bits, record_places, weak_components
 from lrbtl.fitting.design import Design
 from lrbtl.lowrank.arrowhead import mirrored, subtract_gram
 from lrbtl.lowrank.tangent import TangentSpace
@@ -190,22 +190,37 @@ class BlockDesign(Design):
         return out
 
     @cached_property
-    def atom_bits(self) -> npt.NDArray[np.uint64]:
-        """Random bits of each atom."""
+    def _records(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """Places of models and contexts, whatever they are called."""
+        votes, won = (Design.atom_weights(self, part) for part in (self.count, self.count * self.y))
         atoms = self.atom_table
-        return random_bits(np.repeat(np.arange(self.n_contexts), np.diff(atoms.start)), atoms.a, atoms.b)
+        context = np.repeat(np.arange(self.n_contexts), np.diff(atoms.start))
+        return record_places(context, atoms.a, atoms.b, votes, won, (self.shape[0], self.n_contexts))
+
+    @cached_property
+    def atom_bits(self) -> npt.NDArray[np.uint64]:
+        """Random bits of each atom, as signs of its first side: the other way round they are turned."""
+        (models, contexts), atoms = self._records, self.atom_table
+        first, second = models[atoms.a], models[atoms.b]
+        context = np.repeat(contexts, np.diff(atoms.start))
+        bits = mixed_bits(np.minimum(first, second), np.maximum(first, second), context)
+        return np.where(first > second, ~bits, bits)
 
     @cached_property
     def slot_bits(self) -> npt.NDArray[np.uint64]:
         """Random bits of each slot."""
-        context, model = self.slot_places
-        return random_bits(context, model, model)
+        (models, contexts), (context, model) = self._records, self.slot_places
+        return mixed_bits(models[model], contexts[context])
 
     @cached_property
     def fewer_votes(self) -> Floats:
         """Votes of the model that has fewer of them in all, for each cell."""
         votes = np.bincount(self.a, self.count, self.shape[0]) + np.bincount(self.b, self.count, self.shape[0])
         return np.asarray(np.minimum(votes[self.a], votes[self.b]))
+
+    def of_atoms(self, values: Floats) -> Floats:
+        """Return a value per atom as one per cell."""
+        return values if len(values) == len(self.a) else values[self.atom_table.number]
 
     def gather(self, values: Floats) -> list[Floats]:
         """Return values per slot (n_slots, ...) as arrays (B, m, ...) per group."""
@@ -275,6 +290,13 @@ class BlockDesign(Design):
         kernels.sum_laplacians(atoms.a.astype(np.int64) * d1 + atoms.b, Design.atom_weights(self, weight), out)
         return np.asarray(out[0])
 
+    @property
+    def meetings(self) -> sparse.csr_array:
+        """Votes between each two models in all contexts, (d1, d1)."""
+        rows, columns = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a])
+        both = sparse.coo_array((np.tile(self.count, 2), (rows, columns)), shape=(self.shape[0], self.shape[0]))
+        return sparse.csr_array(both)
+
     def read_pairs(self, g: int, part: slice, matrices: Floats, out: Floats) -> None:
         """Write entries of matrices of some blocks of a group, at the two sides of each atom, to `out` (n_atoms,)."""
         atoms, place = self._places[g]
@@ -321,21 +343,6 @@ class BlockDesign(Design):
             which, row, column = np.nonzero(inside[:, :, None] & inside[:, None, :])
             out[place[which], models[which, row], models[which, column]] = values[which, row, column]
         return out
-
-    @cached_property
-    def ladder(self) -> Floats:
-        """Places of the models (d1,) by whom they meet: neighbours meet often, the two ends seldom.
-
-        It is the smoothest direction of the graph of pairings, whatever came out of them. Its mean square is near 1 for
-        a ladder and near 0 where anybody meets anybody.
-        """
-        votes = self.pooled(self.count)
-        root = 1.0 / np.sqrt(np.maximum(np.diag(votes), 1.0))
-        values, vectors = np.linalg.eigh(votes * root * root[:, None])
-        place = root * vectors[:, min(1, len(root) - 1)]
-        place = place - place.mean()
-        size = max(1.0 - float(values[min(1, len(root) - 1)]), 0.0)
-        return np.asarray(size * place / max(float(np.sqrt(np.mean(place**2))), 1e-300))
 
     def traces(self, matrices: Matrices, other: Floats) -> Floats:
         """Return the trace of each context's matrix times another (d1, d1), (D,)."""

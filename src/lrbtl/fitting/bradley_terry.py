@@ -49,7 +49,7 @@ class Maxima:
     converged: Bools
 
 
-def fit_batch(pairs: Pairs, sizes: AnyInts) -> Maxima:
+def fit_batch(pairs: Pairs, sizes: AnyInts, precision: float = 0.0) -> Maxima:
     """Return the maximum-likelihood scores of each problem by Newton steps, halved until the likelihood grows enough.
 
     Parameters
@@ -58,13 +58,15 @@ def fit_batch(pairs: Pairs, sizes: AnyInts) -> Maxima:
         Battles of all problems.
     sizes : (n_problems,) array of int
         Number of models in each problem.
+    precision : float
+        Of a normal prior on each score; with one the maximum always exists.
     """
     width = int(sizes.max())
     scores = np.zeros((sizes.size, width))
     converged = np.zeros(sizes.size, dtype=np.bool_)
-    at = _evaluate(pairs, scores)
+    at = _evaluate(pairs, scores, precision)
     for _ in range(MAX_ITER):
-        step = _solve(information(pairs, at.fisher, at.theta.shape), at.gradient, sizes)
+        step = _solve(information(pairs, at.fisher, at.theta.shape), at.gradient, sizes, precision)
         decrement = np.einsum("pi,pi->p", at.gradient, step)
         near = decrement < DECREMENT
         active = np.flatnonzero(~converged)
@@ -73,7 +75,7 @@ def fit_batch(pairs: Pairs, sizes: AnyInts) -> Maxima:
         if near.all():
             break
         pairs, sizes = pairs.of(~near), sizes[~near]
-        at = _search(pairs, at.theta[~near], step[~near], at.loss[~near], decrement[~near])
+        at = _search(pairs, at.theta[~near], step[~near], at.loss[~near], decrement[~near], precision)
         scores[active[~near]] = at.theta
     return Maxima(scores, converged)
 
@@ -132,15 +134,19 @@ def centred_inverse(matrix: Floats) -> Floats:
 
 
 def score_covariances(
-    a: AnyInts, b: AnyInts, y: Floats, count: AnyInts, theta: Floats, *, hc3: bool = True
+    a: AnyInts, b: AnyInts, y: Floats, count: AnyInts, theta: Floats, *, hc3: bool = True, precision: float = 0.0
 ) -> tuple[Floats, Floats]:
     """Return the model-based and the sandwich covariance of zero-sum scores theta: H⁺ and H⁺ G H⁺, both (d, d).
 
     H = Σ n I x xᵀ and G = Σ n s² x xᵀ, with HC3 G = Σ n (s / (1 - h))² x xᵀ. h = I xᵀ H⁺ x is the leverage of one
-    battle: with few battles residuals are too small by that much.
+    battle: with few battles residuals are too small by that much. Under a normal prior H has its precision added.
     """
     _, score, fisher = logistic_terms(theta[a] - theta[b], np.ascontiguousarray(y))
-    model = centred_inverse(laplacian(a, b, count * fisher, theta.size)) if theta.size > 1 else np.zeros((1, 1))
+    if precision:
+        inverse = np.linalg.inv(laplacian(a, b, count * fisher, theta.size) + precision * np.eye(theta.size))
+        model = np.asarray(inverse - 1.0 / (precision * theta.size), dtype=np.float64)
+    else:
+        model = centred_inverse(laplacian(a, b, count * fisher, theta.size)) if theta.size > 1 else np.zeros((1, 1))
     if hc3:
         own = np.diag(model)
         leverage = fisher * (own[a] + own[b] - 2.0 * model[a, b])
@@ -148,13 +154,17 @@ def score_covariances(
     return model, np.asarray(model @ laplacian(a, b, count * score**2, theta.size) @ model)
 
 
-def _solve(matrices: Floats, gradient: Floats, sizes: AnyInts) -> Floats:
+def _solve(matrices: Floats, gradient: Floats, sizes: AnyInts, precision: float) -> Floats:
     """Return the zero-sum solution of each Laplacian system and zeros in the padding; overwrites the Laplacians."""
     inside = np.arange(gradient.shape[1]) < sizes[:, None]
     problem, outside = np.nonzero(~inside)
     matrices[problem, outside, outside] = 1.0
-    # a load on model 0 makes the system definite; as the gradient sums to zero, it only fixes that model at zero
-    matrices[:, 0, 0] *= 2.0
+    if precision:
+        models = np.arange(matrices.shape[1])
+        matrices[:, models, models] += precision
+    else:
+        # a load on model 0 makes the system definite; as the gradient sums to zero, it only fixes that model at zero
+        matrices[:, 0, 0] *= 2.0
     solution = _solve_definite(matrices, gradient)
     mean = solution.sum(axis=1) / sizes
     return np.asarray(solution - np.where(inside, mean[:, None], 0.0))
@@ -181,22 +191,22 @@ class _Point:
     fisher: Floats
 
 
-def _evaluate(pairs: Pairs, theta: Floats) -> _Point:
+def _evaluate(pairs: Pairs, theta: Floats, precision: float) -> _Point:
     n_problems, width = theta.shape
     i, j = pairs.problem * width + pairs.i, pairs.problem * width + pairs.j
     flat = theta.ravel()
     loss, score, fisher = logistic_terms(flat[i] - flat[j], pairs.mean)
     score *= pairs.weight
     gradient = sum_by(i, score, theta.size) - sum_by(j, score, theta.size)
-    total = sum_by(pairs.problem, loss * pairs.weight, n_problems)
-    return _Point(theta, total, gradient.reshape(theta.shape), fisher * pairs.weight)
+    total = sum_by(pairs.problem, loss * pairs.weight, n_problems) + 0.5 * precision * np.square(theta).sum(axis=1)
+    return _Point(theta, total, gradient.reshape(theta.shape) - precision * theta, fisher * pairs.weight)
 
 
-def _search(pairs: Pairs, theta: Floats, step: Floats, loss: Floats, decrement: Floats) -> _Point:
+def _search(pairs: Pairs, theta: Floats, step: Floats, loss: Floats, decrement: Floats, precision: float) -> _Point:
     """Return the point theta + t step, t halved per problem until the loss falls by a fair part of its promise."""
     t = np.ones(theta.shape[0])
     for _ in range(MAX_HALVINGS):
-        at = _evaluate(pairs, theta + t[:, None] * step)
+        at = _evaluate(pairs, theta + t[:, None] * step, precision)
         bad = at.loss > loss - ARMIJO * t * decrement + 1e-12 * loss
         if not bad.any():
             break

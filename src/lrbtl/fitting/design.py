@@ -4,7 +4,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +13,13 @@ from scipy import sparse
 from lrbtl._kernels import gram, tangent
 from lrbtl.data.battles import Battles
 from lrbtl.data.covariates import check_covariates
-from lrbtl.data.observations import Data, Observations
+from lrbtl.data.observations import Data, Results
 from lrbtl.errors import TooLargeError
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.model.effects import Border, Effects
 from lrbtl.model.links import LOGISTIC, CellTerms, Link
 from lrbtl.typing import Floats, Ints, Longs
-
-if TYPE_CHECKING:
-    from lrbtl.fitting.local import Local
 
 WORTHWHILE = 0.9  # share of the cells that atoms may have at most to take their place in a fit
 MOST_EFFECTS = 2000  # linear effects that a border holds
@@ -97,10 +94,10 @@ class Design:
     def of(cls, data: Data, link: Link | None = None) -> "Design":
         """Return the design of battles or of observed entries."""
         cells, count = data.cells, data.cells.count.astype(float)
-        entries = isinstance(data, Observations)
+        entries = isinstance(data, Results)
         chosen = link or LOGISTIC
-        variance = data.variance if isinstance(data, Observations) else None
-        fields = () if isinstance(data, Observations) else (linear_effects(data), unit_weights(data))
+        variance = data.variance if isinstance(data, Results) else None
+        fields = () if isinstance(data, Results) else (linear_effects(data), unit_weights(data))
         sides = cells.start, cells.a, cells.b, cells.y, count
         return cls(data.shape, *sides, not entries, chosen, variance, *fields)
 
@@ -153,12 +150,6 @@ class Design:
     def space(self, point: Tucker) -> TangentSpace:
         """Return the tangent space at a point, with the effects in its border."""
         return TangentSpace(point, centred=self.centred, n_extra=self.n_effects)
-
-    def at(self, point: Tucker | TangentSpace) -> "Local":
-        """Return all that the cells say at a point, or at one whose tangent space is at hand."""
-        from lrbtl.fitting.local import Local
-
-        return Local(self, point if isinstance(point, TangentSpace) else self.space(point))
 
     def joined(self, law: CellTerms) -> CellTerms:
         """Return the terms of a link with the weights of votes and the linear effects."""
@@ -384,6 +375,8 @@ class Design:
         *_, slot_start, model = self.slot_table
         dl, rl = space.factors[space.mode].shape
         d1, r1 = space.U.shape
+        if not rl:
+            return np.zeros((0, d1 * r1))
         key = np.repeat(space.rows, np.diff(slot_start)) * d1 + model
         if self.full:
             present, target = np.arange(dl * d1), key

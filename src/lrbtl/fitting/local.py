@@ -20,7 +20,7 @@ STEP = 0.1  # in eta, for derivatives of the information of a vote
 
 @dataclass(frozen=True)
 class Local:
-    """A design at a point: `design.at(point)`. Everything is computed when first asked for.
+    """A design at a point: `Local.of(design, point)`. Everything is computed when first asked for.
 
     Sums are over responses, with the multiplicities of the design. J is the Jacobian of eta in tangent coordinates, to
     which effects add their columns.
@@ -28,6 +28,11 @@ class Local:
 
     design: Design
     space: TangentSpace
+
+    @classmethod
+    def of(cls, design: Design, point: Tucker | TangentSpace) -> "Local":
+        """Return a design at a point, or at one whose tangent space is at hand."""
+        return cls(design, point if isinstance(point, TangentSpace) else design.space(point))
 
     @cached_property
     def eta(self) -> Floats:
@@ -181,7 +186,8 @@ def penalty_terms(space: TangentSpace, ridge: Floats) -> tuple[Floats, dict[int,
                 scaled = unfold(mode_product(core, np.diag(sigma[j] ** -0.5), j), k)
                 hessian += 0.5 * ridge[j] * scaled @ scaled.T
         hessians[k] = hessian
-        gradient[space.slices[k]] = (space.factors[k] @ hessian).reshape(-1)
+        changes = gradient[space.slices[k]].reshape(len(space.factors[k]), -1)
+        changes[:, : len(hessian)] = space.factors[k] @ hessian
     weights = np.zeros(core.shape)
     for k in range(order):
         weights += np.reshape(0.5 * ridge[k] / sigma[k], [-1 if j == k else 1 for j in range(order)])

@@ -74,16 +74,10 @@ class Curvature:
         if space is self.space:
             step = -self.factor.solve(gradient)
         else:
-            factors = zip(self.space.factors, space.factors, strict=True)
-            turns = [_closest_rotation(own.T @ there) for own, there in factors]
+            turns = self.space.turns(space)
             turned = -self.factor.solve(turn_coordinates(space, gradient, turns))
             step = turn_coordinates(space, turned, [turn.T for turn in turns])
         return step, -0.5 * float(gradient @ step)
-
-
-def _closest_rotation(matrix: Floats) -> Floats:
-    left, _, right = np.linalg.svd(matrix)
-    return np.asarray(left @ right)
 
 
 def turn_coordinates(space: TangentSpace, coordinates: Floats, turns: list[Floats]) -> Floats:
@@ -94,7 +88,7 @@ def turn_coordinates(space: TangentSpace, coordinates: Floats, turns: list[Float
         out[space.slices[k]] = (change @ turns[k].T).reshape(-1)
     if dcore is not None:
         for k, turn in enumerate(turns):
-            dcore = mode_product(dcore, turn, k)
+            dcore = mode_product(dcore, turn[: dcore.shape[k], : dcore.shape[k]], k)  # levels are no part of the core
         out[space.core_slice] = dcore.reshape(-1)
     return out
 
@@ -206,7 +200,7 @@ def minimise(
     From a warm start two decrements bound the next one, with a margin, which saves the last step. `curvature` is that
     of nearly the same objective near the start.
     """
-    here = design.averaged().at(point)
+    here = Local.of(design.averaged(), point)
     objective = here.loss + penalty(here.space.point, ridge)
     make_model = _model_class(here)
     decrement, left = 0.0, np.inf
@@ -220,18 +214,14 @@ def minimise(
         return Newton(point, objective, left, n_iter, converged, reason, here.design.link, handed_on, effects)
 
     for n_iter in range(1, max_iter + 1):
-        if kept is not None and _vanishes(here.space.point, sizes):
-            kept = None
+        kept = None if kept is None or _vanishes(here.space.point, sizes) else kept
         model, last, fresh = make_model.at(here, ridge), decrement, kept is None
         while True:
             try:
-                step, decrement, latest = model.step(damping, kept)
+                step, decrement, latest, damping = _definite_step(model, damping, kept)
             except NotPositiveDefinite:
-                damping = max(10 * damping, 1e-3)
-                if damping > MAX_DAMPING:
-                    return stop(n_iter, False, "the fit is zero: the data favour nothing")
-                continue
-            trial = here.design.moved(step[here.space.extra]).at(moved_point(here.space, step))
+                return stop(n_iter, False, "the fit is zero: the data favour nothing")
+            trial = Local.of(here.design.moved(step[here.space.extra]), moved_point(here.space, step))
             reached = trial.loss + penalty(trial.space.point, ridge)
             fall = objective - reached
             if fall >= 1e-3 * decrement or decrement < 1e-13 * abs(objective) or damping > MAX_DAMPING:
@@ -254,6 +244,19 @@ def minimise(
         elif not right or decrement > SLOW * last > 0.0:
             kept = None
     return stop(max_iter, False, f"stopped after {max_iter} iterations")
+
+
+def _definite_step(
+    model: DirectModel | KrylovModel, damping: float, kept: Curvature | None
+) -> tuple[Floats, float, Curvature | None, float]:
+    """Return a step, the decrease it predicts, its Hessian, and the damping that made it positive definite."""
+    while True:
+        try:
+            return *model.step(damping, kept), damping
+        except NotPositiveDefinite:
+            damping = max(10 * damping, 1e-3)
+            if damping > MAX_DAMPING:
+                raise
 
 
 def _vanishes(point: Tucker, sizes: list[float]) -> bool:
@@ -309,7 +312,7 @@ class Complexity:
 
 def complexity(design: Design, point: Tucker, ridge: Floats) -> Complexity:
     """Return loss, effective parameters and optimism of a penalised fit; traces by a fixed set of random signs."""
-    local = design.at(point)
+    local = Local.of(design, point)
     matrix, size = penalised(local.information, local.space, ridge), local.space.size
     factor = matrix.plus_diagonal(1e-10 * matrix.diagonal()).factor()
     if size <= EXACT_TRACE:
@@ -396,7 +399,7 @@ def residual_variance(design: Design, start: Tucker) -> float:
         scaled = design.with_link(Identity(variance))
         ridge = noise_ridge(scaled, start.rank)
         start = minimise(scaled, start, ridge, tol=SEARCH_TOL).point
-        residual = float(design.count @ (design.y - design.at(start).eta) ** 2)
+        residual = float(design.count @ (design.y - Local.of(design, start).eta) ** 2)
         freedom = max(n - complexity(scaled, start, ridge).parameters, 0.1 * n)
         last, variance = variance, max(residual / freedom, 1e-12 * whole)
         if abs(variance - last) < 0.01 * last:

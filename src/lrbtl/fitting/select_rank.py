@@ -1,6 +1,5 @@
 """Choosing the rank by held-out log-likelihood."""
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,9 +7,10 @@ import numpy as np
 
 from lrbtl.data.folds import check_fold_number, check_folds, fold_counts
 from lrbtl.data.frames import Frame, as_data
-from lrbtl.data.observations import Data, Observations
-from lrbtl.errors import RankCollapseWarning, RankError
-from lrbtl.fitting.fit import Fit, check_informed, fit_with_chosen_ridge, refit
+from lrbtl.data.observations import Data, Results
+from lrbtl.errors import RankCollapseWarning, RankError, listed, without
+from lrbtl.fitting.local import Local
+from lrbtl.fitting.low_rank import Fit, check_informed, fit_with_chosen_ridge, refit
 from lrbtl.lowrank.tucker import check_rank, rank_caps
 from lrbtl.model.links import Link
 from lrbtl.progress import as_progress
@@ -40,7 +40,7 @@ class RankSelection:
         The smallest rank within one standard error of the best, among those determined.
     unit : "battles" or "observations"
     notes : tuple of str
-        What to know of how the battles were read.
+        Notes on how the battles were read.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def select_rank(
 
     Parameters
     ----------
-    battles : Battles, Observations or data frame
+    battles : Battles, Results or data frame
         Columns of a frame are guessed from common names; a note tells how.
     ranks : iterable of int or tuple, optional
         Candidates; by default 1, 2, ... until two in a row have not improved, one is worse by three standard errors or
@@ -147,12 +147,11 @@ def select_rank(
     listener = as_progress(progress)
     shape = battles.shape
     given = ranks is not None
-    centred = not isinstance(battles, Observations)
+    centred = not isinstance(battles, Results)
     unit = battles.unit
     largest = min(MAX_DEFAULT_RANK, max(rank_caps(shape, centred=centred)))
-    if ranks is not None and not isinstance(ranks, Iterable):
-        raise RankError(f"ranks={ranks!r}: give a list of candidates, such as [1, 2, 3].")
-    candidates = list(ranks) if ranks is not None else list(range(1, largest + 1))
+    every = range(1, largest + 1)
+    candidates = listed(every if ranks is None else ranks, "ranks", "give candidates, such as [1, 2, 3]", RankError)
     if not candidates:
         raise RankError("ranks is empty: give at least one candidate.")
     full = sorted(dict.fromkeys(check_rank(rank, shape, centred=centred) for rank in candidates))
@@ -166,8 +165,7 @@ def select_rank(
     determined: list[bool] = []
     full_fit: Fit | None = None
     for rank in full:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RankCollapseWarning)  # a rank too many is what the comparison should see
+        with without(RankCollapseWarning):  # a rank too many is what the comparison should see
             full_fit = fit_with_chosen_ridge(battles, rank, n_threads, full_fit, link=link)
         loss, known = _held_out(full_fit, folds)
         losses.append(loss)
@@ -193,7 +191,7 @@ def _held_out(full_fit: Fit, folds: Floats) -> tuple[Floats, bool]:
     def loss_of(held_out: Floats) -> tuple[Floats, bool]:
         train = design.count - held_out
         fold = refit(full_fit, train, start=start, tol=HELD_OUT_TOL)
-        here = design.under(fold).with_count(train).at(fold.point)
+        here = Local.of(design.under(fold).with_count(train), fold.point)
         return here.terms.loss, here.solver().null is None
 
     losses, determined = zip(*ordered_map(loss_of, folds, full_fit.n_threads), strict=True)

@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import Cells, component_members, strong_components, weak_components
 from lrbtl.data.labels import check_same_labels
-from lrbtl.errors import ConvergenceWarning, SeparationError, SeparationWarning, warn_user
+from lrbtl.errors import (
+    ConvergenceWarning,
+    RidgeError,
+    SeparationError,
+    SeparationWarning,
+    check_choice,
+    check_type,
+    is_within,
+    spelled,
+    warn_user,
+)
 from lrbtl.fitting.bradley_terry import Pairs, fit_batch, pair_cells, score_covariances
 from lrbtl.model.links import logistic_terms
 from lrbtl.threads import one_blas_thread
@@ -20,6 +30,7 @@ from lrbtl.typing import AnyInts, Bools, Floats, Indices
 
 Labels = tuple[Any, ...]
 
+PRIOR_SDS = (1e-5, 1e5)  # logits: beyond, the prior or the votes are lost to rounding
 _BATCH = 1 << 21  # doubles in the Hessians that are solved together
 
 
@@ -71,6 +82,8 @@ class SeparateFit:
         Whether the context's scores exist and were found.
     stop_reason : (d2, ..., dm) array of str
         "converged", "separated" or "max_iter".
+    prior_sd : float or None
+        Standard deviation of the prior on each score, where there is one.
 
     Examples
     --------
@@ -95,6 +108,7 @@ class SeparateFit:
     converged: Bools
     stop_reason: NDArray[np.str_]
     within_scores: Floats  # (D, d1): scores that sum to zero in each component
+    prior_sd: float | None = None
 
     def gap(self, a: object, b: object, context: object = None) -> float:
         """Return scores[a] - scores[b] in a context, also where only this gap exists.
@@ -126,8 +140,10 @@ class SeparateFit:
 
         With H = Σ n I x xᵀ and G = Σ n s² x xᵀ it is H⁺ G H⁺ ("sandwich") or H⁺ ("model"); "hc3" is the sandwich with
         each residual s divided by 1 - h, h its leverage. In a separated context each component has its own block, for
-        scores that sum to zero in the component; entries between components are NaN.
+        scores that sum to zero in the component; entries between components are NaN. Under a prior H has its precision
+        added, so that "model" is the posterior covariance.
         """
+        check_choice(kind, ("sandwich", "hc3", "model"), "kind")
         u = self.battles.context_index(context)
         cells, within = self.battles.cells, self.within_scores[u]
         part = slice(cells.start[u], cells.start[u + 1])
@@ -141,7 +157,9 @@ class SeparateFit:
             place[members] = np.arange(members.size)
             kept = (labels[a] == labels[members[0]]) & (labels[b] == labels[members[0]])
             battles = place[a[kept]], place[b[kept]], cells.y[part][kept], cells.count[part][kept]
-            model, robust = score_covariances(*battles, within[members], hc3=kind == "hc3")
+            model, robust = score_covariances(
+                *battles, within[members], hc3=kind == "hc3", precision=_precision(self.prior_sd)
+            )
             out[np.ix_(members, members)] = model if kind == "model" else robust
         return out
 
@@ -217,7 +235,7 @@ class SeparateFit:
         return "\n".join(lines)
 
 
-def fit_separate(battles: Battles) -> SeparateFit:
+def fit_separate(battles: Battles, *, prior_sd: float | None = None) -> SeparateFit:
     """Return one Bradley-Terry fit per context by maximum likelihood; no context borrows from another.
 
     A context's scores exist only if its win digraph (a tie counts both ways) is strongly connected. Where it is not,
@@ -228,6 +246,9 @@ def fit_separate(battles: Battles) -> SeparateFit:
     ----------
     battles : Battles
         Battles of any order.
+    prior_sd : float, optional
+        Standard deviation, in logits, of a normal prior on each score; 5 is weak. With a prior every context has finite
+        scores, also where models only won or never met, as in most contexts of the paper's own design.
 
     Returns
     -------
@@ -242,11 +263,14 @@ def fit_separate(battles: Battles) -> SeparateFit:
     >>> fit.scores.round(4)
     array([ 0.5493, -0.5493])
     """
-    cells, shape = battles.cells, battles.shape
-    groups = strong_components(
-        cells.a, cells.b, cells.y, shape[0], context=cells.context, n_contexts=cells.start.size - 1
-    )
-    within, found = _fit_groups(cells, groups)
+    check_type(battles, Battles, "battles", "give Battles, such as Battles.read(...) returns")
+    cells, shape, n_contexts = battles.cells, battles.shape, battles.cells.start.size - 1
+    precision = _precision(prior_sd)
+    if precision:
+        groups = np.zeros((n_contexts, shape[0]), dtype=np.intp)
+    else:
+        groups = strong_components(cells.a, cells.b, cells.y, shape[0], context=cells.context, n_contexts=n_contexts)
+    within, found = _fit_groups(cells, groups, precision)
     separated = np.ptp(groups, axis=1) > 0
     scores = np.where(separated[:, None], np.nan, within)
     reason = np.select([separated, ~found], ["separated", "max_iter"], "converged")
@@ -257,13 +281,27 @@ def fit_separate(battles: Battles) -> SeparateFit:
         converged=(found & ~separated).reshape(shape[1:]),
         stop_reason=reason.reshape(shape[1:]),
         within_scores=within,
+        prior_sd=prior_sd,
     )
     _warn(fit, np.flatnonzero(separated), np.flatnonzero(~found))
     return fit
 
 
+def _precision(prior_sd: float | None) -> float:
+    """Return one over the variance of a prior, 0 for none."""
+    if prior_sd is None:
+        return 0.0
+    if not is_within(prior_sd, *PRIOR_SDS):
+        low, high = PRIOR_SDS
+        raise RidgeError(
+            f"prior_sd={spelled(prior_sd)} is not a standard deviation of scores in logits: give a number from {low:g} "
+            f"to {high:g}, or None."
+        )
+    return 1.0 / float(prior_sd) ** 2
+
+
 @one_blas_thread
-def _fit_groups(cells: Cells, groups: Indices) -> tuple[Floats, Bools]:
+def _fit_groups(cells: Cells, groups: Indices, precision: float) -> tuple[Floats, Bools]:
     """Return scores (D, d1) that sum to zero in each component, and whether all of a context's components converged."""
     n_context, d1 = groups.shape
     component = (groups + d1 * np.arange(n_context)[:, None]).ravel()  # of a node (u, a): its component's smallest node
@@ -292,7 +330,9 @@ def _fit_groups(cells: Cells, groups: Indices) -> tuple[Floats, Bools]:
     for lo, hi in _batches(sizes):
         part = slice(*np.searchsorted(problem, [lo, hi]))
         fit = fit_batch(
-            Pairs(problem[part] - lo, i[part], j[part], weight[inside[part]], mean[inside[part]]), sizes[lo:hi]
+            Pairs(problem[part] - lo, i[part], j[part], weight[inside[part]], mean[inside[part]]),
+            sizes[lo:hi],
+            precision,
         )
         real = np.arange(fit.scores.shape[1]) < sizes[lo:hi, None]
         members[start[lo] : start[hi - 1] + sizes[hi - 1]] = fit.scores[real]

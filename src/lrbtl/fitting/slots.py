@@ -17,15 +17,14 @@ from lrbtl.errors import SeparationError
 from lrbtl.fitting.blocks import BlockDesign, Matrices, without_idle_slots
 from lrbtl.fitting.bradley_terry import HC3_FLOOR
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.newton_driver import NewtonConfig, Objective, minimise_newton
 from lrbtl.model.effects import Border
 from lrbtl.model.links import LOGISTIC, CellTerms
 from lrbtl.typing import Floats, Indices, Longs
 
 _Form = tuple[Matrices, Floats | None, Floats | None]
 
-MAX_ITER = 60
-DECREMENT = 1e-10
-SMALLEST_STEP = 1e-6
+NEWTON = NewtonConfig(tolerance=1e-10, max_iter=60, smallest_step=1e-6, armijo=1e-4, slack=1e-12)
 UNKNOWN = 100.0  # logits: an effect with a larger error is not determined, nor is a larger score
 NO_FIT = (
     "the votes have no finite Bradley-Terry fit with these covariates: some combination of scores and covariates "
@@ -170,26 +169,34 @@ def fit_slots(battles: Battles, labels: Indices) -> SlotScores:
     cells = battles.cells
     kept = np.flatnonzero(labels[cells.context, cells.a] == labels[cells.context, cells.b])
     design = BlockDesign.of_cells(without_idle_slots(Design.of(battles).restricted(kept)))
-    here = SlotScores(design, kept, labels, np.zeros(design.n_slots))
-    for _ in range(MAX_ITER):
-        count = here.design.count
-        slots = design.slot_sums(count * here.terms.score)
-        effects = here.terms.effects.gradient(count)
-        step, moved = (part[:, 0] for part in here.directions(slots[:, None], effects[:, None]))
-        decrement = float(slots @ step + effects @ moved)
-        scale, trial = 1.0, _moved(here, step, moved)
-        while trial.loss > here.loss - 1e-4 * scale * decrement and scale > SMALLEST_STEP and decrement > DECREMENT:
-            scale *= 0.5
-            trial = _moved(here, scale * step, scale * moved)
-        here = trial
-        if decrement < DECREMENT:
-            break
-    else:
+    found = minimise_newton(_Loss(), SlotScores(design, kept, labels, np.zeros(design.n_slots)), NEWTON)
+    if not found.converged:
         raise SeparationError(NO_FIT)
+    here = found.point
     errors, scores = np.diag(here.effect_covariance), np.abs(here.theta)
     if np.any(errors > UNKNOWN**2) or np.any(scores > UNKNOWN):  # on their way to infinity
         raise SeparationError(NO_FIT)
     return here
+
+
+class _Loss(Objective[SlotScores, tuple[Floats, Floats]]):
+    """The negative log-likelihood in scores and effects."""
+
+    def value(self, point: SlotScores) -> float:
+        return point.loss
+
+    def step(self, point: SlotScores) -> tuple[tuple[Floats, Floats], float]:
+        count = point.design.count
+        slots = point.design.slot_sums(count * point.terms.score)
+        effects = point.terms.effects.gradient(count)
+        step, moved = (part[:, 0] for part in point.directions(slots[:, None], effects[:, None]))
+        return (step, moved), float(slots @ step + effects @ moved)
+
+    def moved(self, point: SlotScores, step: tuple[Floats, Floats], share: float) -> SlotScores:
+        scores, effects = (share * part for part in step)
+        design = point.design.moved(effects) if point.design.effects is not None else point.design
+        assert isinstance(design, BlockDesign)
+        return replace(point, design=design, theta=point.theta + scores)
 
 
 def _inverted(matrices: Floats) -> Floats:
@@ -198,9 +205,3 @@ def _inverted(matrices: Floats) -> Floats:
         return np.asarray(np.linalg.inv(matrices))
     except np.linalg.LinAlgError as error:
         raise SeparationError(NO_FIT) from error
-
-
-def _moved(here: SlotScores, step: Floats, effects: Floats) -> SlotScores:
-    design = here.design.moved(effects) if here.design.effects is not None else here.design
-    assert isinstance(design, BlockDesign)
-    return replace(here, design=design, theta=here.theta + step)

@@ -56,7 +56,7 @@ def accumulate(
         sums = [design.slot_matrix(column) for column in (*rows.T, sums_of_score)]
         for group in range(len(space.groups)):
             _add_group(space, group, gram, sums, border, others, slot_score is not None)
-    return Arrowhead(border, blocks, _join(models, others.reshape(dl * rl, -1)))
+    return Arrowhead(border, blocks, _join(models, others.reshape(dl * rl, space.q - q1)))
 
 
 def fix_gauge(matrix: Arrowhead, space: TangentSpace) -> Arrowhead:
@@ -80,7 +80,7 @@ def _add_effects(design: Design, space: TangentSpace, effects: Border, border: F
 
 def _join(models: Floats | sparse.bsr_array, others: Floats) -> Floats | sparse.csr_array:
     if isinstance(models, np.ndarray):
-        return np.hstack([models, others]) if others.size else models
+        return np.hstack([models, others]) if others.shape[1] else models
     if models.nnz < SPARSE_BELOW * models.shape[0] * models.shape[1]:
         parts = [models.tocsr(), sparse.csr_array(others)]
         cross = sparse.csr_array(sparse.hstack(parts, format="csr")) if others.size else parts[0]
@@ -123,7 +123,7 @@ def _subtract_curvature(space: TangentSpace, levels: tuple[int, ...], moment: Fl
     """Subtract gV . (second derivative of v) between border parts over the group; moment = gV^T U_l, (r1, rl)."""
     order = space.core.ndim
     row = {k: space.factors[k][level] for k, level in zip(space.others, levels, strict=True)}
-    moment_part = (moment, [0, space.mode])
+    moment_part = (moment[: len(space.core)], [0, space.mode])  # that of a level does not bend
     for k, level in zip(space.others, levels, strict=True):
         at_k = space.row_columns(k, level)
         for j, other in zip(space.others, levels, strict=True):

@@ -5,33 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Unpack
+from importlib import import_module
+from typing import Any, Unpack
 
 import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD
 from lrbtl.data.frames import Frame, as_data
-from lrbtl.data.labels import index_labels, map_contexts, map_labels
-from lrbtl.data.observations import Data
-from lrbtl.errors import CovariateError, MethodError, SeparationWarning, check_choice, warn_user
-from lrbtl.fitting.fit import Fit
+from lrbtl.data.observations import Data, Results
+from lrbtl.entries.method import FactorMethod, FactorRun
+from lrbtl.errors import (
+    CovariateError,
+    LooksError,
+    MethodError,
+    SeparationWarning,
+    TooLargeError,
+    check_choice,
+    check_type,
+    warn_user,
+)
+from lrbtl.fitting.low_rank import Fit
+from lrbtl.hierarchical.config import HierarchicalConfig
+from lrbtl.hierarchical.large import PART_MODELS, has_room
+from lrbtl.hierarchical.method import Hierarchical
+from lrbtl.inference.bounds import estimated_bound
 from lrbtl.inference.effects import EffectEstimate, estimate_effects
+from lrbtl.inference.entrywise import OwnVotes, own_votes
 from lrbtl.inference.estimate import Estimate
 from lrbtl.inference.targets import Family, Target, resolve_targets
 from lrbtl.methods.base import Method, Moments, Options, Provenance, Run, RunOptions, Shrinkage, named_options
+from lrbtl.methods.both_bad import GroundedMethod
 from lrbtl.methods.clusters import check_clusters
 from lrbtl.methods.efficient import Efficient
-from lrbtl.methods.grounded import GroundedMethod
-from lrbtl.methods.hierarchical import Hierarchical, HierarchicalRun
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.mle import Mle
 from lrbtl.methods.naive import Naive
-from lrbtl.methods.sampled import PART_MODELS, has_room
-from lrbtl.methods.search import Start
 from lrbtl.methods.targets import Resolved, WorkingScale
 from lrbtl.methods.whitened import Whitened
+from lrbtl.model.links import Link, as_link
 from lrbtl.typing import Bools, Floats
+
+LOOKS = ("valid", "tuned_at", "looks")  # options that say under how many looks intervals hold
+MOST_MODELS = 30_000  # of which matrices of all pairs fit into memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,7 +56,7 @@ class Analysis:
 
     Attributes
     ----------
-    battles : Battles or Observations
+    battles : Battles or Results
     method : str
         As asked for; `provenance` says what it came to.
     run : Run
@@ -72,7 +88,8 @@ class Analysis:
         made = self.run.provenance
         if isinstance(self.battles, Battles):
             made = replace(made, log_odds_unit=self.log_odds_unit)
-        return replace(made, notes=(*self.battles.notes, *self.notes, *made.notes))
+        looks = {name: self.options[name] for name in LOOKS if name in self.options}  # type: ignore[literal-required]
+        return replace(made, notes=(*self.battles.notes, *self.notes, *made.notes), **looks)
 
     @property
     def log_odds_unit(self) -> float:
@@ -108,7 +125,15 @@ class Analysis:
             self._warn_lost([labels[i] for i in lost[:3]], lost.size)
         separate, scales = self.run.separate_errors, [target.scale for target in targets]
         naive = None if separate is None else partial(separate.errors, targets)
-        return self._as_estimate(labels, moments, partial(self.run.shrinkage, targets), naive, scales)
+        bound = partial(estimated_bound, self.run, targets) if moments.bound is None else moments.bound
+        influence = partial(self._influence, targets)
+        own = partial(own_votes, self.run, targets)
+        shrinkage = partial(self.run.shrinkage, targets)
+        return self._as_estimate(labels, moments, shrinkage, naive, scales, bound=bound, influence=influence, own=own)
+
+    def _influence(self, targets: Sequence[Resolved]) -> tuple[Floats, Floats, float] | None:
+        """Return what Bernstein intervals need; None where votes are not independent."""
+        return None if self.run.clustered else (*self.run.influence_moments(targets), float(self.battles.n_battles))
 
     def estimate_boards(self, weights: Floats, among: Bools | None = None) -> list[Estimate]:
         """Return the mean scores of all models for each row of weights (B, D) of contexts, as one estimate per row.
@@ -125,6 +150,44 @@ class Analysis:
             out.append(self._as_estimate(names, moments, partial(self.run.board_shrinkage, weights[i], inside), naive))
         return out
 
+    # Questions of boards, answered from this analysis: votes are analysed once, however often one asks.
+
+    def leaderboard(self, context: Any = None, **options: Any) -> Any:
+        """Return the overall board, or that of a context; see `lrbtl.leaderboard` for the options.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> analysis = lrbtl.analyse(lrbtl.demo_battles())
+        >>> analysis.leaderboard("maths").context, analysis.boards()["overall"].context
+        ('maths', None)
+        """
+        return _boards("leaderboard").leaderboard(self, context=context, **options)
+
+    def boards(self, **options: Any) -> Any:
+        """Return the overall board and those of all contexts; see `lrbtl.leaderboard`."""
+        return self.leaderboard("all", **options)
+
+    def compare(self, a: Any, b: Any, **options: Any) -> Any:
+        """Return the comparison of two models in every context; see `lrbtl.compare`."""
+        return _boards("comparison").compare(self, a, b, **options)
+
+    def gate(self, candidate: Any, baseline: Any, **options: Any) -> Any:
+        """Return whether a candidate may replace a baseline; see `lrbtl.gate`."""
+        return _boards("gate").gate(self, candidate, baseline, **options)
+
+    def win_matrix(self, context: Any = None, **options: Any) -> Any:
+        """Return the win probabilities of all pairs; see `lrbtl.win_matrix`."""
+        return _boards("comparison").win_matrix(self, context, **options)
+
+    def plan(self, n: float, **options: Any) -> Any:
+        """Return where the next n votes should go; see `lrbtl.plan`."""
+        return _boards("plan").plan(self, n, **options)
+
+    def diagnose(self) -> Any:
+        """Return what the votes can and cannot tell; see `lrbtl.diagnose`."""
+        return import_module("lrbtl.inference.diagnose").diagnose(self.battles, self)
+
     def scores(self) -> Floats:
         """Return the estimates of all scores, (d1, D); NaN where there is none."""
         return self.run.scores()
@@ -137,6 +200,20 @@ class Analysis:
         if self.held_fixed is None:
             raise CovariateError("no covariate is held fixed: name some with covariates=, and in control= if given.")
         return self.held_fixed
+
+    def feature_effects(self) -> Estimate:
+        """Return what features say of models: by how much one unit more of each moves the mean of their scores.
+
+        Units are logits where scales have bounds; a level such as a family is against the mean of all models.
+        Raises `CovariateError` where the results have no features.
+        """
+        if not (isinstance(self.battles, Results) and isinstance(self.run, FactorRun) and self.battles.features):
+            raise CovariateError("there are no features: name a table of them with features= of Results.from_frame.")
+        draws = self.run.feature_draws()
+        cov = np.cov(draws, rowvar=False).reshape(draws.shape[1], draws.shape[1])
+        return Estimate(
+            list(self.battles.features.names), draws.mean(axis=0), cov, links="identity", info=self.provenance
+        )
 
     @cached_property
     def held_fixed(self) -> EffectEstimate | None:
@@ -174,6 +251,10 @@ class Analysis:
         shrinkage: Callable[[Floats | None], Shrinkage],
         naive: Callable[[], Floats | None] | None,
         scales: WorkingScale | Sequence[WorkingScale] = "identity",
+        *,
+        bound: Floats | Callable[[], Floats | None] | None = None,
+        influence: Callable[[], tuple[Floats, Floats, float] | None] | None = None,
+        own: Callable[[], OwnVotes] | None = None,
     ) -> Estimate:
         """Return moments as an estimate; errors of separate fits are made when they are asked for."""
         return Estimate(
@@ -184,9 +265,12 @@ class Analysis:
             links=scales,
             variance_noise=moments.variance_noise,
             info=self.provenance,
-            bound_se=moments.bound,
+            bound_se=moments.bound if bound is None else bound,
             naive_se=naive,
             shrinkage=shrinkage,
+            means=moments.means,
+            influence=influence,
+            own=own,
         )
 
     def _warn_lost(self, names: list[str], count: int) -> None:
@@ -207,18 +291,24 @@ class Analysis:
         return f"Analysis(method={self.method!r}, shape={self.battles.shape})"
 
 
+def _boards(module: str) -> Any:
+    """Return a module of boards, which are made of analyses."""
+    return import_module(f"lrbtl.boards.{module}")
+
+
 @named_options
 def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     """Return a method run on data, which then estimates any targets and boards.
 
     Parameters
     ----------
-    battles : Battles, Observations or data frame
+    battles : Battles, Results or data frame
         Of a frame (pandas, polars, pyarrow, dict of columns) the columns are guessed from common names, which a note of
         the result tells; `Battles.from_frame` names them.
-    method : "hierarchical", "efficient", "whitened", "mle" or "naive"
-        Hierarchical, the default for battles: scores that are only nearly of low rank, every model placed. Efficient,
-        the default for observed entries: smallest variance if the rank is right, any sampling. Whitened: simpler
+    method : "hierarchical", "factor", "efficient", "whitened", "mle" or "naive"
+        Hierarchical, the default for battles: scores that are only nearly of low rank, every model placed. Factor, the
+        default for results: levels, shared factors, deviations and noise per benchmark, every entry placed. Efficient,
+        the default for one-bit results: smallest variance if the rank is right, any sampling. Whitened: simpler
         direction, weighted by the sampling law. Mle: the penalised estimate with HC3 errors, one fit. Naive: one
         Bradley-Terry fit per context. Without contexts, efficient and mle are a plain Bradley-Terry fit.
     rank : int, tuple or "auto"
@@ -246,9 +336,18 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         none, as if the battles had no covariates.
     effects : "shared" or "by_context"
         Whether a covariate has one effect, or one in each context.
-    start : Analysis, optional
-        An earlier analysis, of other votes or other labels, from whose scores and rank the hierarchical method
-        begins its search. The answer is the same, and takes a little less time.
+    config : HierarchicalConfig, optional
+        Settings of the hierarchical method, such as `HierarchicalConfig(design_covariates=False)`.
+    improvements : Improvements, optional
+        What efficient and whitened add to the algorithms of the paper; all by default.
+    valid : "once" or "always"
+        Once, the default: intervals, verdicts and ranks hold at one look, at a number of votes fixed beforehand.
+        Always: they hold at all times at once, however often one looks as votes come in; wider by half where tuned.
+    tuned_at : float, optional
+        Votes at which "always" is tightest, by default 10,000: name it once, before the first look. With `looks`, the
+        votes at the last look.
+    looks : int, optional
+        Planned looks, equally spaced: intervals hold at all of them.
 
     Examples
     --------
@@ -263,33 +362,40 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     if isinstance(battles, Battles):
         battles = battles.controlling(control, effects)
         check_clusters(battles)
-    elif control is not None or effects != "shared":
+    elif control is not None or not (isinstance(effects, str) and effects == "shared"):
         raise CovariateError("control and effects are for battles with covariates, not for observed entries.")
-    chosen, found = Options(**options), find_method(options.get("method"), battles)
-    chosen.check(battles.shape)
-    if chosen.start is not None:
-        chosen = replace(chosen, start=start_from(chosen.start, battles))
-    note = found.unused_note(options)
-    kept = RunOptions(**{name: value for name, value in options.items() if name != "start"})  # type: ignore[typeddict-item]
-    return Analysis(battles, found.name, found.run(battles, chosen), (note,) if note else (), kept)
-
-
-def start_from(earlier: Analysis, data: Data) -> Start:
-    """Return where an earlier analysis ended, under the labels of other data; 0 for scores that it did not know."""
-    if not isinstance(earlier, Analysis):
-        raise MethodError(f"start is a {type(earlier).__name__}; give an earlier analysis of lrbtl.analyse(...).")
-    known = earlier.battles
-    if known.mode_names != data.mode_names:
-        raise MethodError(
-            f"start is an analysis of battles with other context modes, {known.mode_names} instead of "
-            f"{data.mode_names}: leave start= out."
+    if battles.shape[0] > MOST_MODELS:
+        raise TooLargeError(
+            f"{battles.shape[0]:,} models are too many to analyse together; the most are {MOST_MODELS:,}: choose some "
+            "with battles.top_models(n)."
         )
-    models = map_labels(data.models, index_labels(known.models, "models"))
-    contexts = map_contexts(data.levels, known.levels)
-    scores = np.pad(np.nan_to_num(earlier.scores()), ((0, 1), (0, 1)))  # what is not known, -1, is the last
-    nodes = earlier.run.nodes if isinstance(earlier.run, HierarchicalRun) else []
-    rank = min((node.rank[0] for node in nodes), default=1)
-    return Start(np.ascontiguousarray(scores[np.ix_(models, contexts)]), rank)
+    chosen, found = Options(**options), find_method(options.get("method"), battles, options.get("link"))
+    chosen.check(battles.shape)
+    check_votes_come(battles, options)
+    if chosen.config is not None:
+        check_type(chosen.config, HierarchicalConfig, "config", "give lrbtl.HierarchicalConfig(...), or leave it out")
+    note = found.unused_note(options)
+    return Analysis(battles, found.name, found.run(battles, chosen), (note,) if note else (), options)
+
+
+def looked_at(analysis: Analysis, **looks: Any) -> Analysis:
+    """Return the same analysis with intervals that hold under so many looks: `valid`, `tuned_at`, `looks`.
+
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays(["x", "x"], ["y", "y"], [1, 0], counts=[300, 100])
+    >>> looked_at(lrbtl.analyse(battles), looks=5).provenance.looks
+    5
+    """
+    options = RunOptions(**{**analysis.options, **looks})  # type: ignore[typeddict-item]
+    Options(**options).check(analysis.battles.shape)
+    check_votes_come(analysis.battles, options)
+    return replace(analysis, options=options)
+
+
+def check_votes_come(data: Data, options: RunOptions) -> None:
+    """Raise where looks are asked for at data that do not come in one by one."""
+    if not isinstance(data, Battles) and (options.get("valid", "once") != "once" or options.get("looks") is not None):
+        raise LooksError("results do not come in like votes: leave valid and looks out.")
 
 
 def analyse_fit(full_fit: Fit, options: Options | None = None, *, method: str = "efficient") -> Analysis:
@@ -318,12 +424,12 @@ def infer(
 
     Parameters
     ----------
-    battles : Battles, Observations or data frame
+    battles : Battles, Results or data frame
         See `analyse`.
     targets : Target, list of Target, `all_scores()` or `all_gaps()`
     **options
-        method, rank, sampling, n_folds, se, ridge, link, solver, n_threads, rng, progress, control, effects: see
-        `analyse`.
+        method, rank, sampling, n_folds, se, ridge, link, solver, n_threads, rng, progress, control, effects,
+        improvements, valid, tuned_at, looks: see `analyse`.
 
     Returns
     -------
@@ -347,16 +453,17 @@ def infer(
 
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (Hierarchical(), Efficient(), Whitened(), Mle(), Naive())
+    method.name: method for method in (Hierarchical(), FactorMethod(), Efficient(), Whitened(), Mle(), Naive())
 }
 DEFAULT_METHOD = "hierarchical"
 
 
-def find_method(name: str | None, data: Data) -> Method:
+def find_method(name: str | None, data: Data, link: str | Link | None = None) -> Method:
     """Return the method of a name, by default the one for these data; raise where there is none.
 
-    Battles with votes that both were bad have the grounded method only. Observed entries have no hierarchical method,
-    and very many contexts in which most models meet take it too long: there the default is the efficient one.
+    Battles with votes that both were bad have the grounded method only. Results have the factor model, and those with a
+    link of their own the efficient method. Very many contexts in which most models meet take the hierarchical method
+    too long: there the default is the efficient one, too.
 
     >>> import lrbtl
     >>> find_method(None, lrbtl.Battles.from_arrays(["x"], ["y"], [1])).name
@@ -370,6 +477,8 @@ def find_method(name: str | None, data: Data) -> Method:
         )
     if bad:
         return GroundedMethod()
+    if name is None and isinstance(data, Results) and (link is None or as_link(link).name == "identity"):
+        name = FactorMethod.name
     if name is None:
         serves = isinstance(data, Battles) and (data.shape[0] > PART_MODELS or has_room(data))
         name = DEFAULT_METHOD if serves else "efficient"

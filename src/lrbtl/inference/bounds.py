@@ -10,18 +10,29 @@ from scipy.sparse.linalg import LinearOperator, eigsh, onenormest
 from scipy.special import expit
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.observations import Data, Observations
-from lrbtl.errors import MethodError, RankError, SamplingError, SingularInformationError, TargetError, check_choice
+from lrbtl.data.observations import Data, Results
+from lrbtl.errors import (
+    MethodError,
+    ObservationError,
+    RankError,
+    SamplingError,
+    SingularInformationError,
+    as_floats,
+    check_choice,
+    check_flag,
+)
+from lrbtl.fitting.design import Design
 from lrbtl.fitting.local import Local
 from lrbtl.fitting.solvers import IsotropicSolver, Solver, SolverName, touched
 from lrbtl.inference.joint import normal_quantile
-from lrbtl.inference.targets import Target
-from lrbtl.lowrank.tangent import TangentSpace
+from lrbtl.inference.targets import Target, resolve_targets
+from lrbtl.lowrank.tangent import TangentSpace, projection
 from lrbtl.lowrank.tucker import Tucker, centre, check_rank, truncate
+from lrbtl.methods.base import Run
 from lrbtl.methods.one_step import Law, ScoreView, evaluate_targets
 from lrbtl.methods.targets import Resolved, Stack, evaluate
 from lrbtl.model.links import Link, as_link
-from lrbtl.model.sampling import ProductSampling, Sampling, UniformSampling, reference_probability
+from lrbtl.model.sampling import ProductSampling, Sampling, as_sampling, reference_probability
 from lrbtl.typing import Floats
 
 DEFICIENT = 1e-10  # relative size of a singular value that is rounding
@@ -75,21 +86,22 @@ def efficiency_bound(
     True
     """
     check_choice(method, tuple(BOUNDS), "method")
-    truth = np.asarray(scores, dtype=float)
+    truth = np.atleast_1d(as_floats(scores, "scores", RankError))
     law_of_response = as_link(link)
     if entries is None:
         entries = law_of_response.name == "identity"
+    check_flag(entries, "entries")
     law_of_response.check(np.array([0.0, 0.5, 1.0]), not entries)
     full_rank = check_rank(rank, truth.shape, centred=not entries)
-    noise = None if variance is None else np.broadcast_to(np.asarray(variance, dtype=float), truth.shape)
+    noise = None if variance is None else as_floats(variance, "variance", ObservationError)
+    if noise is not None and (noise.shape not in ((), truth.shape) or not np.all(np.isfinite(noise) & (noise > 0))):
+        raise ObservationError(f"variance must be a positive number, or an array of such of shape {truth.shape}.")
+    noise = None if noise is None else np.broadcast_to(noise, truth.shape)
     noise = None if noise is None else np.ascontiguousarray(noise.reshape(truth.shape[0], -1).T).reshape(-1)
-    law = Law.of(UniformSampling() if sampling is None else sampling, truth.shape, entries=entries, variance=noise)
-    point = _point(truth, full_rank, centred=not entries)
+    law = Law.of(as_sampling(sampling), truth.shape, entries=entries, variance=noise)
+    point = point_of(truth, full_rank, centred=not entries)
     space = TangentSpace(point, centred=not entries, n_extra=law_of_response.n_extra)
-    targets = [target] if isinstance(target, Target) else list(target)
-    resolved = [each.resolve(_unnamed(truth.shape, entries)) for each in targets]
-    if not resolved:
-        raise TargetError("no targets were given: pass at least one.")
+    resolved = resolve_targets(unnamed_data(truth.shape, entries=entries), target)
     values, gradients = evaluate_targets(space, Stack.of(resolved), truth.shape, law_of_response)
     bound = BOUNDS[method](law.at(space, law_of_response), law, gradients, resolved, solver)
     slope = np.array(
@@ -124,10 +136,32 @@ def _whitened(here: Local, law: Law, gradients: Floats, targets: Sequence[Resolv
     return np.asarray(np.einsum("im,im->m", directions, meat @ directions))
 
 
+def estimated_bound(run: Run, targets: Sequence[Resolved]) -> Floats | None:
+    """Return sqrt(V_eff / n) of targets on their working scales, at the estimated scores truncated to their rank.
+
+    The information is that of the observed votes. None where a run has no rank, covariates or scores that are missing.
+    A method with a prior can have smaller errors: the bound is for estimates without bias.
+    """
+    data, rank = run.data, run.provenance.rank
+    if rank is None or not isinstance(data, Battles) or data.covariates or run.link.n_extra:
+        return None
+    scores = run.scores().reshape(data.shape)
+    if len(rank) != len(data.shape) or not np.isfinite(scores).all():
+        return None
+    here = Local.of(Design.of(data, run.link), truncate(centre(scores), check_rank(rank, data.shape)))
+    _, gradients = evaluate_targets(here.space, Stack.of(targets), data.shape, run.link)
+    solver = here.solver()
+    variance = np.einsum("im,im->m", gradients, solver.solve(gradients))
+    return np.where(touched(solver, gradients), np.inf, np.sqrt(variance))
+
+
 BOUNDS = {"efficient": _efficient, "whitened": _whitened}
 
 
-def _point(truth: Floats, rank: tuple[int, ...], *, centred: bool) -> Tucker:
+def point_of(truth: Floats, rank: tuple[int, ...], *, centred: bool = True) -> Tucker:
+    """Return scores as a point of a rank; raise where they are not exactly of that rank."""
+    if not truth.size or (centred and len(truth) < 2):
+        raise RankError(f"scores of shape {truth.shape} are too few: give those of two models at least.")
     if not np.all(np.isfinite(truth)):
         raise RankError("the scores hold NaN or infinity: the bound needs finite scores.")
     point = truncate(centre(truth) if centred else truth, rank)
@@ -140,19 +174,18 @@ def _point(truth: Floats, rank: tuple[int, ...], *, centred: bool) -> Tucker:
     return point
 
 
-def _unnamed(shape: tuple[int, ...], entries: bool) -> Data:
-    """Return battles (or an observation) whose labels are positions, to resolve targets against."""
+def unnamed_data(shape: tuple[int, ...], *, entries: bool = False) -> Data:
+    """Return battles (or an observation) whose labels are positions, to resolve targets against.
+
+    Every context has one battle: where there is no log, contexts weigh the same.
+    """
     if entries:
-        return Observations.from_arrays([(0,) * len(shape)], [0.0], shape=shape)
-    levels = tuple(np.array([0, size - 1]) for size in shape[1:])
-    return Battles.from_arrays(
-        np.array([0, 0]),
-        np.array([1, 1]),
-        np.array([1.0, 0.0]),
-        levels,
-        n_models=shape[0],
-        n_levels=list(shape[1:]) or None,
-    )
+        return Results.from_arrays([(0,) * len(shape)], [0.0], shape=shape)
+    n = prod(shape[1:])
+    levels = np.unravel_index(np.arange(n), shape[1:]) if len(shape) > 1 else ()
+    sides = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.int64)
+    sizes = list(shape[1:]) or None
+    return Battles.from_arrays(*sides, np.ones(n), levels, n_models=shape[0], n_levels=sizes)
 
 
 # ------------------------------------------------------------------------------
@@ -188,7 +221,7 @@ def information_range(here: Local, solver: Solver) -> tuple[float, float]:
     if space.dimension < 2:
         inverse = _tensor_operator(space, solver.solve)
         value = float(
-            np.linalg.norm(inverse.matvec(start)) / np.linalg.norm(space.project(start.reshape(space.point.shape)))
+            np.linalg.norm(inverse.matvec(start)) / np.linalg.norm(projection(space, start.reshape(space.point.shape)))
         )
         return 1 / value, 1 / value
     largest_inverse = float(eigsh(_tensor_operator(space, solver.solve), **options)[0])
@@ -203,6 +236,12 @@ def inverse_norm(space: TangentSpace, solver: Solver) -> float:
         columns = np.stack([operator.matvec(column) for column in np.eye(size)])
         return float(np.abs(columns).sum(axis=1).max())
     return float(onenormest(operator))
+
+
+def even_norm(here: Local) -> float:
+    """Return C_A if all responses had the information of eta = 0 and sampling were uniform: norm of P_T over it."""
+    at_zero = here.design.information_at_zero / float(here.design.count.sum())
+    return inverse_norm(here.space, IsotropicSolver(here.space, 1.0)) / at_zero
 
 
 def worst_influence(here: Local, solver: Solver, gradients: Floats, n: int) -> tuple[float, float, float]:
@@ -237,8 +276,8 @@ def alignment(
 def overlap(battles: Data, sampling: Sampling | None) -> tuple[float, float]:
     """Return the extreme p / q over observed battles; nan where no product law can be estimated."""
     try:
-        law = ProductSampling.estimate(battles) if sampling is None else sampling
-        reference = reference_probability(battles.shape, entries=isinstance(battles, Observations))
+        law = ProductSampling.estimate(battles) if sampling is None else as_sampling(sampling)
+        reference = reference_probability(battles.shape, entries=isinstance(battles, Results))
         ratio = law.probability(battles.cells, battles.shape) / reference
     except SamplingError:
         return float("nan"), float("nan")

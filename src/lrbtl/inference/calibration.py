@@ -18,7 +18,7 @@ from scipy.stats import chi2
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD
 from lrbtl.data.frames import Frame, as_battles
-from lrbtl.errors import LinkError
+from lrbtl.errors import LinkError, check_choice, listed
 from lrbtl.fitting.design import linear_effects
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import ELO
@@ -278,6 +278,7 @@ class LinkComparison:
 
     def better_than(self, link: str) -> str | None:
         """Return the best link where it predicts clearly better than another one."""
+        check_choice(link, self.links, "link", LinkError)
         k = self.links.index(link)
         return self.best if self.deficit[k] > BETTER * self.deficit_se[k] else None
 
@@ -325,7 +326,9 @@ def compare_links(
     ('logistic', 'davidson')
     """
     battles = as_battles(battles)
-    wanted = possible_links(battles) if links is None else list(links)
+    wanted = (
+        possible_links(battles) if links is None else listed(links, "links", "name some, as in ['probit']", LinkError)
+    )
     if not wanted:
         raise LinkError("links is empty: name at least one.")
     return compare_laws([leave_out(analyse(battles, link=link, rank=rank, n_threads=n_threads)) for link in wanted])

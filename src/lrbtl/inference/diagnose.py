@@ -1,6 +1,5 @@
 """Diagnostics: what votes tell and what they do not, and whether the intervals of a fit can be believed."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, TypedDict, Unpack, overload
@@ -13,26 +12,37 @@ from lrbtl.data.cells import weak_components
 from lrbtl.data.describe import linked_models
 from lrbtl.data.frames import Frame, as_data
 from lrbtl.data.labels import check_same_labels
-from lrbtl.data.observations import Data, Observations
-from lrbtl.errors import InputTypeError, LrbtlWarning
+from lrbtl.data.observations import Data, Results
+from lrbtl.errors import InputTypeError, LrbtlWarning, SamplingError, without
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.fit import Fit
 from lrbtl.fitting.fit import fit as fit_scores
+from lrbtl.fitting.local import Local
+from lrbtl.fitting.low_rank import Fit
 from lrbtl.fitting.signal import SIGNAL_FLOOR, restricts, signal_ratio, thin_contexts, weak_advice
-from lrbtl.inference import words
+from lrbtl.fitting.solvers import IsotropicSolver
+from lrbtl.hierarchical.method import HierarchicalRun
+from lrbtl.inference import diagnosis_text
 from lrbtl.inference.analysis import Analysis, analyse, analyse_fit, find_method
-from lrbtl.inference.bounds import alignment, incoherence, information_range, inverse_norm, overlap, worst_influence
+from lrbtl.inference.bounds import (
+    alignment,
+    even_norm,
+    incoherence,
+    information_range,
+    inverse_norm,
+    overlap,
+    worst_influence,
+)
 from lrbtl.inference.calibration import Calibration, LinkComparison, calibrate, compare_laws, leave_out, possible_links
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.targets import Target, context_weights, resolve_targets, score
 from lrbtl.methods.clusters import design_effects
-from lrbtl.methods.hierarchical import HierarchicalRun
 from lrbtl.methods.low_rank import LowRank
-from lrbtl.methods.one_step import evaluate_targets
+from lrbtl.methods.one_step import evaluate_targets, inverse_weights
 from lrbtl.methods.targets import Stack, resolved_score
+from lrbtl.methods.whitened import WhitenedRecipe
 from lrbtl.model.links import Link
-from lrbtl.model.sampling import Sampling
+from lrbtl.model.sampling import ProductSampling, Sampling, as_sampling
 from lrbtl.typing import Floats, Longs, Rank, Seed
 
 Level = Literal["ok", "warn"]
@@ -89,7 +99,7 @@ class Diagnosis:
         "ready to publish", "publish with care" or "separate boards".
     unit : "battles" or "observations"
     notes : tuple of str
-        What to know of how the battles were read.
+        Notes on how the battles were read.
     design_effects : tuple of (str, float)
         By how much each cluster column alone multiplies the variance of overall scores, the median over models.
 
@@ -133,9 +143,14 @@ class Diagnosis:
         """Each diagnostic as a sentence, marked "ok", or "warn" where the reader should do something."""
         return [("ok" if good else "warn", text) for good, text in self._checks()]
 
-    def _checks(self) -> list[words.Check]:
-        clusters = words.about_clusters(self)
-        return [*words.about_sharing(self), *words.about_votes(self), *clusters, *words.about_calibration(self)]
+    def _checks(self) -> list[diagnosis_text.Check]:
+        clusters = diagnosis_text.about_clusters(self)
+        return [
+            *diagnosis_text.about_sharing(self),
+            *diagnosis_text.about_votes(self),
+            *clusters,
+            *diagnosis_text.about_calibration(self),
+        ]
 
     def to_dict(self) -> dict[str, object]:
         """Return the numbers as plain values."""
@@ -176,6 +191,11 @@ class FitDiagnosis(Diagnosis):
         Extreme eigenvalues of A = P_T G P_T times d_eff; at most 1/4 under uniform sampling.
     C_A : float
         Norm of A^-1 from entries to entries over d_eff [Li26, eq. CA_def_main].
+    C_A_even : float
+        The same if all votes had equal information and were sampled uniformly: how much of C_A is geometry.
+    clt_condition : float
+        C_A sqrt(largest mode / n), which the normal limit of the efficient method needs to vanish
+        [Li26, eq. clt-condition].
     overlap_min, overlap_max : float or nan
         Smallest and largest p / q of the observed battles under the product law.
     alignment : float
@@ -184,6 +204,8 @@ class FitDiagnosis(Diagnosis):
         Variance and largest size of n times one battle's influence on the worst target.
     bernstein : float
         Bound of that target's correction term that holds with probability 0.95, over its normal counterpart 1.96 se.
+    whitened_bernstein : float
+        The same for the whitened direction; inf where no sampling law can be estimated.
     berry_esseen : float
         sqrt(largest mode / n), the order of the error of the normal approximation.
     verdict : "efficient is safe", "efficient, with care", "prefer hierarchical", "prefer whitened", "too few battles"
@@ -211,18 +233,26 @@ class FitDiagnosis(Diagnosis):
     information_min: float
     information_max: float
     C_A: float
+    C_A_even: float
+    clt_condition: float
     overlap_min: float
     overlap_max: float
     alignment: float
     influence_variance: float
     influence_max: float
     bernstein: float
+    whitened_bernstein: float
     berry_esseen: float
     advice: str | None
 
-    def _checks(self) -> list[words.Check]:
-        votes = [] if self.unit == "observations" else words.about_votes(self)
-        return [*words.about_fit(self), *votes, *words.about_regime(self), *words.about_calibration(self)]
+    def _checks(self) -> list[diagnosis_text.Check]:
+        votes = [] if self.unit == "observations" else diagnosis_text.about_votes(self)
+        return [
+            *diagnosis_text.about_fit(self),
+            *votes,
+            *diagnosis_text.about_regime(self),
+            *diagnosis_text.about_calibration(self),
+        ]
 
 
 @overload
@@ -254,7 +284,7 @@ def diagnose(
 
     Parameters
     ----------
-    battles : Battles, Observations or data frame
+    battles : Battles, Results or data frame
         See `analyse`.
     fit : Fit or Analysis, optional
         Of these battles, or of a group of models that battles link, such as that of a board. By default the analysis
@@ -282,6 +312,8 @@ def diagnose(
     'efficient is safe'
     """
     battles = as_data(battles)
+    if sampling is not None:
+        sampling = as_sampling(sampling)
     if fit is None:
         fit = _default(_largest_group(battles), options)
     if isinstance(fit, Analysis) and fit.run.fit is not None:
@@ -292,7 +324,7 @@ def diagnose(
         raise InputTypeError(f"fit={fit!r}: give what lrbtl.fit or lrbtl.analyse returned, or leave it out.")
     found = _with_analysis(_diagnose_votes(battles, fit.battles), fit)
     found = replace(found, design_effects=_design_effects(fit))
-    verdict, reason = words.board_verdict(found)
+    verdict, reason = diagnosis_text.board_verdict(found)
     return replace(found, verdict=verdict, reason=reason)
 
 
@@ -308,8 +340,9 @@ def _design_effects(analysis: Analysis) -> tuple[tuple[str, float], ...]:
 
 
 def _default(battles: Data, options: AnalysisOptions) -> Fit | Analysis:
-    """Return the analysis that is diagnosed where none is given: of low-rank methods their fit."""
-    if not isinstance(find_method(options.get("method"), battles), LowRank):
+    """Return the analysis that is diagnosed where none is given: of low-rank methods, and of results, their fit."""
+    asked = options.get("method") or ("efficient" if isinstance(battles, Results) else None)
+    if not isinstance(find_method(asked, battles), LowRank):
         return analyse(battles, **options)
     rank, link = options.get("rank", "auto"), options.get("link")
     return fit_scores(battles, rank, link=link, n_threads=options.get("n_threads", 1), rng=options.get("rng", 0))
@@ -378,13 +411,13 @@ def _diagnose_fit(
     if targets is None:
         targets = [score(i) for i in range(part.shape[0])]
     design = Design.of(part, fit.link)
-    here = design.with_count(design.count / part.n_battles).at(fit.point)
+    here = Local.of(design.with_count(design.count / part.n_battles), fit.point)
     space, solver = here.space, here.solver()
     resolved = resolve_targets(part, [targets] if isinstance(targets, Target) else targets)
     _, gradients = evaluate_targets(space, Stack.of(resolved), part.shape, fit.link)
     low, high = information_range(here, solver)
     variance, largest, bernstein = worst_influence(here, solver, gradients, part.n_battles)
-    overlaps = overlap(part, sampling)
+    overlaps, C_A = overlap(part, sampling), inverse_norm(space, solver) / design.d_eff
     singular = np.concatenate(space.point.singular_values)
     signal, advice = signal_ratio(fit.point, part.n_battles, design.noise), None
     if restricts(fit.point, centred=design.centred):
@@ -402,18 +435,34 @@ def _diagnose_fit(
         condition=float(singular.max() / max(singular.min(), 1e-300)),
         information_min=low * design.d_eff,
         information_max=high * design.d_eff,
-        C_A=inverse_norm(space, solver) / design.d_eff,
+        C_A=C_A,
+        C_A_even=even_norm(here),
+        clt_condition=C_A * float(np.sqrt(max(part.shape) / part.n_battles)),
         overlap_min=overlaps[0],
         overlap_max=overlaps[1],
         alignment=alignment(space, resolved, gradients, part.shape, fit.link),
         influence_variance=variance,
         influence_max=largest,
         bernstein=bernstein,
+        whitened_bernstein=_whitened_bernstein(here, gradients, part, sampling),
         berry_esseen=float(np.sqrt(max(part.shape) / part.n_battles)),
         advice=advice if signal < SIGNAL_FLOOR else None,
     )
-    verdict, reason = words.fit_verdict(diagnosis, chosen=fit.rank_chosen, asks_for_more=fit.asks_for_more)
+    verdict, reason = diagnosis_text.fit_verdict(diagnosis, chosen=fit.rank_chosen, asks_for_more=fit.asks_for_more)
     return replace(diagnosis, verdict=verdict, reason=reason)
+
+
+def _whitened_bernstein(here: Local, gradients: Floats, data: Data, sampling: Sampling | None) -> float:
+    """Return Bernstein over normal bound of the worst target under the whitened direction."""
+    design = here.design
+    if design.link.n_extra or design.effects is not None:
+        return float("inf")
+    try:
+        weights = inverse_weights(ProductSampling.estimate(data) if sampling is None else sampling, design)
+    except SamplingError:
+        return float("inf")
+    scored = WhitenedRecipe(weights).scored(here, np.arange(len(design.a)), None)
+    return worst_influence(scored, IsotropicSolver(here.space, design.d_eff), gradients, data.n_battles)[2]
 
 
 def expected_coverage(fit: Fit, wider: Analysis) -> tuple[float, float]:
@@ -424,8 +473,7 @@ def expected_coverage(fit: Fit, wider: Analysis) -> tuple[float, float]:
     """
     run = wider.run
     assert isinstance(run, HierarchicalRun)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LrbtlWarning)  # the diagnosis says by itself what they would
+    with without(LrbtlWarning):  # the diagnosis says by itself what they would
         values, errors = analyse_fit(fit, method="mle").run.family("scores")
     reach = normal_quantile(0.95) * errors
 
@@ -439,7 +487,7 @@ def expected_coverage(fit: Fit, wider: Analysis) -> tuple[float, float]:
 
 def _largest_group(battles: Data) -> Data:
     """Return the battles of the largest group of models that battles link."""
-    if isinstance(battles, Observations):
+    if isinstance(battles, Results):
         return battles
     members = _groups(battles)[0]
     return battles if len(members) == len(battles.models) else battles.select([battles.models[k] for k in members])
@@ -459,14 +507,14 @@ def _fitted_part(battles: Data, fitted: Data) -> Data:
 
 def _groups(battles: Data) -> list[Longs]:
     """Return the models of each connected group, without those that have no battles."""
-    if isinstance(battles, Observations):
+    if isinstance(battles, Results):
         return [np.arange(battles.shape[0])]
     return linked_models(battles)
 
 
 def _split_contexts(battles: Data) -> tuple[object, ...]:
     """Return the contexts with battles that do not link the models which played there."""
-    if isinstance(battles, Observations) or not battles.levels:
+    if isinstance(battles, Results) or not battles.levels:
         return ()
     cells, d1 = battles.cells, battles.shape[0]
     labels = weak_components(cells.a, cells.b, d1, context=cells.context, n_contexts=battles.n_contexts)

@@ -2,29 +2,64 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import expit, logit
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logit, ndtr
 
 from lrbtl.data.labels import find_label, index_labels
-from lrbtl.errors import BoundError, CovarianceError, DifferentRunsError, EstimateError, ScaleError, UnknownTargetError
-from lrbtl.inference.joint import WaldTest, max_t_quantile, normal_quantile, wald_interval, wald_statistic
+from lrbtl.errors import (
+    BoundError,
+    CovarianceError,
+    DifferentRunsError,
+    EstimateError,
+    ScaleError,
+    UnknownTargetError,
+    as_floats,
+    check_choice,
+    check_flag,
+    check_type,
+    is_within,
+    listed,
+    spelled,
+)
+from lrbtl.inference.always_valid import Validity
+from lrbtl.inference.entrywise import OwnVotes
+from lrbtl.inference.joint import (
+    WaldTest,
+    bernstein_width,
+    max_t_quantile,
+    normal_quantile,
+    wald_interval,
+    wald_statistic,
+)
+from lrbtl.inference.power import POWER, Prospect
+from lrbtl.inference.selection import Selected
 from lrbtl.inference.summary import ROWS_SHOWN, EstimateTable, name_contrast
 from lrbtl.inference.targets import FamilyLabels
-from lrbtl.inference.verdicts import ELO, POWER, Prospect, Verdicts
+from lrbtl.inference.verdicts import ELO, Verdicts
 from lrbtl.methods.base import Provenance, Shrinkage
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.tables import shown_rows, to_frame
 from lrbtl.typing import Bools, Floats, Longs
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
 __all__ = ["ELO", "Estimate", "Provenance", "WaldTest"]
 
 IntervalScale = Literal["auto", "natural", "elo"]
+IntervalKind = Literal["normal", "bernstein", "entry"]
+Influence = tuple[ArrayLike, ArrayLike, float]  # mean square and largest size of the values (M,), their number
 
+IN_ELO = ("gap(", "score(", "weighted_score(", "tail_score(")  # targets that Elo points are printed of
 COLUMNS = ("label", "estimate", "se", "z", "pvalue", "lower", "upper")
 
 
@@ -57,11 +92,18 @@ class Estimate:
         How the run was made.
     bound_se, naive_se
         (M,) on the working scale: the smallest standard error any estimator can have at this estimate, and that of
-        one Bradley-Terry fit per context. A function for the latter is called when they are first read; pickles of an
+        one Bradley-Terry fit per context. A function is called when they are first read; pickles of an
         estimate for which that has not happened lack them.
     shrinkage
         A function from weights (k, M), or None for the targets themselves, to what a prior does to these estimates;
         None where it does nothing.
+    means
+        (M,) posterior means of probabilities, NaN for other targets; intervals are those of the working scale.
+    influence
+        Mean square and largest size (M,) of the influence values, on the working scale, and the number of votes: what
+        Bernstein intervals need; or a function that returns them when they are first needed.
+    own
+        What own votes say of each target, which entry-wise intervals need; or a function that returns it.
 
     Examples
     --------
@@ -74,6 +116,11 @@ class Estimate:
     (('x - y',), array([0.141]))
     """
 
+    labels: FamilyLabels | tuple[str, ...]
+    info: Provenance
+    links: NDArray[np.str_]
+    variance_noise: Floats
+
     def __init__(
         self,
         labels: Sequence[str],
@@ -84,14 +131,21 @@ class Estimate:
         se: ArrayLike | None = None,
         variance_noise: ArrayLike = 0.0,
         info: Provenance | None = None,
-        bound_se: ArrayLike | None = None,
+        bound_se: ArrayLike | Callable[[], ArrayLike | None] | None = None,
         naive_se: ArrayLike | Callable[[], ArrayLike | None] | None = None,
         shrinkage: Callable[[Floats | None], Shrinkage] | None = None,
+        means: ArrayLike | None = None,
+        influence: Influence | Callable[[], Influence | None] | None = None,
+        own: OwnVotes | Callable[[], OwnVotes | None] | None = None,
     ) -> None:
-        self.labels = labels if isinstance(labels, FamilyLabels) else tuple(labels)
+        self.labels = labels if isinstance(labels, FamilyLabels) else tuple(_texts(labels))
+        check_type(info, (Provenance, type(None)), "info", "give a Provenance, or leave it out")
         self.info = Provenance() if info is None else info
         self._working = self._vector(working, "working")
-        self.links = np.broadcast_to(np.asarray(links, dtype=np.str_), (len(self.labels),))
+        kinds = np.asarray(_texts(links) if not isinstance(links, str) else links, dtype=np.str_)
+        if kinds.shape not in ((), (1,), (len(self.labels),)):
+            raise EstimateError(f"there are {kinds.size} links for {len(self.labels)} labels: give one each, or one.")
+        self.links = np.broadcast_to(kinds, (len(self.labels),))
         if unknown := set(self.links.tolist()) - {"identity", "logit", "probability"}:
             raise EstimateError(f"unknown links {sorted(unknown)}; a link is 'identity' or 'logit'.")
         if (cov is None) == (se is None):
@@ -100,10 +154,16 @@ class Estimate:
         if self._cov is not None and self._cov.shape != (len(self.labels),) * 2:
             raise EstimateError(f"cov has shape {self._cov.shape} for {len(self.labels)} targets.")
         self._se = np.sqrt(np.maximum(np.diag(self._cov), 0.0)) if self._cov is not None else self._vector(se, "se")
-        self.variance_noise = self._vector(np.broadcast_to(variance_noise, (len(self.labels),)), "variance_noise")
-        self._bound_se = None if bound_se is None else self._vector(bound_se, "bound_se")
-        self._naive_source = naive_se
+        noise = as_floats(variance_noise, "variance_noise", EstimateError)
+        self.variance_noise = self._vector(
+            np.full(len(self.labels), noise) if noise.ndim == 0 else noise, "variance_noise"
+        )
+        self._bound_source = _callable_alone(bound_se, "bound_se")
+        self._naive_source = _callable_alone(naive_se, "naive_se")
+        self._influence_source = _callable_alone(influence, "influence")
+        self._own_source = _callable_alone(own, "own")
         self._shrinkage_source = shrinkage
+        self._means = None if means is None else self._vector(means, "means")
         self._made_of: Estimate | None = None  # the root, unless it is this one
         self._root_weights: Floats | None = None  # (M, targets of the root); None is the identity
 
@@ -119,8 +179,9 @@ class Estimate:
 
     @cached_property
     def estimate(self) -> Floats:
-        """(M,) estimates on the natural scale."""
-        return np.where(self._is_logit, expit(self._working), self._working)
+        """(M,) estimates on the natural scale; of probabilities, posterior means where the method has a posterior."""
+        plain = np.where(self._is_logit, expit(self._working), self._working)
+        return plain if self._means is None else np.where(np.isnan(self._means), plain, self._means)
 
     @cached_property
     def se(self) -> Floats:
@@ -139,6 +200,11 @@ class Estimate:
         return self._working
 
     @property
+    def working_se(self) -> Floats:
+        """(M,) standard errors on the working scale."""
+        return self._se
+
+    @property
     def working_cov(self) -> Floats:
         """(M, M) covariance on the working scale."""
         return self._known_cov()
@@ -152,6 +218,16 @@ class Estimate:
     def pvalue(self) -> Floats:
         """(M,) two-sided p-values of `test()`."""
         return self.test().pvalue
+
+    @property
+    def lower(self) -> Floats:
+        """(M,) lower ends of the intervals at the level of the run, 95% unless another was given."""
+        return self.conf_int(self.info.level)[:, 0]
+
+    @property
+    def upper(self) -> Floats:
+        """(M,) upper ends of the intervals at the level of the run, 95% unless another was given."""
+        return self.conf_int(self.info.level)[:, 1]
 
     @property
     def bound(self) -> Floats:
@@ -169,20 +245,35 @@ class Estimate:
             return self._naive_se / self._se
 
     @cached_property
+    def _bound_se(self) -> Floats | None:
+        values = self._bound_source() if callable(self._bound_source) else self._bound_source
+        return None if values is None else self._vector(values, "bound_se")
+
+    @cached_property
+    def _influence(self) -> tuple[Floats, Floats, float] | None:
+        found = self._influence_source() if callable(self._influence_source) else self._influence_source
+        if found is None:
+            return None
+        if not (isinstance(found, tuple) and len(found) == 3 and is_within(found[2], 1.0, np.inf)):
+            raise EstimateError("influence is not (mean squares, largest sizes, number of votes).")
+        return self._vector(found[0], "influence"), self._vector(found[1], "influence"), float(found[2])
+
+    @cached_property
     def _naive_se(self) -> Floats | None:
         values = self._naive_source() if callable(self._naive_source) else self._naive_source
         return None if values is None else self._vector(values, "naive_se")
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        state["_naive_source"] = None if callable(self._naive_source) else self._naive_source
+        for name in ("_naive_source", "_bound_source", "_influence_source", "_own_source"):
+            state[name] = None if callable(state[name]) else state[name]
         state["_shrinkage_source"] = None
         return {**state, "_shrinkage": self._shrinkage}
 
     @property
     def follow(self) -> Floats:
-        """(M,) how far the estimates follow a true change that is alike in all contexts: 1 where nothing is shrunk."""
-        return self._shrinkage.follow
+        """(M,) shrinkage factors of changes that are alike in all contexts: 1 where nothing is shrunk."""
+        return self._shrinkage.shrinkage_factor
 
     @property
     def noise(self) -> Floats:
@@ -192,7 +283,7 @@ class Estimate:
     def prospect(self) -> Prospect:
         """Return what more votes may show of the first target, in log odds."""
         unit = 1.0 if self._is_logit[0] else self.info.log_odds_unit
-        return Prospect.of(self._working[0], self._se[0], self._shrinkage.first, unit)
+        return Prospect.of(self._working[0], self._se[0], self._shrinkage.first, unit, self.validity)
 
     @cached_property
     def _shrinkage(self) -> Shrinkage:
@@ -215,6 +306,11 @@ class Estimate:
         """Derivative of the natural by the working scale, (M,)."""
         return np.where(self._is_logit, expit(self._working) * expit(-self._working), 1.0)
 
+    @cached_property
+    def validity(self) -> Validity:
+        """Under how many looks intervals and tests hold."""
+        return Validity.of(self.info)
+
     def _known_cov(self) -> Floats:
         if self._cov is None:
             raise CovarianceError(
@@ -223,7 +319,13 @@ class Estimate:
             )
         return self._cov
 
-    def conf_int(self, level: float = 0.95, joint: bool = False, scale: IntervalScale = "auto") -> Floats:
+    def conf_int(
+        self,
+        level: float = 0.95,
+        joint: bool = False,
+        scale: IntervalScale = "auto",
+        kind: IntervalKind = "normal",
+    ) -> Floats:
         """Return (M, 2) confidence intervals.
 
         Parameters
@@ -235,6 +337,10 @@ class Estimate:
         scale
             "auto": scores as they are, probabilities by the logit scale. "natural": estimate ± c se, which for a
             probability may leave (0, 1). "elo": scores times 400 / ln 10.
+        kind
+            "normal": estimate ± c se. "bernstein": a bound for the mean of the influence values that needs no normal
+            approximation, from their second moment and largest size; wider, and not for `joint`. "entry": covers each
+            target whatever the others are, from its own votes; see the page on decisions for when to ask for which.
 
         Examples
         --------
@@ -243,22 +349,77 @@ class Estimate:
         >>> est.conf_int().round(3)
         array([[0.735, 0.952]])
         """
-        reach: float | Floats = normal_quantile(level)
-        if joint:
-            critical = self._joint_quantile(level)
-            reach = critical * tail_widening(critical, self.variance_noise)
-        if scale == "natural":
-            return wald_interval(self.estimate, reach * self.se)
-        interval = wald_interval(self._working, reach * self._se)
+        check_flag(joint, "joint", EstimateError)
+        check_choice(scale, ("auto", "natural", "elo"), "scale", ScaleError)
+        if kind == "entry":
+            if joint or scale == "natural":
+                raise EstimateError("entry-wise intervals are neither joint nor for scale='natural': leave both out.")
+            interval = self._entrywise(level)
+        else:
+            half = self._half_widths(level, joint, kind)
+            if scale == "natural":
+                return wald_interval(self.estimate, self._slope * half)
+            interval = wald_interval(self._working, half)
         if scale == "auto":
             return np.where(self._is_logit[:, None], expit(interval), interval)
-        if scale != "elo":
-            raise ScaleError(f"unknown scale {scale!r}; choose 'auto', 'natural' or 'elo'.")
         if (other := np.flatnonzero(self.links != "identity")).size:
             raise ScaleError(
                 f"{self.labels[other[0]]!r} is no score or gap, so it has no Elo points; use scale='auto'."
             )
         return ELO * self.info.log_odds_unit * interval
+
+    def _half_widths(self, level: float, joint: bool, kind: str) -> Floats:
+        """Return half the length of intervals on the working scale, (M,)."""
+        check_choice(kind, ("normal", "bernstein", "entry"), "kind", EstimateError)
+        if kind == "bernstein":
+            if not self.validity.once:
+                raise EstimateError("Bernstein intervals are for one look: leave valid and looks out.")
+            if joint:
+                raise EstimateError("Bernstein intervals are not joint: divide 1 - level by the number of targets.")
+            return self._bernstein(level)
+        if not joint:
+            return self.validity.two_sided(level) * self._se
+        critical = self.validity.joint(self._joint_quantile(level), level, len(self))
+        return np.asarray(critical * tail_widening(critical, self.variance_noise) * self._se)
+
+    def _bernstein(self, level: float) -> Floats:
+        """Return half widths by the empirical Bernstein inequality, at least those that the standard errors give."""
+        normal_quantile(level)
+        if self._influence is None:
+            raise BoundError(
+                "this estimate carries no influence values of independent votes: ask infer(...) for these targets, "
+                "from votes without clusters."
+            )
+        square, largest, n = self._influence
+        return bernstein_width(np.maximum(square, n * self._se**2), largest, n, level)
+
+    def largest(self, level: float | None = None) -> Selected:
+        """Return the target with the largest estimate, with an interval that holds although it was picked.
+
+        Examples
+        --------
+        >>> from lrbtl import Estimate
+        >>> est = Estimate(["x", "y"], [1.0, 0.5], [[0.04, 0.0], [0.0, 0.04]], links="identity")
+        >>> est.largest().label, est.conf_int().round(2)[0].tolist()
+        ('x', [0.61, 1.39])
+        """
+        held = self.info.level if level is None else level
+        k, ends = int(np.nanargmax(self.estimate)), self.conf_int(held, joint=True)
+        known = int(np.isfinite(self.estimate).sum())
+        return Selected(self.labels[k], float(self.estimate[k]), float(ends[k, 0]), float(ends[k, 1]), known, held)
+
+    def _entrywise(self, level: float) -> Floats:
+        """Return intervals from own votes on the working scale, (M, 2)."""
+        if self._own is None:
+            raise EstimateError(
+                "this estimate does not know the own votes of its targets; ask the estimate that infer returned."
+            )
+        held = 1.0 - 2.0 * float(ndtr(-self.validity.two_sided(level)))
+        return self._own.intervals(self._working, held)
+
+    @cached_property
+    def _own(self) -> OwnVotes | None:
+        return self._own_source() if callable(self._own_source) else self._own_source
 
     def _joint_quantile(self, level: float) -> float:
         cov = self._known_cov()
@@ -283,7 +444,7 @@ class Estimate:
         (array([2.]), array([1.]))
         """
         default = np.where(self._is_logit, 0.5, 0.0)
-        values = default if null is None else np.asarray(null, dtype=np.float64)
+        values = default if null is None else as_floats(null, "null", EstimateError)
         if values.shape not in ((), default.shape):
             raise EstimateError(
                 f"null has shape {values.shape}: give one number, or one for each of {len(self)} targets."
@@ -292,7 +453,10 @@ class Estimate:
         if not ((values > 0) & (values < 1))[self._is_logit].all():
             raise EstimateError("the null of a probability must lie between 0 and 1.")
         center = np.where(self._is_logit, logit(np.where(self._is_logit, values, 0.5)), values)
-        return WaldTest(np.array(values), *wald_statistic(self._working - center, self._se))
+        z, pvalue = wald_statistic(self._working - center, self._se)
+        if not self.validity.once:
+            pvalue = wald_statistic(self.validity.one_look(z), np.ones(len(self)))[1]
+        return WaldTest(np.array(values), z, pvalue)
 
     def verdicts(self, margin: float | None = None, *, level: float = 0.95, power: float = POWER) -> Verdicts:
         """Return what each gap comes to: ahead, behind, equivalent within a margin, or cannot tell.
@@ -316,8 +480,8 @@ class Estimate:
         >>> print(est.verdicts(margin=60))
         Verdicts on gaps in Elo points
         ahead or behind at 95%, equivalent within 60 Elo points by two one-sided tests at 5%
-        could show: the smallest gap that these votes would have shown with 80% power
-        label     verdict  gap   interval  could show
+        detectable: the smallest gap that is called ahead with 80% power
+        label     verdict  gap   interval  detectable
         x - y       ahead   87  53 to 121          49
         y - z  equivalent   17  -17 to 51          49
         """
@@ -331,7 +495,7 @@ class Estimate:
             margin=margin,
             level=level,
             power=power,
-            prospect=Prospect.of(self._working, self._se, self._shrinkage, unit),
+            prospect=Prospect.of(self._working, self._se, self._shrinkage, unit, self.validity),
         )
 
     def __len__(self) -> int:
@@ -347,7 +511,7 @@ class Estimate:
             return self._select(np.flatnonzero(key))
         if isinstance(key, np.ndarray) and key.dtype == np.int64 and np.all((key >= 0) & (key < len(self))):
             return self._select(key.reshape(-1))
-        many = isinstance(key, list | np.ndarray)
+        many = isinstance(key, list) or (isinstance(key, np.ndarray) and key.ndim == 1)
         return self._select(np.array([self._position(one) for one in (key if many else [key])], dtype=np.int64))
 
     def _position(self, key: object) -> int:
@@ -371,9 +535,12 @@ class Estimate:
             se=self._se[rows] if cov is None else None,
             variance_noise=self.variance_noise[rows],
             info=self.info,
-            bound_se=None if self._bound_se is None else self._bound_se[rows],
+            bound_se=lambda: None if self._bound_se is None else self._bound_se[rows],
+            means=None if self._means is None else self._means[rows],
             naive_se=lambda: None if self._naive_se is None else self._naive_se[rows],
             shrinkage=(lambda _: self._shrinkage.at(rows)) if cov is None else None,
+            influence=lambda: self._influence_of(rows),
+            own=lambda: None if self._own is None else self._own.at(rows),
         )
         part._made_of = self._root
         if cov is not None:
@@ -381,6 +548,12 @@ class Estimate:
             picks[np.arange(rows.size), rows] = 1.0
             part._root_weights = self._to_root(picks)
         return part
+
+    def _influence_of(self, rows: Longs) -> Influence | None:
+        if self._influence is None:
+            return None
+        square, largest, n = self._influence
+        return square[rows], largest[rows], n
 
     def _to_root(self, weights: Floats) -> Floats:
         """Weights on this estimate's working scale as weights on the root's."""
@@ -406,18 +579,19 @@ class Estimate:
         if isinstance(weights, Mapping):
             matrix = np.zeros((1, len(self)))
             for key, weight in weights.items():
-                matrix[0, self._position(key)] = weight
+                number = as_floats(weight, f"the weight of {spelled(key)}", EstimateError)
+                matrix[0, self._position(key)] = number if number.ndim == 0 else np.nan
         else:
-            matrix = np.atleast_2d(np.asarray(weights, dtype=np.float64))
+            matrix = np.atleast_2d(as_floats(weights, "weights", EstimateError))
         if matrix.ndim != 2 or matrix.shape[1] != len(self) or not np.isfinite(matrix).all():
             raise EstimateError(
                 f"weights of shape {matrix.shape} do not fit: give a finite weight to each of {len(self)} targets."
             )
         if label is None:
             label = [name_contrast(row, self.labels) for row in matrix]
-        labels = [label] if isinstance(label, str) else label
+        labels = [label] if isinstance(label, str) else _texts(label)
         used = np.flatnonzero(matrix.any(axis=0))
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             value = matrix[:, used] @ self.estimate[used]
         mixed = (matrix[:, self.links != "identity"] != 0).any(axis=1)
         self._known_cov()
@@ -426,7 +600,7 @@ class Estimate:
     def _combined(self, labels: Sequence[str], value: Floats, root_weights: Floats, mixed: Bools) -> Estimate:
         used = np.flatnonzero(root_weights.any(axis=0))
         loading = root_weights[:, used]
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             cov = loading @ self._root._known_cov()[np.ix_(used, used)] @ loading.T
         links = np.where(mixed, "probability", "identity")
         variance_noise = np.max(np.where(loading != 0, self._root.variance_noise[used], 0.0), axis=1, initial=0.0)
@@ -464,6 +638,14 @@ class Estimate:
         values = (list(self.labels), self.estimate, self.se, test.z, test.pvalue, interval[:, 0], interval[:, 1])
         return dict(zip(COLUMNS, values, strict=True))
 
+    @overload
+    def to_frame(self, backend: Literal["pandas"], *, level: float = ..., joint: bool = ...) -> pd.DataFrame: ...
+    @overload
+    def to_frame(self, backend: Literal["polars"], *, level: float = ..., joint: bool = ...) -> pl.DataFrame: ...
+    @overload
+    def to_frame(self, backend: Literal["pyarrow"], *, level: float = ..., joint: bool = ...) -> pa.Table: ...
+    @overload
+    def to_frame(self, backend: str | None = None, *, level: float = ..., joint: bool = ...) -> Any: ...
     def to_frame(self, backend: str | None = None, *, level: float = 0.95, joint: bool = False) -> Any:
         """Return a frame with columns label, estimate, se, z, pvalue, lower, upper.
 
@@ -475,10 +657,52 @@ class Estimate:
         """Return the columns of `to_frame` as plain lists, ready for JSON."""
         return {name: np.asarray(column).tolist() for name, column in self._columns(level, joint).items()}
 
+    def to_json(self, title: str = "Estimate", *, level: float | None = None) -> str:
+        """Return the table as JSON: a title, how it was made, the level, and a list of rows; null where not finite.
+
+        Examples
+        --------
+        >>> import json
+        >>> from lrbtl import Estimate
+        >>> json.loads(Estimate(["x"], [1.0], [[0.25]], links="identity").to_json())["rows"][0]["estimate"]
+        1.0
+        """
+        check_type(title, str, "title", "give a text")
+        normal_quantile(self.info.level if level is None else level)
+        chosen = float(self.info.level if level is None else level)
+        columns = {
+            name: [None if isinstance(x, float) and not np.isfinite(x) else x for x in column]
+            for name, column in self.to_dict(level=chosen).items()
+        }
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        content: dict[str, Any] = {
+            "title": title,
+            "method": self.info.method,
+            "n_battles": self.info.n_battles,
+            "level": chosen,
+        }
+        content |= {"notes": list(self.info.notes), "rows": rows}
+        return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+
     def _table(self, level: float) -> EstimateTable:
+        normal_quantile(level)
         head, tail = shown_rows(len(self), ROWS_SHOWN)
         shown = self._select(np.array(head + tail, dtype=np.int64))
-        return EstimateTable(shown._columns(level, joint=False), len(self), self._is_logit, level, self.info)
+        columns = shown._columns(level, joint=False)
+        return EstimateTable(columns, len(self), self._is_logit, level, self.info, shown._elo_words(level))
+
+    def _elo_words(self, level: float) -> list[str] | None:
+        """Return scores and gaps in Elo points with their intervals; None where there are none."""
+        inside = [
+            link == "identity" and str(label).startswith(IN_ELO)
+            for label, link in zip(self.labels, self.links, strict=True)
+        ]
+        if self.info.unit != "battles" or not self.info.method or not any(inside):
+            return None
+        unit = ELO * self.info.log_odds_unit
+        ends = unit * wald_interval(self._working, self.validity.two_sided(level) * self._se)
+        rows = zip(inside, unit * self._working, ends, strict=True)
+        return [f"{x:+.0f} ({low:+.0f} to {high:+.0f})" if known else "" for known, x, (low, high) in rows]
 
     def summary(self, level: float | None = None) -> str:
         """Return the run and the table as text; long tables show their first and last rows."""
@@ -491,7 +715,27 @@ class Estimate:
         return self._table(self.info.level).html()
 
 
+def _texts(values: Any) -> list[str]:
+    """Return names as a list of texts."""
+    return [str(part) for part in listed(values, "labels and links", "give a text for each target", EstimateError)]
+
+
+Source = TypeVar("Source")
+
+
+def _callable_alone(source: Source, name: str) -> Source:
+    """Return a function that is called when it is first needed, or a value; raise where it needs arguments."""
+    if callable(source):
+        try:
+            inspect.signature(source).bind()
+        except TypeError as error:
+            raise EstimateError(f"{name} is a function that needs arguments: give one without.") from error
+        except ValueError:  # compiled ones tell nothing
+            pass
+    return source
+
+
 def _read_only(values: ArrayLike) -> Floats:
-    view = np.asarray(values, dtype=np.float64).view()
+    view = as_floats(values, "estimates and errors", EstimateError).view()
     view.flags.writeable = False
     return view

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import sqrt
-from numbers import Real
 
 import numpy as np
 from scipy.linalg.lapack import dpstrf, spotrf
 from scipy.special import erfc, ndtr, ndtri
 
 from lrbtl._kernels.gaps import scan_gaps
-from lrbtl.errors import CovarianceError, LevelError, make_rng
+from lrbtl.errors import CovarianceError, LevelError, is_within, make_rng, spelled
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Longs, Seed
 
@@ -39,8 +38,12 @@ def normal_quantile(level: float) -> float:
     >>> round(normal_quantile(0.95), 3)
     1.96
     """
-    if not (isinstance(level, Real) and 0.0 < level < 1.0):
-        raise LevelError(f"level is {level!r}; a confidence level lies between 0 and 1, for example 0.95.")
+    if not is_within(level, 0.0, 1.0):
+        raise LevelError(
+            f"level is {spelled(level)}; a confidence level lies between 0 and 1, for example 0.95.",
+            argument="level",
+            value=level,
+        )
     return -float(ndtri((1.0 - level) / 2.0))
 
 
@@ -85,7 +88,9 @@ def max_t_quantile(correlation: Floats, level: float = 0.95, rng: Seed = 0) -> f
     low, high = normal_quantile(level), sidak_quantile(level, max(n, 1))
     if n <= 1 or np.abs(correlation - np.eye(n)).max() < 1e-12:
         return high
-    statistics = _Statistics(factor=_factor(correlation), n_statistics=n, scan=partial(_scan_entries, correlation))
+    statistics = _Statistics(
+        factor=covariance_factor(correlation), n_statistics=n, scan=partial(_scan_entries, correlation)
+    )
     return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
 
 
@@ -109,7 +114,7 @@ def max_gap_quantile(cov: Floats, level: float = 0.95, rng: Seed = 0) -> float:
     low, high = normal_quantile(level), sidak_quantile(level, max(varies, 1))
     if varies <= 1:
         return low
-    factor = _factor(cov)
+    factor = covariance_factor(cov)
     factor -= factor.mean(axis=0)  # gaps stay, and bounds on them are tighter without what all scores share
     cov = cov - cov.mean(axis=0)
     cov -= cov.mean(axis=1, keepdims=True)
@@ -198,7 +203,7 @@ def _checked_square(matrix: Floats, what: str) -> Floats:
     return matrix
 
 
-def _factor(cov: Floats) -> Floats:
+def covariance_factor(cov: Floats) -> Floats:
     """Return L (d, k) with cov = L Lᵀ, k the rank, by Cholesky with pivoting: cov may be singular.
 
     Of many statistics L is in single precision, with a little more variance each in the place of pivoting.
@@ -308,7 +313,7 @@ def wald_statistic(difference: Floats, se: Floats) -> tuple[Floats, Floats]:
     >>> pvalue.round(3)
     array([0.05])
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         z = difference / se
     return z, erfc(np.abs(z) / sqrt(2.0))
 
@@ -317,6 +322,20 @@ def wald_interval(center: Floats, half_width: Floats) -> Floats:
     """Return (M, 2) bounds center ± half_width."""
     with np.errstate(invalid="ignore"):
         return np.column_stack([center - half_width, center + half_width])
+
+
+def bernstein_width(second: Floats, largest: Floats, n: float, level: float) -> Floats:
+    """Return half the length of an interval for the mean of n values that holds without a normal approximation.
+
+    P(|mean - its expectation| > sqrt(2 V log(4 / d) / n) + 14 b log(4 / d) / (3 (n - 1))) <= d = 1 - level for values
+    of size at most b, V their mean square [Maurer & Pontil 2009, Theorem 4, both sides]. Bernstein's inequality, as in
+    [Li26, app:pd-bernstein-template], needs the true variance in the place of V.
+
+    >>> bernstein_width(np.array([1.0]), np.array([4.0]), 10_000, 0.95).round(3)
+    array([0.038])
+    """
+    log = np.log(4.0 / (1.0 - level))
+    return np.asarray(np.sqrt(2.0 * second * log / n) + 14.0 * largest * log / (3.0 * max(n - 1.0, 1.0)))
 
 
 def holm(pvalues: Floats, level: float) -> Bools:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from lrbtl.inference.always_valid import Validity
 from lrbtl.methods.base import Provenance
-from lrbtl.tables import decimals_for, format_numbers, format_pvalues, html_table, mark_gap, text_table
+from lrbtl.tables import decimals_for, format_numbers, format_pvalues, html_table, mark_gap, shown, text_table
 from lrbtl.typing import Bools, Floats
 
 ROWS_SHOWN = 20
@@ -30,15 +31,19 @@ class EstimateTable:
     is_logit: Bools
     level: float
     info: Provenance
+    elo: Sequence[str] | None = None  # of the shown targets, in Elo points, where some are scores or gaps
 
     def text(self) -> str:
         """Return the summary for the terminal."""
-        return "\n".join([*self._heading(), text_table(list(self.columns), self._rows()), self._footing()])
+        return "\n".join([*map(shown, self._heading()), text_table(self._names(), self._rows()), self._footing()])
 
     def html(self) -> str:
         """Return the summary for the notebook."""
         heading = html_table(["run"], [[line.strip()] for line in self._heading()])
-        return heading + html_table(list(self.columns), self._rows()) + f"<p>{self._footing()}</p>"
+        return heading + html_table(self._names(), self._rows()) + f"<p>{self._footing()}</p>"
+
+    def _names(self) -> list[str]:
+        return [*self.columns, *([] if self.elo is None else ["Elo points"])]
 
     def _rows(self) -> list[list[str]]:
         decimals = decimals_for(self.columns["se"])
@@ -46,14 +51,17 @@ class EstimateTable:
         cells["label"] = [str(label) for label in self.columns["label"]]
         cells["z"] = format_numbers(self.columns["z"], 2)
         cells["pvalue"] = format_pvalues(self.columns["pvalue"])
-        return mark_gap([cells[name] for name in self.columns], self.n_targets)
+        more = [] if self.elo is None else [list(self.elo)]
+        return mark_gap([*(cells[name] for name in self.columns), *more], self.n_targets)
 
     def _heading(self) -> list[str]:
         return [f"Estimate of {self.n_targets:,} target{'s' * (self.n_targets != 1)}", *self.info.describe()]
 
     def _footing(self) -> str:
         nulls = " or ".join("1/2" if logit else "0" for logit in np.unique(self.is_logit))
-        return f"{100 * self.level:.4g}% pointwise intervals; z and pvalue against {nulls}."
+        looks = Validity.of(self.info)
+        held = "" if looks.once else f", {looks.words()}"
+        return f"{100 * self.level:.4g}% pointwise intervals{held}; z and pvalue against {nulls}."
 
 
 def name_contrast(weights: Floats, labels: Sequence[str]) -> str:

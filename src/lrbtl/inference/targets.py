@@ -9,8 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lrbtl.data.labels import context_name, find_label
-from lrbtl.data.observations import Data, Observations
-from lrbtl.errors import GradientError, TargetError, WeightError, as_floats, check_choice
+from lrbtl.data.observations import Data, Results
+from lrbtl.errors import (
+    GradientError,
+    TargetError,
+    WeightError,
+    as_floats,
+    check_choice,
+    check_type,
+    is_within,
+    listed,
+    spelled,
+)
 from lrbtl.methods.targets import (
     Functional,
     Resolved,
@@ -26,6 +36,8 @@ from lrbtl.methods.targets import (
 )
 from lrbtl.typing import AnyInts, Floats, Longs
 
+MOST_NAMED = 4  # contexts whose weights the label of a target names
+SHARPEST = 1e6  # of a soft minimum, beyond which it is the minimum
 Weights = Literal["equal", "traffic"] | Mapping[Any, float] | ArrayLike | None
 
 
@@ -40,10 +52,11 @@ class Target:
         return f"Target({self.name})"
 
 
-def resolve_targets(battles: Data, targets: Iterable[Target]) -> list[Resolved]:
+def resolve_targets(battles: Data, targets: Target | Iterable[Target]) -> list[Resolved]:
     """Return targets with their positions; raise where one is no target."""
     resolved = []
-    for target in targets:
+    instead = "build targets with lrbtl.score, lrbtl.gap, lrbtl.win_probability, ..."
+    for target in [targets] if isinstance(targets, Target) else listed(targets, "targets", instead, TargetError):
         if not isinstance(target, Target):
             raise TargetError(
                 f"{target!r} is not a target: build targets with lrbtl.score, lrbtl.gap, lrbtl.win_probability, ..."
@@ -59,9 +72,10 @@ def context_weights(battles: Data, weights: Weights = None, context: Any = None)
 
     Parameters
     ----------
-    battles : Battles or Observations
+    battles : Battles or Results
     weights : "equal", "traffic", mapping from context to weight, or array over all contexts
-        "traffic" weighs contexts by their battles. None is "equal", and "traffic" where contexts are sets of tags.
+        "traffic" weighs contexts by their battles. None is the default of all calls: "traffic", and "equal" for
+        observed entries, which have none.
     context : label, optional
         The average is over the contexts that share its levels, which keep their relative weights. By default all.
 
@@ -81,10 +95,38 @@ def context_weights(battles: Data, weights: Weights = None, context: Any = None)
     return np.asarray(values / values.sum())
 
 
+def default_weights(battles: Data) -> Literal["traffic", "equal"]:
+    """Return how contexts are averaged unless said otherwise: one default for targets, boards and decisions."""
+    return "equal" if isinstance(battles, Results) else "traffic"
+
+
+def weights_name(weights: Weights) -> str:
+    """Return the words for weights in the label of a target; none for the default.
+
+    >>> weights_name(None), weights_name("equal"), weights_name({"math": 2, "code": 1})
+    ('', 'weights equal', 'weights math: 2, code: 1')
+    """
+    if weights is None:
+        return ""
+    if isinstance(weights, str):
+        return f"weights {weights}"
+    if isinstance(weights, Mapping) and len(weights) <= MOST_NAMED:
+        return "weights " + ", ".join(f"{context_name(label)}: {_short(weight)}" for label, weight in weights.items())
+    try:
+        size = len(weights)  # type: ignore[arg-type]
+    except TypeError:  # a number, or an array without dimensions
+        size = 1
+    return f"weights of {size} contexts"
+
+
+def _short(weight: Any) -> str:
+    return f"{float(weight):.4g}" if is_within(weight, -np.inf, np.inf) else spelled(weight)
+
+
 def _given_weights(battles: Data, weights: Weights) -> Floats:
     D = battles.n_contexts
     if weights is None:
-        weights = "traffic" if battles.tags else "equal"
+        weights = default_weights(battles)
     if isinstance(weights, str):
         check_choice(weights, ("equal", "traffic"), "weights", WeightError)
         return np.ones(D) if weights == "equal" else battles.context_counts.astype(np.float64)
@@ -117,7 +159,8 @@ def score(model: Any, context: Any = None, *, weights: Weights = None, among: It
     context : label, optional
         One context, or levels that several share; by default all contexts.
     weights : "equal", "traffic", mapping or array, optional
-        How contexts are averaged; see `context_weights`. Equally by default.
+        How contexts are averaged: by their votes ("traffic", the default here as on boards), all the same, or as
+        given. A label names weights that are not the default.
     among : models, optional
         Those whose scores have mean zero; by default all models.
 
@@ -127,14 +170,14 @@ def score(model: Any, context: Any = None, *, weights: Weights = None, among: It
     >>> lrbtl.score("gpt-x", "math")
     Target(score(gpt-x, math))
     """
-    chosen = None if among is None else list(among)
-    name = target_name("score", model, context=context)
+    chosen = None if among is None else listed(among, "among", "name models", TargetError)
+    name = target_name("score", model, context=context, weights=weights)
     return Target(partial(_resolve_score, model, context, weights, chosen), name)
 
 
 def _resolve_score(model: Any, context: Any, weights: Weights, among: list[Any] | None, battles: Data) -> Resolved:
     i = battles.model_index(model)
-    label = _label(battles, "score", [i], context)
+    label = _label(battles, "score", [i], context, weights)
     inside = None
     if among is not None:
         inside = np.zeros(battles.shape[0], dtype=np.bool_)
@@ -164,12 +207,12 @@ def effect(name: str, context: Any = None) -> Target:
 
 
 def _resolve_effect(name: str, context: Any, battles: Data) -> Resolved:
-    covariates = () if isinstance(battles, Observations) else battles.covariates
+    covariates = () if isinstance(battles, Results) else battles.covariates
     index = {covariate.name: k for k, covariate in enumerate(covariates)}
     if not index:
         raise TargetError(f"effect({name}) is asked for, but no covariate is held fixed: name some with covariates=.")
     k = find_label(index, name, "covariate", TargetError)
-    by_context = not isinstance(battles, Observations) and battles.effects_by == "context" and bool(battles.levels)
+    by_context = not isinstance(battles, Results) and battles.effects_by == "context" and bool(battles.levels)
     if by_context == (context is None):
         raise TargetError(
             f"effect({name}): each context has its own effects, name one."
@@ -184,21 +227,23 @@ def _resolve_effect(name: str, context: Any, battles: Data) -> Resolved:
 def gap(a: Any, b: Any, context: Any = None, *, weights: Weights = None) -> Target:
     """Return the score of a minus the score of b in a context, or the mean of that over contexts; see `score`.
 
-    Without `weights` it is the plain mean of all contexts, while boards, `compare` and `gate` weigh contexts by their
-    votes: `weights="traffic"` asks that question.
+    Contexts weigh by their votes, as in `compare`, `gate` and on boards.
 
     Examples
     --------
     >>> import lrbtl
-    >>> lrbtl.gap("gpt-x", "llama-y")
-    Target(gap(gpt-x, llama-y))
+    >>> lrbtl.gap("gpt-x", "llama-y"), lrbtl.gap("gpt-x", "llama-y", weights="equal")
+    (Target(gap(gpt-x, llama-y)), Target(gap(gpt-x, llama-y, weights equal)))
     """
-    return Target(partial(_resolve_gap, a, b, context, weights), target_name("gap", a, b, context=context))
+    name = target_name("gap", a, b, context=context, weights=weights)
+    return Target(partial(_resolve_gap, a, b, context, weights), name)
 
 
 def _resolve_gap(a: Any, b: Any, context: Any, weights: Weights, battles: Data) -> Resolved:
     pair = read_pair(battles, a, b)
-    return resolved_gap(*pair, context_weights(battles, weights, context), _label(battles, "gap", pair, context))
+    return resolved_gap(
+        *pair, context_weights(battles, weights, context), _label(battles, "gap", pair, context, weights)
+    )
 
 
 def win_probability(a: Any, b: Any, context: Any = None, *, weights: Weights = None) -> Target:
@@ -210,13 +255,13 @@ def win_probability(a: Any, b: Any, context: Any = None, *, weights: Weights = N
     >>> lrbtl.win_probability("gpt-x", "llama-y", "code")
     Target(win_probability(gpt-x, llama-y, code))
     """
-    name = target_name("win_probability", a, b, context=context)
+    name = target_name("win_probability", a, b, context=context, weights=weights)
     return Target(partial(_resolve_win_probability, a, b, context, weights), name)
 
 
 def _resolve_win_probability(a: Any, b: Any, context: Any, weights: Weights, battles: Data) -> Resolved:
     pair = read_pair(battles, a, b)
-    label = _label(battles, "win_probability", pair, context)
+    label = _label(battles, "win_probability", pair, context, weights)
     return resolved_win(*pair, context_weights(battles, weights, context), label)
 
 
@@ -264,7 +309,7 @@ def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None,
     >>> lrbtl.win_rate("gpt-x")
     Target(win_rate(gpt-x))
     """
-    name = target_name("win_rate", model, context=context)
+    name = target_name("win_rate", model, context=context, weights=weights)
     return Target(partial(_resolve_win_rate, model, pool, context, weights), name)
 
 
@@ -272,7 +317,7 @@ def _resolve_win_rate(
     model: Any, pool: Sequence[Any] | None, context: Any, weights: Weights, battles: Data
 ) -> Resolved:
     i = battles.model_index(model)
-    label = _label(battles, "win_rate", [i], context)
+    label = _label(battles, "win_rate", [i], context, weights)
     members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
     others = np.array([j for j in members if j != i], dtype=np.int64)
     if not len(others):
@@ -292,21 +337,25 @@ def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Targ
     --------
     >>> import lrbtl
     >>> lrbtl.weighted_score("gpt-x", {"math": 0.7, "code": 0.3})
-    Target(weighted_score(gpt-x))
+    Target(weighted_score(gpt-x, weights math: 0.7, code: 0.3))
     """
-    return Target(partial(_resolve_weighted_score, model, weights), target_name("weighted_score", model))
+    name = target_name("weighted_score", model, weights=weights)
+    return Target(partial(_resolve_weighted_score, model, weights), name)
 
 
 def _resolve_weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike, battles: Data) -> Resolved:
     i = battles.model_index(model)
-    label = _label(battles, "weighted_score", [i], None)
+    label = _label(battles, "weighted_score", [i], None, weights)
     if isinstance(weights, Mapping):
-        shares = [weight * context_shares(battles, label) for label, weight in weights.items()]
+        shares = [
+            as_floats(weight, f"weight of {spelled(label)}", WeightError) * context_shares(battles, label)
+            for label, weight in weights.items()
+        ]
         values = np.sum(shares, axis=0) if shares else np.zeros(battles.n_contexts)
         contexts = np.flatnonzero(values)
         values = values[contexts]
     else:
-        values = np.asarray(weights, dtype=float).reshape(-1)
+        values = as_floats(weights, "weights", WeightError).reshape(-1)
         contexts = np.arange(battles.n_contexts)
         if len(values) != len(contexts):
             raise TargetError(f"{label} has {len(values)} weights for {len(contexts)} contexts: give one per context.")
@@ -323,7 +372,7 @@ def linear(gamma: ArrayLike, label: str | None = None) -> Target:
     >>> lrbtl.linear(np.eye(3)[:, :2], label="my contrast")
     Target(my contrast)
     """
-    name = label or "linear"
+    name = _named(label, "linear")
     return Target(partial(_resolve_linear, as_floats(gamma, name, TargetError), name), name)
 
 
@@ -349,8 +398,8 @@ def tail_score(model: Any, sharpness: float = 4.0) -> Target:
 def _resolve_tail_score(model: Any, sharpness: float, battles: Data) -> Resolved:
     i = battles.model_index(model)
     label = _label(battles, "tail_score", [i], None)
-    if not sharpness > 0:
-        raise TargetError(f"{label} has sharpness {sharpness}: give a positive number.")
+    if not is_within(sharpness, 0.0, SHARPEST):
+        raise TargetError(f"{label} has sharpness {spelled(sharpness)}: give a positive number up to {SHARPEST:g}.")
     contexts = np.arange(battles.n_contexts)
     return Resolved(label, "identity", partial(soft_minimum, np.full(len(contexts), i), contexts, sharpness))
 
@@ -368,7 +417,10 @@ def functional(
     >>> lrbtl.functional(lambda scores: float((scores**2).sum()), lambda scores: 2 * scores, label="energy")
     Target(energy)
     """
-    name = label or "functional"
+    name = _named(label, "functional")
+    for function, what in ((value, "value"), (gradient, "gradient")):
+        if not callable(function):
+            raise TargetError(f"{what}={spelled(function)}: give a function of the scores.")
     return Target(partial(_resolve_functional, value, gradient, name), name)
 
 
@@ -378,11 +430,17 @@ def _resolve_functional(
     return Resolved(name, "identity", Functional(value, gradient, name))
 
 
+def _named(label: str | None, kind: str) -> str:
+    """Return the name of a target of one's own."""
+    check_type(label, (str, type(None)), "label", "give a text")
+    return label or kind
+
+
 def read_pair(battles: Data, a: Any, b: Any) -> tuple[int, int]:
     """Return the positions of two models; raise where they are one."""
     i, j = battles.model_index(a), battles.model_index(b)
     if i == j:
-        raise TargetError(f"{a!r} is compared with itself: name two different models.")
+        raise TargetError(f"{spelled(a)} is compared with itself: name two different models.")
     return i, j
 
 
@@ -391,17 +449,22 @@ def _check_finite(values: Floats, name: str) -> None:
         raise GradientError(f"the weights of {name} are not finite: check them for NaN and infinity.")
 
 
-def _label(battles: Data, kind: str, models: Sequence[int], context: Any) -> str:
-    """Return the name of a target with the battles' own labels."""
+def _label(battles: Data, kind: str, models: Sequence[int], context: Any, weights: Weights = None) -> str:
+    """Return the name of a target with the battles' own labels; weights too, where they are not the default."""
     named = None if context is None else battles.context_title(context)
-    return target_name(kind, *(battles.models[i] for i in models), context=named)
+    averaged = battles.n_contexts if context is None else len(battles.context_indices(context))
+    default = isinstance(weights, str) and weights == default_weights(battles)
+    given = None if default or averaged == 1 else weights
+    return target_name(kind, *(battles.models[i] for i in models), context=named, weights=given)
 
 
-def target_name(kind: str, *models: Any, context: Any = None) -> str:
+def target_name(kind: str, *models: Any, context: Any = None, weights: Weights = None) -> str:
     """Return the text that names a target."""
     parts = [str(model) for model in models]
     if context is not None:
         parts.append(context_name(context))
+    if weights is not None:
+        parts.append(weights_name(weights))
     return f"{kind}({', '.join(parts)})"
 
 
@@ -462,7 +525,7 @@ class FamilyLabels(Sequence[str]):
         i = range(len(self))[i]
         battles, contexts = self.battles, self.battles.n_contexts
         context = battles.context_label(i % contexts) if len(battles.shape) > 1 else None
-        if isinstance(battles, Observations):
+        if isinstance(battles, Results) and self.kind == "scores":
             rest = context if isinstance(context, tuple) else () if context is None else (context,)
             return target_name("entry", battles.models[i // contexts], *rest)
         if self.kind == "scores":

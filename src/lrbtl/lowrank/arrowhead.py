@@ -63,7 +63,7 @@ class Arrowhead:
     def __matmul__(self, x: Floats) -> Floats:
         """Return the product with a vector (size,) or columns (size, M)."""
         top, bottom = x[: self.q], x[self.q :]
-        below = self.blocks @ bottom.reshape(*self.blocks.shape[:2], -1)
+        below = self.blocks @ bottom.reshape(*self.blocks.shape[:2], *x.shape[1:] or (1,))
         return np.concatenate(
             [self.border @ top + self.cross.T @ bottom, self.cross @ top + below.reshape(bottom.shape)]
         )
@@ -123,6 +123,8 @@ class Arrowhead:
         return np.asarray(linalg.blas.dsyrk(-1.0, cross.T, beta=1.0, c=out.T, lower=1, overwrite_c=1).T)
 
     def _invert_blocks(self, blocks: Floats, below: Floats, floor: float) -> Floats:
+        if not blocks.size:
+            return blocks
         try:
             chol = np.linalg.cholesky(blocks)
             weak = np.square(np.einsum("jii->ji", chol)).min(axis=1) <= floor
@@ -254,14 +256,15 @@ def stacked_product(rows: Floats, matrix: Floats) -> Floats:
     >>> stacked_product(np.ones((2, 1, 3)), np.eye(3)).shape
     (2, 1, 3)
     """
-    return np.asarray((rows.reshape(-1, len(matrix)) @ matrix).reshape(*rows.shape[:2], -1))
+    return np.asarray((rows.reshape(-1, len(matrix)) @ matrix).reshape(*rows.shape[:2], matrix.shape[1]))
 
 
 def block_rows(matrix: Floats | sparse.csr_array, size: int, rows: Rows = EVERY) -> Floats:
     """Return blocks of `size` rows of a matrix that may be sparse, dense, (n, size, columns)."""
     if isinstance(rows, slice):
-        return as_dense(matrix).reshape(-1, size, matrix.shape[1])
-    return as_dense(matrix[(rows[:, None] * size + np.arange(size)).reshape(-1)]).reshape(len(rows), size, -1)
+        return as_dense(matrix).reshape(matrix.shape[0] // max(size, 1), size, matrix.shape[1])
+    chosen = matrix[(rows[:, None] * size + np.arange(size)).reshape(-1)]
+    return as_dense(chosen).reshape(len(rows), size, matrix.shape[1])
 
 
 def as_dense(matrix: Floats | sparse.csr_array) -> Floats:
@@ -299,7 +302,7 @@ def block_product(
     """Return blockdiag(inverse) diag(left) cross diag(right)."""
     dl, rl, _ = inverse.shape
     if not sparse.issparse(cross):
-        out = np.matmul(inverse * left.reshape(dl, 1, rl), cross.reshape(dl, rl, -1)).reshape(dl * rl, -1)
+        out = np.matmul(inverse * left.reshape(dl, 1, rl), cross.reshape(dl, rl, cross.shape[1])).reshape(cross.shape)
         out *= right
         return np.asarray(out)
     counts = np.diff(cross.indptr).reshape(dl, rl)
@@ -324,8 +327,9 @@ def subtract_gram(matrix: sparse.csr_array, out: Floats) -> None:
 
 
 def _block_solve(inverse: Floats, rhs: Floats) -> Floats:
-    return np.asarray((inverse @ rhs.reshape(*inverse.shape[:2], -1)).reshape(rhs.shape))
+    return np.asarray((inverse @ rhs.reshape(*inverse.shape[:2], *rhs.shape[1:] or (1,))).reshape(rhs.shape))
 
 
 def _block_transpose_solve(inverse: Floats, rhs: Floats) -> Floats:
-    return np.asarray((np.swapaxes(inverse, 1, 2) @ rhs.reshape(*inverse.shape[:2], -1)).reshape(rhs.shape))
+    columns = rhs.reshape(*inverse.shape[:2], *rhs.shape[1:] or (1,))
+    return np.asarray((np.swapaxes(inverse, 1, 2) @ columns).reshape(rhs.shape))

@@ -42,6 +42,23 @@ class TangentSpace:
         Coordinates of the link's own parameters.
     """
 
+    point: Tucker
+    centred: bool
+    core: Floats
+    factors: tuple[Floats, ...]
+    U: Floats
+    V: Floats
+    context_shape: tuple[int, ...]
+    mode: int
+    others: list[int]
+    has_core: bool
+    has_others: bool
+    slices: dict[int, slice]
+    core_slice: slice
+    extra: slice
+    q: int
+    size: int
+
     def __init__(self, point: Tucker, *, centred: bool = True, n_extra: int = 0):
         if len(point.shape) == 1:
             point = Tucker(point.core[:, None], (*point.factors, np.ones((1, 1))))
@@ -218,6 +235,10 @@ class TangentSpace:
             blocks.append((self.core_slice, block))
         return blocks
 
+    def turns(self, other: "TangentSpace") -> list[Floats]:
+        """Return rotations of each mode's components from another point nearby to this one."""
+        return [closest_rotation(own.T @ there) for own, there in zip(self.factors, other.factors, strict=True)]
+
     def solve_isotropic(self, gradient: Floats) -> Floats:
         """Return the x in the gauge with J x = P_T of the tensor whose pull-back is given, (size,) or (size, M).
 
@@ -245,34 +266,6 @@ class TangentSpace:
             x[self.core_slice] = np.moveaxis(flat.reshape(core.shape), 0, self.mode).reshape(self.core.size, -1)
         return x.reshape(gradient.shape)
 
-    def project(self, tensor: Floats) -> Floats:
-        """Return P_T of a dense tensor [Li26, sec. lb-notation]: block projectors with at most one complement."""
-        shape = tensor.shape
-        full = tensor.reshape(self.point.shape)
-        if self.centred:
-            full = centre(full)
-        compressed = full
-        for k, factor in enumerate(self.factors):
-            compressed = mode_product(compressed, factor.T, k)
-        result = compressed
-        for k, factor in enumerate(self.factors):
-            result = mode_product(result, factor, k)
-        for k, factor in enumerate(self.factors):
-            partial = full
-            for j, other in enumerate(self.factors):
-                if j != k:
-                    partial = mode_product(partial, other.T, j)
-            outside = unfold(partial, k) - factor @ (factor.T @ unfold(partial, k))
-            unfolded = unfold(self.core, k)
-            outside = outside @ np.linalg.pinv(unfolded) @ unfolded
-            moved = np.moveaxis(partial, k, 0).shape
-            block = np.moveaxis(outside.reshape(moved), 0, k)
-            for j, other in enumerate(self.factors):
-                if j != k:
-                    block = mode_product(block, other, j)
-            result = result + block
-        return result.reshape(shape)
-
     def dense(self, coordinates: Floats) -> Floats:
         """Return the tangent vector as a full tensor (d1, D)."""
         dU, dV = self.push(coordinates)
@@ -288,6 +281,12 @@ class TangentSpace:
         for k in range(1, len(self.factors)):
             core = mode_product(core, changed.get(k, self.factors[k]), k)
         return core
+
+
+def closest_rotation(matrix: Floats) -> Floats:
+    """Return the orthogonal matrix nearest to a square one."""
+    left, _, right = np.linalg.svd(matrix)
+    return np.asarray(left @ right)
 
 
 # ------------------------------------------------------------------------------
@@ -337,3 +336,36 @@ def model_block(space: TangentSpace, blocks: Blocks) -> Floats:
     """Return the block of the model factor with itself, (d1, r1, d1, r1)."""
     d1, r1 = space.U.shape
     return blocks.border[: d1 * r1, : d1 * r1].reshape(d1, r1, d1, r1)
+
+
+def projection(space: TangentSpace, tensor: Floats) -> Floats:
+    """Return P_T of a dense tensor [Li26, sec. lb-notation]: the core block, and one block per mode k.
+
+    The block of a mode is outside of its factor and inside the row space of T_(k). Without the latter, as in
+    [Li26, app:pd-tangent-block-sum], blocks of order 3 and more are larger than the tangent space.
+    """
+    shape = tensor.shape
+    full = tensor.reshape(space.point.shape)
+    if space.centred:
+        full = centre(full)
+    compressed = full
+    for k, factor in enumerate(space.factors):
+        compressed = mode_product(compressed, factor.T, k)
+    result = compressed
+    for k, factor in enumerate(space.factors):
+        result = mode_product(result, factor, k)
+    for k, factor in enumerate(space.factors):
+        partial = full
+        for j, other in enumerate(space.factors):
+            if j != k:
+                partial = mode_product(partial, other.T, j)
+        outside = unfold(partial, k) - factor @ (factor.T @ unfold(partial, k))
+        unfolded = unfold(space.core, k)
+        outside = outside @ np.linalg.pinv(unfolded) @ unfolded
+        moved = np.moveaxis(partial, k, 0).shape
+        block = np.moveaxis(outside.reshape(moved), 0, k)
+        for j, other in enumerate(space.factors):
+            if j != k:
+                block = mode_product(block, other, j)
+        result = result + block
+    return result.reshape(shape)

@@ -54,28 +54,39 @@ def check_rank(rank: int | Sequence[int], shape: Sequence[int], *, centred: bool
     caps = rank_caps(shape, centred=centred)
     if isinstance(rank, int | np.integer):
         if rank < 1 or (rank > max(caps) and len(shape) > 1):
-            raise RankError(f"rank {rank} is not possible for scores of shape {tuple(shape)}: choose 1 to {max(caps)}.")
+            raise RankError(
+                f"rank {rank} is not possible for scores of shape {tuple(shape)}: choose 1 to {max(caps)}.",
+                argument="rank",
+                value=rank,
+                largest=max(caps),
+            )
         ranks = [min(int(rank), cap) for cap in caps]
         while (capped := [min(r, prod(ranks[:k] + ranks[k + 1 :])) for k, r in enumerate(ranks)]) != ranks:
             ranks = capped
         return tuple(ranks)
-    if not isinstance(rank, Iterable):
-        raise RankError(f"rank={rank!r} is not a rank: give an int, one int per mode, or 'auto'.")
+    if not isinstance(rank, Iterable) or (isinstance(rank, np.ndarray) and rank.ndim == 0):
+        raise RankError(
+            f"rank={rank!r} is not a rank: give an int, one int per mode, or 'auto'.", argument="rank", value=rank
+        )
     ranks = list(rank)
     if not all(isinstance(r, int | np.integer) for r in ranks):
-        raise RankError(f"rank={rank!r} is not a rank: give one int per mode.")
+        raise RankError(f"rank={rank!r} is not a rank: give one int per mode.", argument="rank", value=rank)
     ranks = [int(r) for r in ranks]
     if len(ranks) != len(shape):
         raise RankError(
             f"rank {tuple(ranks)} has {len(ranks)} modes but the scores have shape {tuple(shape)}: "
-            "give one rank per mode."
+            "give one rank per mode.",
+            argument="rank",
+            value=tuple(ranks),
         )
     for k, (r, cap) in enumerate(zip(ranks, caps, strict=True)):
         limit = min(cap, prod(ranks[:k] + ranks[k + 1 :]))
         if not 1 <= r <= limit:
             raise RankError(
                 f"rank {tuple(ranks)} is not possible for scores of shape {tuple(shape)}: mode {k + 1} has rank {r} "
-                f"but allows 1 to {limit} (at most its size and the product of the other ranks)."
+                f"but allows 1 to {limit} (at most its size and the product of the other ranks).",
+                argument="rank",
+                value=tuple(ranks),
             )
     return tuple(ranks)
 

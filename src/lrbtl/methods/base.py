@@ -4,7 +4,9 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from difflib import get_close_matches
+from functools import cached_property, wraps
+from numbers import Real
 from typing import Any, ClassVar, Literal, Protocol, TypedDict, TypeVar
 
 import numpy as np
@@ -13,8 +15,8 @@ from lrbtl.data.battles import Battles
 from lrbtl.data.cells import other_side
 from lrbtl.data.folds import check_fold_number
 from lrbtl.data.observations import Data
-from lrbtl.errors import check_choice, make_rng
-from lrbtl.fitting.fit import Fit, check_rank_kind, check_ridge
+from lrbtl.errors import LooksError, MethodError, OptionError, check_choice, check_whole, is_within, make_rng
+from lrbtl.fitting.low_rank import Fit, check_rank_kind, check_ridge
 from lrbtl.fitting.solvers import SolverName
 from lrbtl.methods.clusters import SMALLEST, Rows, cluster_moments, semidefinite
 from lrbtl.methods.standard_errors import widening
@@ -28,9 +30,45 @@ from lrbtl.typing import Bools, Floats, Longs, Progress, Rank, Ridge, Seed
 CLUSTER_BATCH = 512  # targets whose errors are summed by cluster at a time, where covariances are not asked for
 LEAST_FOLLOWED = 0.01  # of a true change: less is as good as nothing
 LEAST_NOISE = 1e-4  # of the variance of an estimate: how it varies with the votes at least
-NO_FACTS = ("level", "notes", "unit", "log_odds_unit")
+NO_FACTS = ("level", "notes", "unit", "log_odds_unit", "valid", "tuned_at", "looks")
+DEFAULT_TUNING = 10_000  # votes at which intervals that are valid at any time are tightest
+MOST_LOOKS = 400  # planned; for more, valid="always" is tighter
 FamilyKind = Literal["scores", "gaps"]
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Improvements:
+    """What `efficient` and `whitened` add to Algorithms 1 and 2 of the paper; `one_step` has none of it.
+
+    Attributes
+    ----------
+    ridge_share : float or None
+        Share of the fit's penalty in the initial estimates, which trades some variance for less bias; None is 0.5 for
+        `efficient` and 0.75 for `whitened`, and 1 as printed.
+    noisy_fit : bool
+        Scores and information are means over the noise of the fitted eta, instead of values at the fit.
+    model_floor : bool
+        Model-based variances where the second moment of influence values vanishes, near separation.
+    allowance : bool
+        Wider standard errors for the noise of their own variances.
+
+    Examples
+    --------
+    >>> import lrbtl
+    >>> lrbtl.Improvements.none()
+    Improvements(ridge_share=1.0, noisy_fit=False, model_floor=False, allowance=False)
+    """
+
+    ridge_share: float | None = None
+    noisy_fit: bool = True
+    model_floor: bool = True
+    allowance: bool = True
+
+    @classmethod
+    def none(cls) -> "Improvements":
+        """Return the algorithms as printed."""
+        return cls(1.0, False, False, False)
 
 
 class RunOptions(TypedDict, total=False):
@@ -49,7 +87,11 @@ class RunOptions(TypedDict, total=False):
     progress: Progress | bool | None
     control: Sequence[str] | None
     effects: Literal["shared", "by_context"]
-    start: Any
+    config: Any
+    improvements: Improvements | None
+    valid: Literal["once", "always"]
+    tuned_at: float | None
+    looks: int | None
 
 
 @dataclass(frozen=True)
@@ -69,7 +111,11 @@ class Options:
     progress: Progress | bool | None = None
     control: Sequence[str] | None = None
     effects: str = "shared"
-    start: Any = None
+    config: Any = None
+    improvements: Improvements | None = None
+    valid: str = "once"
+    tuned_at: float | None = None
+    looks: int | None = None
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise where an option is no such option, whether or not the method will use it."""
@@ -82,6 +128,8 @@ class Options:
         check_threads(self.n_threads)
         make_rng(self.rng)
         as_progress(self.progress)
+        check_improvements(self.improvements)
+        check_looks(self.valid, self.tuned_at, self.looks)
 
     def say(self, text: str) -> None:
         """Tell how far the work is, where somebody asked for it."""
@@ -91,6 +139,33 @@ class Options:
     @cached_property
     def _listener(self) -> Progress | None:
         return as_progress(self.progress)
+
+
+def check_improvements(given: Any) -> None:
+    """Raise unless improvements are such, with a share between 0 and 1."""
+    if given is None:
+        return
+    if not isinstance(given, Improvements):
+        raise MethodError(f"improvements={given!r}: give lrbtl.Improvements(...), or leave it out for all of them.")
+    share = given.ridge_share
+    if not (share is None or (isinstance(share, Real) and 0 <= share <= 1)):
+        raise MethodError(f"ridge_share={share!r} is not a share: give a number from 0 to 1, or None.")
+
+
+def check_looks(valid: Any, tuned_at: Any, looks: Any) -> None:
+    """Raise unless these say how often results are looked at."""
+    check_choice(valid, ("once", "always"), "valid", LooksError)
+    if looks is not None:
+        check_whole(looks, "looks", 1, LooksError)
+        if looks > MOST_LOOKS:
+            raise LooksError(f"looks={looks} are too many to plan, the most are {MOST_LOOKS}: use valid='always'.")
+        if valid == "always":
+            raise LooksError("valid='always' needs no number of looks: leave looks or valid out.")
+    if tuned_at is not None:
+        if not is_within(tuned_at, 0.0, float("inf")):
+            raise LooksError(f"tuned_at={tuned_at!r} is not valid: give a number of votes, such as 20000.")
+        if valid == "once" and looks is None:
+            raise LooksError("tuned_at= goes with valid='always', or with looks=: give one of them.")
 
 
 def named_options(function: Function) -> Function:
@@ -107,14 +182,51 @@ def named_options(function: Function) -> Function:
         inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=item.type)
         for item in fields(Options)
     ]
-    function.__signature__ = signature.replace(parameters=[*kept, *more])  # type: ignore[attr-defined]
-    return function
+    known = [parameter.name for parameter in (*kept, *more)]
+
+    @wraps(function)
+    def checked(*args: Any, **given: Any) -> Any:
+        for name in given:
+            if name not in known:
+                raise OptionError(
+                    option_advice(function.__name__, name, known), argument=name, function=function.__name__
+                )
+        return function(*args, **given)
+
+    checked.__signature__ = signature.replace(parameters=[*kept, *more])  # type: ignore[attr-defined]
+    return checked  # type: ignore[return-value]
+
+
+OTHER_NAMES = {  # what options are called elsewhere
+    "alpha": "level", "confidence": "level", "conf_level": "level", "ci": "level", "seed": "rng", "random_state": "rng",
+    "n_jobs": "n_threads", "threads": "n_threads", "n_splits": "n_folds", "folds": "n_folds", "verbose": "progress",
+    "category": "context", "min_votes": "min_battles", "covariate": "control",
+}  # fmt: skip
+
+
+def option_advice(function: str, name: str, known: Sequence[str]) -> str:
+    """Return what to do about an option that a function does not have.
+
+    >>> option_advice("leaderboard", "seed", ["rng", "level"])
+    "leaderboard() has no option 'seed': give rng=."
+    """
+    wrong = f"{function}() has no option {name!r}"
+    if name in OTHER_NAMES and OTHER_NAMES[name] in known:
+        words = ", which is 1 - alpha" if name == "alpha" else ""
+        return f"{wrong}: give {OTHER_NAMES[name]}={words}."
+    if name in inspect.signature(Battles.read).parameters or name in inspect.signature(Battles.from_frame).parameters:
+        return f"{wrong}: it says how votes are read. Write {function}(Battles.read(votes, {name}=...))."
+    near = get_close_matches(name, known, n=1, cutoff=0.6)
+    if near:
+        return f"{wrong}: did you mean {near[0]}=?"
+    return f"{wrong}: it has {', '.join(known)}."
 
 
 @dataclass(frozen=True)
 class Provenance:
     """How an estimate came about; None where it does not apply.
 
+    `valid`, `tuned_at` and `looks` say under how many looks intervals hold, see `analyse`;
     `level` is the level of the printed intervals, `unit` what `n_battles` counts: battles or observations, and
     `log_odds_unit` the log odds of a nearly even vote per unit of score: 1 for the logistic link.
     """
@@ -131,6 +243,9 @@ class Provenance:
     notes: tuple[str, ...] = ()
     unit: str = "battles"
     log_odds_unit: float = 1.0
+    valid: str = "once"
+    tuned_at: float | None = None
+    looks: int | None = None
 
     def describe(self) -> list[str]:
         """Return one line per known fact, for the summary."""
@@ -158,6 +273,7 @@ class Moments:
     variance_noise: Floats  # (M,) variance of the log of each estimated variance; 0 for methods that do not know it
     # (M,) model-based errors of the best estimate from wins and losses, where the method knows them
     bound: Floats | None = None
+    means: Floats | None = None  # (M,) posterior means of probabilities, NaN for other targets
 
     def without(self, lost: Bools) -> "Moments":
         """Return the moments with NaN for some targets."""
@@ -166,12 +282,14 @@ class Moments:
         cov = None if self.cov is None else np.where(lost[:, None] | lost, np.nan, self.cov)
         values, se = np.where(lost, np.nan, self.values), np.where(lost, np.nan, self.se)
         bound = None if self.bound is None else np.where(lost, np.nan, self.bound)
-        return Moments(values, cov, se, self.variance_noise, bound)
+        means = None if self.means is None else np.where(lost, np.nan, self.means)
+        return Moments(values, cov, se, self.variance_noise, bound, means)
 
     def part(self, cut: slice) -> "Moments":
         """Return the moments of some targets, without covariances."""
         bound = None if self.bound is None else self.bound[cut]
-        return Moments(self.values[cut], None, self.se[cut], self.variance_noise[cut], bound)
+        means = None if self.means is None else self.means[cut]
+        return Moments(self.values[cut], None, self.se[cut], self.variance_noise[cut], bound, means)
 
     def spread_to(self, kept: Bools) -> "Moments":
         """Return the moments of more targets, of which those `kept` are these and the others have none."""
@@ -187,18 +305,21 @@ class Moments:
             cov = np.full((size, size), np.nan)
             cov[np.ix_(at, at)] = self.cov
         bound = None if self.bound is None else vector(self.bound)
-        return Moments(vector(self.values), cov, vector(self.se), vector(self.variance_noise, 0.0), bound)
+        means = None if self.means is None else vector(self.means)
+        return Moments(vector(self.values), cov, vector(self.se), vector(self.variance_noise, 0.0), bound, means)
 
 
 def joined(parts: Sequence[Moments]) -> Moments:
     """Return the moments of several lists of targets as those of one, without covariances."""
     bounds = [part.bound for part in parts if part.bound is not None]
+    means = [part.means for part in parts if part.means is not None]
     return Moments(
         np.concatenate([part.values for part in parts]),
         None,
         np.concatenate([part.se for part in parts]),
         np.concatenate([part.variance_noise for part in parts]),
         np.concatenate(bounds) if bounds else None,
+        np.concatenate(means) if means else None,
     )
 
 
@@ -208,58 +329,53 @@ class Shrinkage:
 
     Attributes
     ----------
-    follow : array
-        By which factor they follow a true change that is alike in all contexts, on average over votes.
-    pulled : array
-        Part of their variance that stands for what the prior pulls at; the rest is how they vary with the votes.
-    learned : float
-        Part of a squared change by which the prior's variance grows once the change is there.
+    shrinkage_factor : array
+        Mean estimate over a true change that is alike in all contexts.
+    prior_variance : array
+        Part of their variance that is the prior's; the rest is how they vary with the votes.
+    prior_variance_growth : float
+        Part of a squared change by which the prior variance grows once the change is there.
     slope, bend : array or float
         The information of the votes once the change is h, over that now, has the logarithm slope h + bend h^2, nearly.
     """
 
-    follow: Floats
-    pulled: Floats
-    learned: float = 0.0
+    shrinkage_factor: Floats
+    prior_variance: Floats
+    prior_variance_growth: float = 0.0
     slope: Floats | float = 0.0
     bend: Floats | float = 0.0
 
     @classmethod
     def none(cls, shape: int | tuple[int, int]) -> "Shrinkage":
-        """Return that of estimates that follow wholly."""
+        """Return that of estimates that are not shrunk."""
         return cls(np.ones(shape), np.zeros(shape))
 
     def at(self, rows: Longs) -> "Shrinkage":
         """Return that of some of the estimates, in one row."""
-        each = (self.follow, self.pulled, self.slope, self.bend)
-        follow, pulled, slope, bend = (np.broadcast_to(x, self.follow.shape).reshape(-1)[rows] for x in each)
-        return Shrinkage(follow, pulled, self.learned, slope, bend)
+        each, shape = (self.shrinkage_factor, self.prior_variance, self.slope, self.bend), self.shrinkage_factor.shape
+        factor, variance, slope, bend = (np.broadcast_to(x, shape).reshape(-1)[rows] for x in each)
+        return Shrinkage(factor, variance, self.prior_variance_growth, slope, bend)
 
     @property
     def first(self) -> "Shrinkage":
         """That of the first estimate alone."""
         one = self.at(np.zeros(1, dtype=np.int64))
-        return replace(one, **{name: x[0] for name, x in vars(one).items() if name != "learned"})
+        return replace(one, **{name: x[0] for name, x in vars(one).items() if name != "prior_variance_growth"})
 
     def noise(self, se: Floats) -> Floats:
         """Return how estimates with these errors vary with the votes, as a standard deviation."""
-        return np.asarray(np.sqrt(np.maximum(se**2 - self.pulled, LEAST_NOISE * se**2)))
+        return np.asarray(np.sqrt(np.maximum(se**2 - self.prior_variance, LEAST_NOISE * se**2)))
 
 
-def followed(levels: Floats, answers: Floats, unsure: float = 0.0) -> Floats:
-    """Return by which factors estimates follow changes of models' levels along what they are sums of, both (M, d1).
+def shrinkage_factors(levels: Floats, answers: Floats) -> Floats:
+    """Return the shrinkage factors of changes of models' levels along what estimates are sums of, both (M, d1).
 
-    >>> followed(np.array([[1.0, -1.0]]), np.array([[0.8, -0.8]])).round(2)
+    >>> shrinkage_factors(np.array([[1.0, -1.0]]), np.array([[0.8, -0.8]])).round(2)
     array([0.8])
     """
     size = np.einsum("mj,mj->m", levels, levels)
     found = np.einsum("mj,mj->m", levels, answers) / np.where(size > 0, size, 1.0)
-    return np.where(size > 0, once_there(found, unsure), 1.0)
-
-
-def once_there(follow: Floats, unsure: float) -> Floats:
-    """Return by which factors changes are followed once they are there: as levels, where directions are open now."""
-    return np.maximum(follow + unsure * np.maximum(1.0 - follow, 0.0), LEAST_FOLLOWED)
+    return np.where(size > 0, np.maximum(found, LEAST_FOLLOWED), 1.0)
 
 
 class SeparateErrors(Protocol):
@@ -298,6 +414,11 @@ class Run(ABC):
         their mean; with clusters they do not, as a cluster stays in one fold.
         """
         return self.influence_rows(targets)(np.arange(self.data.n_cells))
+
+    def influence_moments(self, targets: Sequence[Resolved]) -> tuple[Floats, Floats]:
+        """Return the mean square and the largest size of n times one vote's influence on each target, (M,) each."""
+        found, count = self.influences(targets) * self.data.n_battles, self.data.cells.count
+        return count @ found**2 / count.sum(), np.abs(found).max(axis=0)
 
     def shrinkage(self, targets: Sequence[Resolved], weights: Floats | None = None) -> Shrinkage:
         """Return what a prior does to estimates of targets, or of sums of them: nothing in methods without one."""
@@ -431,16 +552,19 @@ class Method(ABC):
     """A way to estimate targets, chosen by its name."""
 
     name: ClassVar[str]
-    unused: ClassVar[tuple[str, ...]] = ("start",)  # options that have no effect on it
+    unused: ClassVar[tuple[str, ...]] = ("config",)  # options that have no effect on it
+    improvable: ClassVar[bool] = False  # whether `improvements` have an effect on it
+    takes_votes: ClassVar[bool] = True  # whether it is for battles, beside or instead of results
 
     def unused_note(self, options: RunOptions) -> str:
         """Return a note on options that were given and have no effect; empty where there are none.
 
-        >>> from lrbtl.methods.hierarchical import Hierarchical
+        >>> from lrbtl.hierarchical.method import Hierarchical
         >>> Hierarchical().unused_note({"n_folds": 5, "ridge": "auto"})
         'n_folds=5 has no effect on the hierarchical method'
         """
-        given = {name: options.get(name) for name in self.unused}
+        names = self.unused if self.improvable else (*self.unused, "improvements")
+        given = {name: options.get(name) for name in names}
         lost = [f"{name}={x!r}" for name, x in given.items() if not (x is None or (isinstance(x, str) and x == "auto"))]
         have = "has" if len(lost) == 1 else "have"
         return f"{', '.join(lost)} {have} no effect on the {self.name} method" if lost else ""

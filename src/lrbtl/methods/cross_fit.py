@@ -10,11 +10,12 @@ from lrbtl.data.battles import Battles
 from lrbtl.data.labels import context_name
 from lrbtl.data.observations import Data
 from lrbtl.errors import SingularInformationError
-from lrbtl.fitting.fit import Fit
+from lrbtl.fitting.local import Local
+from lrbtl.fitting.low_rank import Fit
 from lrbtl.fitting.solvers import KrylovSolver, Solver, needs_krylov
 from lrbtl.lowrank.arrowhead import Blocks, inverse_blocks
 from lrbtl.lowrank.tangent import TangentSpace
-from lrbtl.methods.base import FamilyKind, Moments, Provenance, Run, joined
+from lrbtl.methods.base import FamilyKind, Improvements, Moments, Provenance, Run, joined
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import SeparateFits
 from lrbtl.methods.one_step import Coordinates, FewGradients, FoldStep, ScoreView, evaluate_targets, evaluated
@@ -40,6 +41,7 @@ FADED = 1e-9  # share of the largest row of a factor, below which a context or a
 MOVED = 1e-6  # share of a direction without information below which it leaves a score alone
 PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
 BATCH = 512  # targets whose errors are computed at a time, where they are few
+EVERY_IMPROVEMENT = Improvements()
 TOGETHER = 256  # boards whose covariances are computed at a time
 
 
@@ -54,10 +56,12 @@ class Sandwich:
     # variance of the votes over that of wins and losses; 0 where responses have no variance that a model knows
     dispersion: float
     variance_noise: Floats  # (M,) variance of the log of the estimated variance
+    improved: Improvements = EVERY_IMPROVEMENT
 
     def reported(self) -> Moments:
         """Return the moments to show, with an allowance for the noise of their own variances."""
-        wider, model = widening(self.variance_noise), np.sqrt(self.dispersion) * self.bound
+        wider = widening(self.variance_noise) if self.improved.allowance else np.ones(len(self.values))
+        model = np.sqrt(self.dispersion) * self.bound if self.improved.model_floor else np.zeros(len(self.values))
         if self.cov.ndim == 1:
             se = wider * np.sqrt(believed_variances(self.cov, model**2))
             return Moments(self.values, None, se, self.variance_noise, self.bound)
@@ -87,9 +91,18 @@ class OneStepRun(Run):
         The step of the full sample, where standard errors come from it.
     reference : Information or None
         The efficient information, where the steps do not use it: what it cannot tell, they cannot either.
+    improved : Improvements or None
+        Of standard errors; all by default.
     """
 
     fit: Fit
+    data: Data
+    link: Link
+    provenance: Provenance
+    improved: Improvements
+    steps: list[FoldStep]
+    full: FoldStep | None
+    reference: Information | None
 
     def __init__(
         self,
@@ -98,7 +111,9 @@ class OneStepRun(Run):
         steps: list[FoldStep],
         full: FoldStep | None = None,
         reference: Information | None = None,
+        improved: Improvements | None = None,
     ) -> None:
+        self.improved = EVERY_IMPROVEMENT if improved is None else improved
         self.fit, self.data, self.link, self.provenance = fit, fit.battles, fit.link, provenance
         self.steps, self.full, self.reference = steps, full, reference
 
@@ -110,7 +125,7 @@ class OneStepRun(Run):
     @cached_property
     def dispersion(self) -> float:
         """Variance of the votes over that of wins and losses: 1 without ties and soft votes."""
-        return self.fit.design.at(self.fit.point).dispersion
+        return Local.of(self.fit.design, self.fit.point).dispersion
 
     # --------------------------------------------------------------------------
     # Listed targets.
@@ -162,7 +177,8 @@ class OneStepRun(Run):
             cov, model = at(self.full, self.full.link)[1].sandwich(self.full)
         if self.reference is not None:
             model = at(self.reference, self.link)[1].variances(self.reference.solver)
-        return Sandwich(values, cov / self.n, np.sqrt(model / self.n), self.dispersion, loose.value())
+        parts = cov / self.n, np.sqrt(model / self.n), self.dispersion, loose.value()
+        return Sandwich(values, *parts, self.improved)
 
     @one_blas_thread
     def influence_rows(self, targets: Sequence[Resolved]) -> Rows:
@@ -192,9 +208,22 @@ class OneStepRun(Run):
 
         return rows
 
+    def influence_moments(self, targets: Sequence[Resolved]) -> tuple[Floats, Floats]:
+        """Return the mean square and the largest size of the influence values of each target, fold by fold."""
+        stack, squares, largest = Stack.of(targets), np.zeros(len(targets)), np.zeros(len(targets))
+        for share, step in self._error_steps:
+            view = ScoreView(step.space, self.data.shape, step.link, step.effect_values)
+            _, gradients = evaluated(view, stack, joint=True)
+            assert isinstance(gradients, FewGradients) and step.votes is not None
+            for i, direction in enumerate(step.solver.solve(gradients.columns).T):
+                square, size = step.votes.influence(np.ascontiguousarray(direction))
+                squares[i] += share * square
+                largest[i] = max(largest[i], size)
+        return squares, largest
+
     def leans_on(self, has_votes_elsewhere: bool) -> str:
         """Return what the score of a model with few or no votes on a board rests on."""
-        return "score from its other categories" if has_votes_elsewhere else ""
+        return "score mostly inferred from its other categories" if has_votes_elsewhere else ""
 
     @cached_property
     def separate_errors(self) -> SeparateFits | None:
@@ -296,7 +325,8 @@ class OneStepRun(Run):
         if isinstance(self.data, Battles) or among is not None:
             values = values - (values * inside).sum(axis=1, keepdims=True) / inside.sum(axis=1, keepdims=True)
         rows = range(len(weights))
-        return [Sandwich(values[i], cov[i] / self.n, bound[i], self.dispersion, noise[i]) for i in rows]
+        spread, improved = self.dispersion, self.improved
+        return [Sandwich(values[i], cov[i] / self.n, bound[i], spread, noise[i], improved) for i in rows]
 
     def vote_family(self, kind: FamilyKind) -> tuple[Floats, Floats]:
         """Return estimates and errors of all scores or gaps; NaN where they run to infinity."""
@@ -324,8 +354,10 @@ class OneStepRun(Run):
             loose.add(bound)
         if self.reference is not None:
             model = variances_of(self.reference.space, inverse_blocks(self.reference.solver.inverse()))
-        variances = believed_variances(sandwich, self.dispersion * model)
-        errors = widening(loose.value()) * np.sqrt(variances / self.n)
+        floor = self.dispersion * model if self.improved.model_floor else np.zeros_like(model)
+        errors = np.sqrt(believed_variances(sandwich, floor) / self.n)
+        if self.improved.allowance:
+            errors *= widening(loose.value())
         return np.where(lost, np.nan, values), np.where(lost, np.nan, errors)
 
     @property

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,7 +43,7 @@ class Efficient(CrossFitted):
     """Smallest variance, any sampling [Li26, Algorithm 1]."""
 
     name = "efficient"
-    ridge_share = 0.5
+    ridge_share: ClassVar[float] = 0.5
 
     def recipe(self, design: Design, options: Options, data: Data) -> Recipe:
         """Return the steps of the method; `sampling` is the law of the information, by default the battles' own."""

@@ -11,14 +11,15 @@ from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.observations import Data
 from lrbtl.errors import SamplingError, SingularInformationError
 from lrbtl.fitting.design import Design
-from lrbtl.fitting.fit import Fit, fit, refit
+from lrbtl.fitting.fit import fit
 from lrbtl.fitting.local import Local
+from lrbtl.fitting.low_rank import Fit, refit
 from lrbtl.fitting.newton import Newton
 from lrbtl.fitting.signal import warn_unconverged, warn_weak_signal, warn_wrong_variances
 from lrbtl.fitting.solvers import needs_krylov
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker
-from lrbtl.methods.base import Method, Options, Provenance, Run
+from lrbtl.methods.base import Improvements, Method, Options, Provenance, Run
 from lrbtl.methods.cross_fit import LARGEST_SCORE, Information, OneStepRun
 from lrbtl.methods.naive import Naive
 from lrbtl.methods.one_step import FoldStep, Recipe, fold_step
@@ -48,6 +49,7 @@ class LowRank(Method):
         """Whether no rank restricts anything, so that maximum likelihood is efficient, and no option is lost by it."""
         logistic = options.link is None or as_link(options.link) == LOGISTIC
         asked = options.sampling is not None or not isinstance(options.ridge, str) or options.se != "crossfit"
+        asked = asked or options.improvements is not None
         return isinstance(data, Battles) and not data.levels and logistic and not asked
 
     @abstractmethod
@@ -71,6 +73,8 @@ class LowRank(Method):
 class CrossFitted(LowRank):
     """A low-rank method whose steps are taken on held-out folds."""
 
+    improvable = True
+
     @abstractmethod
     def recipe(self, design: Design, options: Options, data: Data) -> Recipe:
         """Return what the method puts into the step of a fold."""
@@ -86,17 +90,19 @@ class CrossFitted(LowRank):
         data, design = full_fit.battles, full_fit.design
         if options.sampling is not None and not hasattr(options.sampling, "probability"):
             raise SamplingError(
-                f"sampling={options.sampling!r} is no law: give lrbtl.UniformSampling(), ProductSampling or "
-                "TableSampling."
+                f"sampling={options.sampling!r} is not a sampling law; pass lrbtl.UniformSampling(), "
+                "ProductSampling or TableSampling."
             )
         recipe = self.recipe(design, options, data)
         check_folds(data, options.n_folds)
-        ridge = self.ridge_share * full_fit.ridge
+        improved = Improvements() if options.improvements is None else options.improvements
+        share = self.ridge_share if improved.ridge_share is None else improved.ridge_share
+        ridge = share * full_fit.ridge
         start = refit(full_fit, design.count, ridge=ridge)
         check_ties(start.link)
         check_scores(full_fit, start.point)
         space = design.space(start.point)
-        spread = _spread_of(design.under(start).at(space), ridge)
+        spread = _spread_of(Local(design.under(start), space), ridge) if improved.noisy_fit else None
 
         def step(at: Newton, held_out: Floats, trained_on: float) -> FoldStep:
             scaled = None if spread is None else spread * (float(design.count.sum()) / trained_on)
@@ -118,7 +124,7 @@ class CrossFitted(LowRank):
         warn_unconverged(failed, options.n_folds + 1)
         full = step(start, design.count, data.n_battles) if options.se == "full" else None
         info = replace(self.provenance(full_fit, options), n_folds=options.n_folds, se=None if full is None else "full")
-        return OneStepRun(full_fit, info, steps, full, self.reference(design, space, options))
+        return OneStepRun(full_fit, info, steps, full, self.reference(design, space, options), improved)
 
 
 def _spread_of(here: Local, ridge: Floats) -> Floats | None:

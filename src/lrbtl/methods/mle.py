@@ -1,7 +1,9 @@
 """The penalised estimate itself, with HC3 errors: one fit, no folds."""
 
+from typing import ClassVar
+
 from lrbtl.data.battles import Battles
-from lrbtl.fitting.fit import Fit, refit
+from lrbtl.fitting.low_rank import Fit, refit
 from lrbtl.fitting.signal import warn_thin_contexts, warn_unconverged
 from lrbtl.methods.base import Options, Run
 from lrbtl.methods.cross_fit import OneStepRun
@@ -14,8 +16,8 @@ class Mle(LowRank):
     """The penalised estimate with HC3 errors."""
 
     name = "mle"
-    unused = ("n_folds", "sampling", "se", "start")
-    ridge_share = 0.25
+    unused: ClassVar[tuple[str, ...]] = ("n_folds", "sampling", "se", "config")
+    ridge_share: ClassVar[float] = 0.25
 
     @one_blas_thread
     def run_fit(self, full_fit: Fit, options: Options) -> Run:

@@ -1,16 +1,16 @@
 """The naive method: one Bradley-Terry fit per context, its HC3 errors, contexts independent."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import component_members, largest_component, weak_components
 from lrbtl.data.observations import Data
-from lrbtl.errors import MethodError, SeparationWarning
+from lrbtl.errors import MethodError, SeparationWarning, without
 from lrbtl.fitting.bradley_terry import centred_inverse, laplacian
 from lrbtl.fitting.separate import SeparateFit, fit_separate
 from lrbtl.fitting.slots import SlotScores, fit_slots
@@ -30,7 +30,7 @@ class Naive(Method):
     """One Bradley-Terry fit per context."""
 
     name = "naive"
-    unused = ("rank", "n_folds", "ridge", "sampling", "se", "solver", "start")
+    unused: ClassVar[tuple[str, ...]] = ("rank", "n_folds", "ridge", "sampling", "se", "solver", "config")
 
     def run(self, data: Data, options: Options) -> Run:
         """Return separate fits; raise for observed entries and other links."""
@@ -41,8 +41,7 @@ class Naive(Method):
     def plain_run(self, data: Data, name: str) -> "NaiveRun":
         """Return separate fits under the name of what they are."""
         assert isinstance(data, Battles)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SeparationWarning)  # estimates and boards tell of their own targets
+        with without(SeparationWarning):  # estimates and boards tell of their own targets
             separate = fit_separate(data)
         provenance = Provenance(method=name, n_battles=data.n_battles)
         if data.covariates or data.vote_weights is not None or data.cells.clusters is not None:
@@ -71,6 +70,10 @@ class NaiveRun(Run):
     """Separate Bradley-Terry fits: what strong components leave infinite or unknown is NaN."""
 
     data: Battles
+
+    separate: SeparateFit
+    link: Link
+    provenance: Provenance
 
     def __init__(self, separate: SeparateFit, provenance: Provenance) -> None:
         self.separate, self.data, self.link, self.provenance = separate, separate.battles, LOGISTIC, provenance
@@ -273,6 +276,9 @@ class SeparateFits:
     else they are infinite. Ties and soft votes vary less than wins and losses, which the errors allow for. Covariances
     of contexts are kept for other targets as long as they are few.
     """
+
+    battles: Battles
+    view: View
 
     def __init__(self, battles: Battles, view: View):
         self.battles, self.view = battles, view

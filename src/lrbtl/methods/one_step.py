@@ -120,11 +120,11 @@ def fold_step(
     space = design.space(point)
     inside = np.flatnonzero(held_out)  # gathers by position are faster than by mask
     n = design.with_count(held_out).total
-    part = design.restricted(inside).with_count(held_out[inside] / n).at(space)
+    part = Local(design.restricted(inside).with_count(held_out[inside] / n), space)
     part = recipe.scored(part, inside, None if spread is None else spread[inside])
     known = recipe.known_variances and design.variance is not None
     train = design.with_count(design.count - held_out if n < design.total else design.count)
-    bread = recipe.bread(train.with_count(train.count / train.total).at(space))
+    bread = recipe.bread(Local(train.with_count(train.count / train.total), space))
     return FoldStep(
         space, n, part.gradient, part.information if known else part.meat, bread, *_shared(design), inside, part
     )
@@ -137,7 +137,7 @@ def _shared(design: Design) -> tuple[Link, Floats | None]:
 
 def mle_step(design: Design, point: Tucker, ridge: Floats, solver: SolverName) -> FoldStep:
     """Return the step of the penalised estimate with HC3 errors: meat n s^2 / (1 - h)^2, bread without ridge."""
-    here = design.at(point)
+    here = Local.of(design, point)
     n = design.total
     mean = here.with_count(design.count / n)
     votes = mean.with_score(here.law.score / np.maximum(1.0 - here.leverages(ridge), HC3_FLOOR))
@@ -162,7 +162,7 @@ class Law:
 
     def at(self, space: TangentSpace, link: Link = LOGISTIC) -> Local:
         """Return the atoms, with their probabilities, at a point: sums are expectations [Li26, sec. info-operator]."""
-        return self.atoms.with_link(link).with_count(self.probability).at(space)
+        return Local(self.atoms.with_link(link).with_count(self.probability), space)
 
 
 def inverse_weights(law: Sampling, design: Design) -> Floats:

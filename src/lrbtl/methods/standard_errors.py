@@ -186,7 +186,9 @@ def _context_parts(design: BlockDesign, space: TangentSpace, inverse: Inverse) -
     Of the border only the coordinates of models that met in a context are read.
     """
     (d1, r), E, n = space.U.shape, space.E[0], design.n_slots
-    along, own = np.zeros((n + 1, r)), E @ inverse.blocks @ E.T
+    along, own = np.zeros((n + 1, r)), np.zeros((len(space.V), r, r))
+    if E.size:  # else contexts have no coordinates of their own
+        own += E @ inverse.blocks @ E.T
     extra, ranks = np.arange(d1 * r, space.q), np.arange(r)
     for group in design.context_groups:
         m = group.slots.shape[1]
@@ -261,6 +263,11 @@ SHARE = 0.5  # of Student's widening; on LMArena subsamples none covers .92-.93,
 
 class VarianceNoise:
     """The jackknife over folds of the log of variances, fed with one fold at a time; zero from one fold alone."""
+
+    count: int
+    first: Floats
+    sum: Floats
+    squares: Floats
 
     def __init__(self, shape: tuple[int, ...]):
         self.count = 0

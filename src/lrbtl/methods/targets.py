@@ -17,7 +17,7 @@ from scipy.special import expit, logsumexp
 from lrbtl.errors import GradientError, TargetError
 from lrbtl.fitting.blocks import Field
 from lrbtl.model.grounded import Grounded
-from lrbtl.model.links import Link, TieLink
+from lrbtl.model.links import TIE_LINKS, Link, TieLink, mean_over_spread
 from lrbtl.typing import Bools, Floats, Longs
 
 WorkingScale = Literal["identity", "logit"]
@@ -87,6 +87,7 @@ class ScoresView:
         return scores.reshape(self.shape)
 
 
+GapVariances = Callable[[Longs, Longs, Longs], Floats]
 Evaluate = Callable[[View], tuple[float, SparseGradient | Floats]]
 
 
@@ -178,7 +179,8 @@ class Functional:
 def tie_at(view: View) -> tuple[float, SparseGradient]:
     """Return the tie parameter of the link, and its slope in the link's own parameters."""
     if not isinstance(view.link, TieLink | Grounded):
-        raise TargetError(f"the {view.link} link has no tie parameter: use link='davidson' or 'rao-kupper'.")
+        known = " or ".join(map(repr, TIE_LINKS))
+        raise TargetError(f"the {view.link} link has no tie parameter: use link={known}.")
     nowhere = np.empty(0, dtype=np.int64)
     return view.link.tie, SparseGradient(nowhere, nowhere, np.empty(0), np.ones(1))
 
@@ -301,6 +303,25 @@ class Stack:
 def evaluate(targets: Sequence[Resolved], view: View) -> tuple[Floats, Gradients]:
     """Return values (M,) and gradients of targets at a point."""
     return Stack.of(targets).at(view)
+
+
+def mean_win_probabilities(targets: Sequence[Resolved], view: View, gap_variances: GapVariances) -> Floats | None:
+    """Return the means of win probabilities over normal gaps, (M,), NaN for other targets; None where all are others.
+
+    `gap_variances` gives the variance of the score of a less that of b in a context, of arrays of these.
+    """
+    stack = Stack.of(targets)
+    if stack.wins is None:
+        return None
+    at, wins = stack.wins
+    gaps = view.entries(wins.a, wins.contexts) - view.entries(wins.b, wins.contexts)
+    variance = np.maximum(gap_variances(wins.a, wins.b, wins.contexts), 0.0)
+    won = mean_over_spread(lambda gap: np.asarray(expit(view.link.log_odds(gap)[0])), gaps, variance)
+    total = np.bincount(at, wins.weights, stack.size)
+    out = np.full(stack.size, np.nan)
+    here = total > 0
+    out[here] = np.bincount(at, wins.weights * won, stack.size)[here] / total[here]
+    return out
 
 
 def _numbers(rows: Sequence[tuple[int, tuple[Any, ...]]]) -> Longs:

@@ -1,6 +1,7 @@
 """The whitened method: cross-fitted estimates whose direction needs no information matrix."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,7 +43,8 @@ class Whitened(CrossFitted):
     """A simpler direction, weighted by the sampling law [Li26, Algorithm 2]."""
 
     name = "whitened"
-    ridge_share = 0.75  # the noise of the fitted information, by which scores are divided, costs more than some bias
+    # The noise of the fitted information, by which scores are divided, costs more than some bias.
+    ridge_share: ClassVar[float] = 0.75
 
     def _is_plain(self, data: Data, options: Options) -> bool:
         return False
@@ -62,5 +64,5 @@ class Whitened(CrossFitted):
 
     def reference(self, design: Design, space: TangentSpace, options: Options) -> Information:
         """Return the efficient information: it tells what is determined, and the bound."""
-        here = design.with_count(design.count / design.total).at(space)
+        here = Local(design.with_count(design.count / design.total), space)
         return Information(space, here.solver(options.solver))

@@ -5,7 +5,7 @@ may have parameters of their own, such as that of ties, which are estimated join
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -13,11 +13,13 @@ import numpy as np
 from scipy.special import expit, log_expit, log_ndtr, logsumexp, ndtr
 
 from lrbtl._kernels import fisher as fisher_kernel
-from lrbtl.errors import LinkError
+from lrbtl.errors import LinkError, as_floats, spelled
 from lrbtl.model.effects import NO_EFFECTS, Border, EffectTerms, JoinedTerms
 from lrbtl.typing import Floats
 
 QUADRATURE = 9
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(QUADRATURE)
+QUADRATURE_RULE = _NODES, _WEIGHTS / _WEIGHTS.sum()  # of a standard normal variable
 LOG_ROOT_TWO_PI = 0.5 * np.log(2 * np.pi)
 SMALLEST_DISPERSION = 1e-3
 FAR_OUT = 1e5  # probits, beyond which differences of the logarithms of tails lose all digits
@@ -46,6 +48,18 @@ class CellTerms:
     def meat(self, count: Floats) -> tuple[Floats, Border]:
         """Return the weight of each cell in the squared scores, and their border of effects."""
         return count * self.score**2, self.effects.meat(count, self.score)
+
+
+def mixed_terms(parts: Sequence[CellTerms], weights: Floats) -> CellTerms:
+    """Return the weighted mean of the terms of a link at several places."""
+
+    def mean(arrays: Iterable[Floats]) -> Floats:
+        return np.asarray(sum(weight * array for weight, array in zip(weights, arrays, strict=True)))
+
+    loss, score, fisher = (mean(getattr(part, name) for part in parts) for name in ("loss", "score", "fisher"))
+    effects = [part.effects for part in parts if isinstance(part.effects, EffectTerms)]
+    of_law = EffectTerms(*(mean(getattr(each, name) for each in effects) for name in ("score", "cross", "own")))
+    return CellTerms(loss, score, fisher, of_law)
 
 
 class Link(ABC):
@@ -98,6 +112,11 @@ class Link(ABC):
         The score sum_j (1{y = j} - p_j) d log p_j has p_j replaced by its mean over eta: to second order this removes
         the bias of a one-step estimate.
         """
+
+    def expected_terms(self, eta: Floats, y: Floats, spread: Floats, variance: Floats | None = None) -> CellTerms:
+        """Return the mean of the terms of each cell for eta normal with the variance `spread`."""
+        root, (nodes, weights) = np.sqrt(spread), QUADRATURE_RULE
+        return mixed_terms([self.terms(eta + node * root, y, variance) for node in nodes], weights)
 
     def mean_fisher(self, eta: Floats, spread: Floats, variance: Floats | None = None) -> Floats:
         """Return the mean Fisher information of each cell for eta normal with the variance `spread`."""
@@ -175,7 +194,7 @@ class BinaryLink(Link):
 
 @dataclass(frozen=True)
 class Logistic(BinaryLink):
-    """P(y = 1) = 1 / (1 + exp(-eta)): Bradley-Terry [Li26, eq. btl]."""
+    """P(y = 1) = 1 / (1 + exp(-eta)): Bradley-Terry [Li26, eq. btl-model-setting]."""
 
     name = "logistic"
 
@@ -263,9 +282,16 @@ class CustomLink(BinaryLink):
     name: str = "custom"
 
     def __post_init__(self) -> None:
+        for function, what in ((self.distribution, "distribution"), (self.density, "density")):
+            if not callable(function):
+                raise LinkError(f"{what}={spelled(function)}: give a function of eta.")
+        if self.survival is not None and not callable(self.survival):
+            raise LinkError(f"survival={spelled(self.survival)}: give a function of eta, or None.")
+        if not isinstance(self.name, str):
+            raise LinkError(f"name={spelled(self.name)}: give a text.")
         x = np.linspace(-3, 3, 13)
         numeric = (self.mean(x + 1e-5) - self.mean(x - 1e-5)) / 2e-5
-        density = np.asarray(self.density(x), dtype=float)
+        density = self._floats(self.density(x), x)
         if np.any(self.mean(x) < 0) or np.any(self.mean(x) > 1) or np.any(density < 0):
             raise LinkError(f"{self.name}: the distribution must lie in [0, 1] and increase.")
         if np.abs(numeric - density).max() > 1e-5 * density.max():
@@ -275,15 +301,21 @@ class CustomLink(BinaryLink):
 
     def _survival(self, eta: Floats) -> Floats:
         value = self.distribution(-eta) if self.survival is None else self.survival(eta)
-        return np.asarray(value, dtype=float)
+        return self._floats(value, eta)
+
+    def _floats(self, values: Any, eta: Floats) -> Floats:
+        found = as_floats(values, self.name, LinkError)
+        if found.shape not in ((), eta.shape):
+            raise LinkError(f"{self.name}: {eta.shape} values of eta give {found.shape}; give functions of arrays.")
+        return np.broadcast_to(found, eta.shape)
 
     def mean(self, eta: Floats) -> Floats:
         """Return distribution(eta)."""
-        return np.asarray(self.distribution(eta), dtype=float)
+        return self._floats(self.distribution(eta), eta)
 
     def log_parts(self, eta: Floats) -> tuple[Floats, Floats, Floats]:
         """Return log(mean), log(1 - mean) and log(mean')."""
-        parts = (self.mean(eta), self._survival(eta), np.asarray(self.density(eta), dtype=float))
+        parts = (self.mean(eta), self._survival(eta), self._floats(self.density(eta), eta))
         log_p, log_q, log_slope = (np.log(np.maximum(part, TINY)) for part in parts)
         return log_p, log_q, log_slope
 
@@ -337,7 +369,7 @@ class Identity(Link):
 
 
 def logistic_terms(eta: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return loss, score and Fisher information of each vote under the logistic link [Li26, eq. btl]."""
+    """Return loss, score and Fisher information of each vote under the logistic link [Li26, eq. btl-model-setting]."""
     score, fisher = np.abs(eta), np.empty_like(eta)
     np.negative(score, out=score)
     np.exp(score, out=score)  # NumPy's exp and log1p use the vector units
@@ -348,10 +380,8 @@ def logistic_terms(eta: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
 
 def mean_over_spread(function: Callable[[Floats], Floats], eta: Floats, variance: Floats) -> Floats:
     """Return E[function(eta + sqrt(variance) Z)] for standard normal Z, by Gauss-Hermite quadrature."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE)
     root = np.sqrt(np.maximum(variance, 0.0))
-    parts = zip(nodes, weights / weights.sum(), strict=True)
-    return np.asarray(sum(weight * function(eta + node * root) for node, weight in parts))
+    return np.asarray(sum(w * function(eta + node * root) for node, w in zip(*QUADRATURE_RULE, strict=True)))
 
 
 # ------------------------------------------------------------------------------

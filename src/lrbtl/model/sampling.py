@@ -6,13 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import gammaln
 
-from lrbtl.errors import SamplingError
-from lrbtl.typing import AnyInts, Floats, Ints, Shape
+from lrbtl.errors import SamplingError, as_floats, check_flag, check_whole, is_within, make_rng, spelled
+from lrbtl.typing import AnyInts, Floats, Ints, Longs, Seed, Shape
 
 if TYPE_CHECKING:
     from lrbtl.data.observations import Data
@@ -61,7 +62,10 @@ def reference_probability(shape: Shape, *, entries: bool = False) -> float:
     >>> 1 / reference_probability((4, 3))
     18.0
     """
-    return 1.0 / (n_contexts(shape) * (shape[0] if entries else math.comb(shape[0], 2)))
+    atoms = n_contexts(shape) * (shape[0] if entries else math.comb(shape[0], 2))
+    if not atoms:
+        raise SamplingError(f"scores of shape {tuple(shape)} have no {'entries' if entries else 'pairs of models'}.")
+    return 1.0 / atoms
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,30 @@ class UniformSampling:
         out = np.full((shape[0], *shape), reference_probability(shape))
         out[np.arange(shape[0]), np.arange(shape[0])] = 0.0
         return out
+
+
+def as_sampling(sampling: Any) -> Sampling:
+    """Return a sampling law, the uniform one for None; raise `SamplingError` where it is none.
+
+    >>> as_sampling(None)
+    UniformSampling()
+    """
+    law = UniformSampling() if sampling is None else sampling
+    if isinstance(law, type) or not all(callable(getattr(law, name, None)) for name in ("weights", "draw", "table")):
+        raise SamplingError(
+            f"sampling={spelled(sampling)} is not a sampling law: pass UniformSampling(), ProductSampling(...) or "
+            "TableSampling(...).",
+            argument="sampling",
+            value=sampling,
+        )
+    found: Sampling = law
+    return found
+
+
+def check_counted(battles: Any) -> None:
+    """Raise unless votes or observed entries are given, already counted."""
+    if not all(hasattr(battles, name) for name in ("cells", "shape", "models")):
+        raise SamplingError(f"battles={spelled(battles)}: give battles or observed entries.")
 
 
 class _Weighted(ABC):
@@ -168,6 +196,7 @@ class ProductSampling(_Weighted):
         >>> lrbtl.ProductSampling.estimate(battles).models.round(1)
         array([0.6, 0.3, 0.1])
         """
+        check_counted(battles)
         cells, shape = battles.cells, battles.shape
         appearances = np.bincount(cells.a, cells.count, shape[0])
         if not of_entries(cells):
@@ -179,6 +208,31 @@ class ProductSampling(_Weighted):
             per_context = np.bincount(cells.context, cells.count, n_contexts(shape))
             contexts = (per_context / per_context.sum()).reshape(shape[1:])
         return cls(frequencies if of_entries(cells) else solve_model_law(frequencies), contexts)
+
+    def fit_test(self, battles: Data, *, draws: int = 199, rng: Seed = 0) -> SamplingTest:
+        """Return a test that votes follow this law, against pairs or contexts that go together.
+
+        Pearson's statistics of the pairs (over all contexts) and of models by contexts, against `draws` logs of the
+        same size from the law; the p-value is twice the smaller of the two.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3), 1, scale=1, rng=0), 3000, rng=1)
+        >>> bool(lrbtl.ProductSampling.estimate(battles).fit_test(battles).pvalue > 0.01)
+        True
+        """
+        check_counted(battles)
+        check_whole(draws, "draws", error=SamplingError)
+        cells, shape, generator = battles.cells, battles.shape, make_rng(rng)
+        if of_entries(cells):
+            raise SamplingError("the fit of a product law is tested for pairs; observed entries have none.")
+        n = int(cells.count.sum())
+        seen = _pearson(cells.context, cells.a, cells.b, cells.count, self, shape)
+        drawn = np.array([_pearson(*self.draw(n, shape, generator), None, self, shape) for _ in range(draws)])
+        each = (1.0 + (drawn >= seen).sum(axis=0)) / (1.0 + draws)
+        both = float(min(1.0, 2.0 * each.min()))
+        return SamplingTest(float(seen[0]), float(seen[1]), float(each[0]), float(each[1]), both)
 
     def weights(self, cells: Atoms, shape: Shape) -> Floats:
         """Return p(context, {a, b}) of each cell's atom, zero where it is impossible."""
@@ -248,7 +302,8 @@ class TableSampling(_Weighted):
     """
 
     def __init__(self, table: ArrayLike, *, entries: bool = False) -> None:
-        values = np.array(table, dtype=np.float64)
+        check_flag(entries, "entries", SamplingError)
+        values = as_floats(table, "`table`", SamplingError)
         self.entries = entries
         if entries:
             self._table = _law(values, "table")
@@ -261,6 +316,40 @@ class TableSampling(_Weighted):
             raise SamplingError("The table must be symmetric in the two models and zero where a model meets itself.")
         self._table = 2.0 * _law(values / 2.0, "table")
         self._table.setflags(write=False)
+
+    @classmethod
+    def estimate(cls, battles: Data, *, prior_votes: float | None = None) -> TableSampling:
+        """Return a law with a probability of its own for each pair, shrunk to the product law.
+
+        p(u, {a, b}) = n_u / N · (n_ab + k m_ab) / (N + k), m the product law of pairs and k the votes that it counts
+        as. By default k has the largest likelihood of pair counts under a Dirichlet prior with mean m.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> battles = lrbtl.simulate_battles(lrbtl.simulate_scores((6, 3), 1, scale=1, rng=0), 3000, rng=1)
+        >>> lrbtl.TableSampling.estimate(battles)
+        TableSampling(6 models, contexts: 3)
+        """
+        check_counted(battles)
+        if prior_votes is not None and not (
+            is_within(prior_votes, -1e-12, np.inf) or (isinstance(prior_votes, float) and prior_votes == np.inf)
+        ):
+            raise SamplingError(f"prior_votes={spelled(prior_votes)}: give a number of at least 0, or None.")
+        cells, shape = battles.cells, battles.shape
+        if of_entries(cells):
+            raise SamplingError("pair tables are for battles; give a law of entries as a table.")
+        product = ProductSampling.estimate(battles)
+        d1, n = shape[0], float(cells.count.sum())
+        a, b = np.triu_indices(d1, 1)
+        mean = 2.0 * product.models[a] * product.models[b] / (1.0 - np.sum(product.models**2))
+        mean = mean / mean.sum()
+        counts = np.bincount(_pair_numbers(cells.a, cells.b, d1), cells.count, d1 * d1)[a * d1 + b]
+        k = _prior_votes(counts, mean) if prior_votes is None else float(prior_votes)
+        pairs = np.zeros((d1, d1))
+        pairs[a, b] = pairs[b, a] = mean if np.isinf(k) else (counts + k * mean) / (n + k)
+        contexts = np.ones(()) if product.contexts is None else product.contexts
+        return cls(np.multiply.outer(pairs, contexts))
 
     def __repr__(self) -> str:
         if self.entries:
@@ -290,6 +379,63 @@ class TableSampling(_Weighted):
         if fits != tuple(shape):
             raise SamplingError(f"The sampling table is for shape {fits}, the battles have shape {tuple(shape)}.")
         return self._table
+
+
+@dataclass(frozen=True)
+class SamplingTest:
+    """Whether votes follow a sampling law: Pearson's statistics with their p-values, and one p-value for both."""
+
+    pairs: float
+    contexts: float
+    pairs_pvalue: float
+    contexts_pvalue: float
+    pvalue: float
+
+
+def _pair_numbers(a: AnyInts, b: AnyInts, d1: int) -> Longs:
+    """Return a d1 + b of pairs with the smaller model first."""
+    return np.asarray(np.minimum(a, b).astype(np.int64) * d1 + np.maximum(a, b))
+
+
+def _pearson(
+    context: AnyInts, a: AnyInts, b: AnyInts, count: AnyInts | None, law: ProductSampling, shape: Shape
+) -> Floats:
+    """Return the sums of (observed - expected)^2 / expected over pairs, and over models by contexts."""
+    d1, D = shape[0], n_contexts(shape)
+    n = float(len(a) if count is None else count.sum())
+    mass = law.models * (1.0 - law.models)
+    share, pi = mass / mass.sum(), law.contexts.ravel() if law.contexts is not None else np.ones(1)
+    i, j = np.triu_indices(d1, 1)
+    pairs = np.bincount(_pair_numbers(a, b, d1), count, d1 * d1)[i * d1 + j]
+    expected = n * 2.0 * law.models[i] * law.models[j] / mass.sum()
+    places = np.concatenate([np.asarray(side) * D + context for side in (a, b)])
+    twice = None if count is None else np.tile(count, 2)
+    table = np.bincount(places, twice, d1 * D).reshape(d1, D)
+    mean = 2.0 * n * np.outer(share, pi)
+    known = expected > 0
+    square = np.divide((table - mean) ** 2, mean, out=np.zeros_like(mean), where=mean > 0)
+    return np.array([np.sum((pairs[known] - expected[known]) ** 2 / expected[known]), square.sum()])
+
+
+def _prior_votes(counts: Floats, mean: Floats) -> float:
+    """Return the k with the largest Dirichlet-multinomial likelihood of counts at a Dirichlet(k mean); inf for none.
+
+    >>> _prior_votes(np.array([50.0, 50.0]), np.array([0.5, 0.5]))
+    inf
+    """
+    from scipy.optimize import minimize_scalar  # a slow import that few need
+
+    n = counts.sum()
+
+    def loss(log_k: float) -> float:
+        k = np.exp(log_k)
+        total = gammaln(k) - gammaln(n + k) + np.sum(gammaln(counts + k * mean) - gammaln(k * mean))
+        return -float(total)
+
+    low, high = np.log(len(counts)), np.log(1e4 * n)
+    found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 1e-3})
+    plain = -float(counts @ np.log(np.maximum(mean, 1e-300)))
+    return float("inf") if loss(high) <= found.fun + 1e-9 or plain <= found.fun else float(np.exp(found.x))
 
 
 def solve_model_law(frequencies: Floats) -> Floats:
@@ -340,7 +486,7 @@ def _check_frequencies(frequencies: Floats, names: Sequence[object], entries: bo
 
 
 def _law(values: ArrayLike, name: str) -> Floats:
-    law = np.array(values, dtype=np.float64)
+    law = as_floats(values, f"`{name}`", SamplingError)
     if not np.all(np.isfinite(law)) or np.any(law < 0.0):
         raise SamplingError(f"`{name}` contains a negative or non-finite probability.")
     total = float(law.sum())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +11,21 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from lrbtl.data.battles import Battles
-from lrbtl.data.observations import Observations
-from lrbtl.errors import SimulationError, as_floats, check_whole, make_rng
+from lrbtl.data.covariates import MOST_VOTES
+from lrbtl.data.observations import Results
+from lrbtl.errors import (
+    SimulationError,
+    TooLargeError,
+    as_floats,
+    check_flag,
+    check_whole,
+    is_within,
+    make_rng,
+    spelled,
+)
 from lrbtl.lowrank.tucker import centre, check_rank, mode_product
 from lrbtl.model.links import Link, as_link
-from lrbtl.model.sampling import ProductSampling, Sampling, UniformSampling, n_contexts
+from lrbtl.model.sampling import ProductSampling, Sampling, as_sampling, n_contexts
 from lrbtl.typing import AnyInts, Floats, Seed, Shape
 
 Drawn = tuple[AnyInts, AnyInts, AnyInts, Floats, AnyInts | None]
@@ -50,8 +59,9 @@ def simulate_scores(shape: Shape, rank: int | tuple[int, ...], *, scale: float, 
     shape = _check_shape(shape)
     if not shape or shape[0] < 2 or min(shape) < 1:
         raise SimulationError(f"Shape {shape} needs at least two models and one level in each context mode.")
-    if not (isinstance(scale, Real) and math.isfinite(scale) and scale > 0):
+    if not is_within(scale, 0.0, math.inf):
         raise SimulationError(f"`scale` is the largest absolute score and must be positive, not {scale!r}.")
+    check_room(math.prod(shape), f"scores of shape {shape}")
     ranks = check_rank(rank, shape)
     generator = make_rng(rng)
     scores = np.eye(ranks[0]) if len(shape) == 2 else generator.standard_normal(ranks)
@@ -59,6 +69,15 @@ def simulate_scores(shape: Shape, rank: int | tuple[int, ...], *, scale: float, 
         scores = mode_product(scores, generator.standard_normal((d, r)), mode)
     scores = centre(scores)
     return np.asarray(scores * (scale / np.abs(scores).max()))
+
+
+MOST_NUMBERS = 1 << 28  # that are made at once: 2 GB
+
+
+def check_room(numbers: int, what: str) -> None:
+    """Raise `TooLargeError` before more numbers are asked for than memory should hold."""
+    if numbers > MOST_NUMBERS:
+        raise TooLargeError(f"{what} take {numbers:,} numbers at once; the most are {MOST_NUMBERS:,}: simulate fewer.")
 
 
 def _check_shape(shape: Any) -> tuple[int, ...]:
@@ -97,11 +116,13 @@ def simulate_battles(scores: ArrayLike, n: int, *, sampling: Sampling | None = N
     if scores.ndim == 0 or scores.shape[0] < 2 or not np.all(np.isfinite(scores)):
         raise SimulationError("`scores` must be a finite array whose first axis holds at least two models.")
     check_whole(n, "n", error=SimulationError)
-    law = UniformSampling() if sampling is None else sampling
-    generator = make_rng(rng)
+    if n >= MOST_VOTES:
+        raise SimulationError(f"n={spelled(n)}: give fewer than 2**43 battles.")
+    law, generator = as_sampling(sampling), make_rng(rng)
     shape = scores.shape
     flat = scores.reshape(shape[0], -1)
     dense = math.comb(shape[0], 2) * n_contexts(shape) <= n
+    check_room(shape[0] * scores.size if dense else n, f"{n:,} battles of shape {shape}")
     draw = _draw_counts if dense else _draw_battles
     context, a, b, y, counts = draw(flat, n, law, shape, generator)
     contexts = np.unravel_index(context, shape[1:]) if len(shape) > 1 else ()
@@ -120,7 +141,7 @@ def simulate_observations(
     sampling: Sampling | None = None,
     known: bool = False,
     rng: Seed = None,
-) -> Observations:
+) -> Results:
     """Return n independent observations of entries of a tensor, with replacement.
 
     Parameters
@@ -142,11 +163,19 @@ def simulate_observations(
     --------
     >>> import lrbtl
     >>> lrbtl.simulate_observations([[1.0, 2.0], [3.0, 4.0]], 10, rng=0)
-    Observations(shape=(2, 2), n_observations=10, n_cells=10)
+    Results(shape=(2, 2), n_observations=10, n_cells=10)
     """
     truth = as_floats(scores, "scores", SimulationError)
+    if not truth.size or not np.all(np.isfinite(truth)):
+        raise SimulationError("`scores` must be a finite array with at least one mode.")
+    truth = np.atleast_1d(truth)
+    noises = as_floats(variance, "`variance`", SimulationError)
+    if noises.shape not in ((), truth.shape) or not np.all(np.isfinite(noises) & (noises >= 0)):
+        raise SimulationError(f"`variance` must be one number, not negative, or an array of shape {truth.shape}.")
+    check_flag(known, "known", SimulationError)
     check_whole(n, "n", error=SimulationError)
-    generator, law = make_rng(rng), UniformSampling() if sampling is None else sampling
+    check_room(n, f"{n:,} observations")
+    generator, law = make_rng(rng), as_sampling(sampling)
     atoms = _every_entry(truth.shape)
     p = law.weights(atoms, truth.shape)
     drawn = generator.choice(len(p), size=n, p=p / p.sum())
@@ -155,10 +184,10 @@ def simulate_observations(
     mean = response.mean(truth[index])
     if response.name != "identity":
         values = (generator.random(n) < mean).astype(np.float64)
-        return Observations.from_arrays(tuple(index), values, shape=truth.shape)
-    noise = np.broadcast_to(np.asarray(variance, dtype=float), truth.shape)[index]
+        return Results.from_arrays(tuple(index), values, shape=truth.shape)
+    noise = np.broadcast_to(noises, truth.shape)[index]
     values = mean + np.sqrt(noise) * generator.normal(size=n)
-    return Observations.from_arrays(tuple(index), values, shape=truth.shape, variance=noise if known else None)
+    return Results.from_arrays(tuple(index), values, shape=truth.shape, variance=noise if known else None)
 
 
 class _Entries(NamedTuple):

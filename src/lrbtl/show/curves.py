@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lrbtl.boards.history import History
-from lrbtl.errors import PlotError
+from lrbtl.errors import PlotError, as_floats, check_whole
 from lrbtl.show.style import (
     ThemeName,
     check_top,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from lrbtl.boards.board import Leaderboards
-    from lrbtl.fitting.fit import Fit
+    from lrbtl.fitting.low_rank import Fit
     from lrbtl.inference.calibration import Calibration
     from lrbtl.inference.diagnose import Diagnosis
 
@@ -130,6 +130,7 @@ def plot_scree(
     """
     values = read_singular_values(singular_values)
     rank = values.size if rank is None else rank
+    check_whole(rank, "rank", error=PlotError)
     if values.ndim != 1 or not values.size or not np.isfinite(values).all():
         raise PlotError(f"singular_values must be a non-empty list of finite numbers, not of shape {values.shape}")
     if not 0 < rank <= values.size:
@@ -172,7 +173,7 @@ def read_singular_values(source: Any) -> Floats:
         return np.asarray(fit.singular_values[0])
     if hasattr(source, "models"):
         raise PlotError(f"a {type(source).__name__} holds no singular values: draw lrbtl.fit(battles)")
-    return np.asarray(source, dtype=np.float64)
+    return as_floats(source, "singular_values", PlotError)
 
 
 def plot_z_histogram(z: npt.ArrayLike, *, ax: Axes | None = None, theme: ThemeName = "light") -> Axes:
@@ -192,7 +193,7 @@ def plot_z_histogram(z: npt.ArrayLike, *, ax: Axes | None = None, theme: ThemeNa
     >>> ax.get_xlabel()
     'z = (estimate − truth) / standard error'
     """
-    values = np.asarray(z, dtype=np.float64).ravel()
+    values = as_floats(z, "z", PlotError).ravel()
     finite = values[np.isfinite(values)]
     if not finite.size:
         raise PlotError("z holds no finite value; give the z-scores of at least one simulation")

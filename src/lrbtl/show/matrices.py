@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.data.labels import shown_context
-from lrbtl.errors import PlotError
+from lrbtl.errors import PlotError, as_floats, listed
 from lrbtl.show.style import (
     UNITS,
     Theme,
@@ -134,6 +134,8 @@ def plot_win_matrix(
     if labels is None:
         matrix, models, lower, upper = read_wins(matrix)
         labels = [str(model) for model in models]
+    labels = list(labels) if isinstance(labels, str) else labels
+    labels = [str(label) for label in listed(labels, "labels", "name the rows of the matrix", PlotError)]
     chance = read_square(cast("npt.ArrayLike", matrix), len(labels), "matrix")
     n = len(labels)
     if (lower is None) != (upper is None):
@@ -272,7 +274,7 @@ def read_wins(wins: Any) -> tuple[npt.ArrayLike, Sequence[Any], npt.ArrayLike, n
 
 def read_square(values: npt.ArrayLike, n: int, name: str) -> Floats:
     """Values as an (n, n) float array."""
-    array = np.asarray(values, dtype=np.float64)
+    array = as_floats(values, name, PlotError)
     if array.shape != (n, n):
         raise PlotError(f"{name} has shape {array.shape}, but there are {n} labels; give shape ({n}, {n})")
     return array

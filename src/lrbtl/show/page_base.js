@@ -47,16 +47,16 @@ function formatColumn(values) {
 
 // ---- Groups of models that votes link: each has its boards, and boards have rows by model.
 
+const CODED = new Set(["model", "status", "note"]); // columns that come as codes, or by row
 let start = 0;
 for (const group of data.groups) {
   group.meta = start; // where the group's models begin in the columns of meta
   start += group.models.length;
   group.boards.forEach((board, at) => {
-    const names = Object.keys(board).filter((name) => Array.isArray(board[name]) && name !== "about" && name !== "axis");
     board.at = at;
     board.rows = board.model.map((code, i) => {
       const row = { code, label: group.models[code], index: group.meta + code };
-      for (const name of names) row[name] = board[name][i];
+      for (const { name } of data.columns) if (!CODED.has(name)) row[name] = board[name][i];
       row.status = data.statuses[board.status[i]];
       row.note = board.note[i] ?? "";
       return row;

@@ -11,34 +11,50 @@ function drawRanks(cell, row, n) {
   cell.append(track);
 }
 
-function boardColumns(one) {
-  const axis = makeAxis(one.axis, data.scale === "probability" ? "percent" : "");
-  const intervals = [
+const share = (name, head) => textColumn(name, head, "number", -1, (row) => row[name],
+  (row) => (row[name] === null ? NOTHING : percent(row[name])));
+
+// How the page shows the columns of a board that it draws in a way of its own, by name; models have their rank in front.
+const DRAWN = {
+  model: () => [RANK, MODEL],
+  rank: () => [],
+  score: () => [textColumn("score", "Score", "number", -1, (row) => row.score, (row) => formatScore(row.score))],
+  lower: (one) => [
     textColumn("interval", `${level} interval`, "number", -1, (row) => row.lower, formatInterval),
-    intervalColumn("drawn", axis, (row) => ({ value: row.score, lower: row.lower, upper: row.upper }),
-      one.floor === null ? [] : [one.floor]),
-  ];
-  const spreads = [
+    intervalColumn("drawn", makeAxis(one.axis, data.scale === "probability" ? "percent" : ""),
+      (row) => ({ value: row.score, lower: row.lower, upper: row.upper }), one.floor === null ? [] : [one.floor]),
+  ],
+  best: () => [
     textColumn("spread", "Rank spread", "number", 1, (row) => row.worst, (row) => formatSpread(row.best, row.worst)),
+  ],
+  rank_lower: (one) => [
     textColumn("joint", "Joint", "number", 1, (row) => row.rank_upper, (row) => formatSpread(row.rank_lower, row.rank_upper)),
     {
       id: "ranks", kind: "drawn narrow", drawn: true, fill: (cell, row) => drawRanks(cell, row, one.ranked),
       headFill: (cell) => fillAxis(cell, [[50 / one.ranked, "1"], [100 - 50 / one.ranked, `${one.ranked}`]]),
     },
-    textColumn("tier", "Tier", "number", 1, (row) => row.tier, (row) => row.tier ?? NOTHING),
-  ];
+  ],
+  tier: () => [textColumn("tier", "Tier", "number", 1, (row) => row.tier, (row) => row.tier ?? NOTHING)],
+  battles: () => [textColumn("battles", "Votes", "number", -1, (row) => row.battles, (row) => whole(row.battles))],
+  win_rate: () => [share("win_rate", "Win rate")],
+  above_floor: () => [share("above_floor", "Above floor")],
+  verdict: () => [textColumn("verdict", "Against the first", "text", 1, (row) => row.verdict, (row) => row.verdict ?? NOTHING)],
+  status: () => [], // sections of the table
+  note: () => [], // a mark beside the model
+};
+
+// Any other column that boards print.
+function plainColumn(one, { name, header }) {
+  const values = one.rows.map((row) => row[name]);
+  const isNumber = values.some((value) => typeof value === "number");
+  const format = formatColumn(values);
+  return textColumn(name, capital(header), isNumber ? "number" : "text", isNumber ? -1 : 1, (row) => row[name], (row) => format(row[name]));
+}
+
+function boardColumns(one) {
+  const printed = data.columns.filter((column) => one.printed.includes(column.name));
   return [
-    RANK,
-    MODEL,
-    textColumn("score", "Score", "number", -1, (row) => row.score, (row) => formatScore(row.score)),
-    ...(one.intervals ? intervals : []),
-    ...(one.intervals ? spreads : []),
-    textColumn("battles", "Votes", "number", -1, (row) => row.battles, (row) => whole(row.battles)),
-    textColumn("win_rate", "Win rate", "number", -1, (row) => row.win_rate,
-      (row) => (row.win_rate === null ? NOTHING : percent(row.win_rate))),
-    ...(one.floor === null ? [] : [textColumn("above_floor", "Above floor", "number", -1, (row) => row.above_floor,
-      (row) => (row.above_floor === null ? NOTHING : percent(row.above_floor)))]),
-    ...(one.verdicts ? [textColumn("verdict", "Against the first", "text", 1, (row) => row.verdict, (row) => row.verdict ?? NOTHING)] : []),
+    ...printed.flatMap((column) => DRAWN[column.name]?.(one) ?? [plainColumn(one, column)]),
     ...metaColumns.map(metaColumn),
   ];
 }
@@ -82,8 +98,10 @@ function drawMore(table) {
   }
   const chart = byId("more-chart");
   chart.replaceChildren();
-  chart.toggleAttribute("hidden", !["model", "period", "score"].every((name) => name in columns));
-  if (!chart.hasAttribute("hidden")) drawPaths(chart, title, columns);
+  const has = (...wanted) => wanted.every((name) => name in columns);
+  const drawn = has("model", "period", "score") ? drawPaths : has("model", "cost", "score", "frontier") ? drawFrontier : null;
+  chart.toggleAttribute("hidden", !drawn);
+  if (drawn) drawn(chart, title, columns);
   byId("more-table").caption.textContent = title;
   byId("more-about").replaceChildren(...about.map((line) => element("li", "", line)));
   drawTable(byId("more-table"), shown, rows, { sort: state.sort, onSort: sortBy, sections: false });

@@ -1,4 +1,4 @@
-// Ratings over time as lines with bands, of the first models of a table with a row per model and period.
+// Charts of tables: ratings over time as lines with bands, and scores against costs with the frontier.
 
 const LINES = 8;
 const COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f"]; // Okabe and Ito
@@ -42,4 +42,62 @@ function drawPaths(chart, title, columns) {
     lowest = Math.min(y(path.at(-1).score), lowest - 15);
     mark(chart, "text", { x: x(path.at(-1).t) + 8, y: lowest + 4, style: `fill: ${color}` }, `${model}`);
   }
+}
+
+// ---- Scores against costs on a logarithmic axis: a table with columns model, cost, score, frontier.
+
+const VERDICTS = { "on the frontier": "#d55e00", "cannot tell": "#0072b2", dominated: "#7f7f7f" };
+const NAMED = 18; // models whose names are written: those most likely on the frontier
+
+function logTicks(low, high) {
+  const ticks = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
+    for (const factor of high / low > 100 ? [1] : [1, 2, 5]) ticks.push(factor * 10 ** power);
+  }
+  return ticks.filter((tick) => tick >= low && tick <= high);
+}
+
+function drawFrontier(chart, title, columns) {
+  const [width, height, left, right, bottom] = [1000, 460, 60, 150, 44];
+  const smallest = Math.min(...columns.cost.filter((x) => x > 0));
+  const rows = columns.model.map((model, i) => ({
+    model, score: columns.score[i], lower: columns.lower?.[i] ?? columns.score[i], upper: columns.upper?.[i] ?? columns.score[i],
+    cost: columns.cost[i] > 0 ? columns.cost[i] : Number.isFinite(smallest) ? smallest / 2 : 1,
+    verdict: columns.frontier[i], chance: columns.p_frontier?.[i] ?? 0,
+  })).filter((row) => row.score !== null);
+  const costs = rows.map((row) => row.cost);
+  const [low, high] = [Math.min(...costs) / 1.2, Math.max(...costs) * 1.2];
+  const axis = makeAxis(tableAxis(columns), "");
+  const x = (cost) => left + ((width - left - right) * Math.log(cost / low)) / Math.log(high / low);
+  const y = (score) => (height - bottom) * (1 - Math.min(Math.max(axis.place(score), 0), 100) / 100);
+  chart.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  chart.setAttribute("aria-label", `${title}: scores of ${rows.length} models against their costs; the table below has the numbers`);
+  for (const tick of axis.ticks) {
+    mark(chart, "line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick) });
+    mark(chart, "text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, axis.text(tick));
+  }
+  for (const tick of logTicks(low, high)) {
+    mark(chart, "line", { x1: x(tick), x2: x(tick), y1: 0, y2: height - bottom });
+    mark(chart, "text", { x: x(tick), y: height - bottom + 16, "text-anchor": "middle" }, `${+tick.toPrecision(3)}`);
+  }
+  mark(chart, "text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, "cost (logarithmic)");
+  const steps = [];
+  for (const row of [...rows].sort((p, q) => p.cost - q.cost || q.score - p.score)) {
+    const best = steps.at(-1)?.score ?? -Infinity;
+    if (row.score > best) steps.push(row);
+  }
+  const path = steps.flatMap((row, k) => [[x(row.cost), y(row.score)], [x(steps[k + 1]?.cost ?? high), y(row.score)]]);
+  mark(chart, "polyline", { points: path.join(" "), stroke: VERDICTS["on the frontier"], "stroke-dasharray": "5 4", style: "stroke-width: 1.2" });
+  const named = new Set(rows.filter((row) => row.chance >= 0.005).sort((p, q) => q.chance - p.chance).slice(0, NAMED));
+  for (const row of rows) {
+    const color = VERDICTS[row.verdict] ?? VERDICTS["cannot tell"];
+    mark(chart, "line", { x1: x(row.cost), x2: x(row.cost), y1: y(row.lower), y2: y(row.upper), style: `stroke: ${color}; opacity: .5` });
+    const point = mark(chart, "circle", { cx: x(row.cost), cy: y(row.score), r: 4, style: `fill: ${color}` });
+    mark(point, "title", {}, `${row.model}: ${axis.text(row.score)} at ${row.cost}, ${row.verdict}`);
+    if (named.has(row)) mark(chart, "text", { x: x(row.cost) + 7, y: y(row.score) - 4 }, `${row.model}`);
+  }
+  Object.entries(VERDICTS).forEach(([verdict, color], k) => {
+    const count = rows.filter((row) => row.verdict === verdict).length;
+    mark(chart, "text", { x: width - right + 12, y: 16 + 18 * k, style: `fill: ${color}` }, `● ${verdict} (${count})`);
+  });
 }

@@ -12,12 +12,13 @@ import numpy as np
 from scipy.special import logit
 
 from lrbtl.boards.board import STATUSES, Leaderboard, Leaderboards
-from lrbtl.boards.columns import COLUMNS
+from lrbtl.boards.columns import COLUMNS, printed_columns
 from lrbtl.data.labels import shown_context
-from lrbtl.errors import ReportError
+from lrbtl.data.meta import is_link, read_meta
+from lrbtl.errors import ReportError, check_type, listed, spelled
+from lrbtl.inference.always_valid import Validity
 from lrbtl.inference.effects import EffectEstimate
 from lrbtl.inference.estimate import ELO
-from lrbtl.show.meta import is_link, read_meta
 from lrbtl.show.style import board_axis
 from lrbtl.tables import shown
 from lrbtl.typing import Bools, Floats
@@ -47,20 +48,29 @@ def report_data(
 ) -> dict[str, Any]:
     """Return what the report's script reads, as JSON values."""
     overall = boards.overall
+    check_type(method_note, (str, type(None)), "method_note", "give a text")
     note = default_note(overall) if method_note is None else method_note
     groups = (boards, *boards.islands)
     n_boards = sum(len(group.every()) for group in groups)
     models = [model for group in groups for model in group.models]
     known = read_meta(meta, models)
+    instead = "give pairs, such as [('History', history)]"
+    more = [
+        tuple(listed(pair, "tables", instead, ReportError)) for pair in listed(tables, "tables", instead, ReportError)
+    ]
+    if any(len(pair) != 2 for pair in more):
+        raise ReportError(f"tables={spelled(tables)} are no pairs: {instead}.")
+    said = listed(diagnostics, "diagnostics", "give pairs, such as [('ok', 'All fine.')]", ReportError)
     return {
         "level": overall.level,
         "scale": overall.scale,
         "statuses": STATUSES,
+        "columns": [{"name": column.name, "header": column.header} for column in COLUMNS],
         "facts": facts(boards, date, version),
         "groups": [group_data(group, PAIR_BYTES // n_boards) for group in groups],
         "meta": [{"name": name, "values": values, "link": has_links(values)} for name, values in known.items()],
-        "tables": [table_data(title, table) for title, table in (*effect_tables(overall), *tables)],
-        "diagnostics": [read_diagnostic(entry) for entry in diagnostics],
+        "tables": [table_data(title, table) for title, table in (*effect_tables(overall), *more)],
+        "diagnostics": [read_diagnostic(entry) for entry in said],
         "method": [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", note) if paragraph.strip()],
     }
 
@@ -75,7 +85,7 @@ def facts(boards: Leaderboards, date: str, version: str) -> list[str]:
     if len(boards) > 1:
         words.append(f"{len(boards)} {overall.weighting}" if overall.weighting else f"{len(boards)} categories")
     if overall.has_intervals:
-        words.append(f"{100 * overall.level:.4g}% intervals")
+        words.append(f"{100 * overall.level:.4g}% intervals, {Validity.of(overall.info).words()}")
     return [word for word in (*words, f"lrbtl {version}" if version else "") if word]
 
 
@@ -85,10 +95,18 @@ def headline(board: Leaderboard) -> str:
     if not (first and board.has_intervals):
         return ""
     if len(first) == 1:
-        return f"{first[0]} leads, apart from all others at {100 * board.level:.4g}%."
+        return f"{first[0]} leads, apart from all others at {100 * board.level:.4g}%.{picked_words(board)}"
     if len(first) <= 4:
         return f"{', '.join(first[:-1])} and {first[-1]} share the first tier: {APART} them apart."
     return f"{first[0]} has the best score, but {APART} it apart from {len(first) - 1} more models of its tier."
+
+
+def picked_words(board: Leaderboard) -> str:
+    """Return the interval of the first model that holds although it was picked for being first; nothing if unknown."""
+    if board.basis is None or board.scale != "elo":
+        return ""
+    best = board.first()
+    return f" Its score is between {best.lower:,.0f} and {best.upper:,.0f}, also after it was picked for being first."
 
 
 def group_data(boards: Leaderboards, pair_bytes: int) -> dict[str, Any]:
@@ -114,7 +132,7 @@ def board_data(board: Leaderboard, code: Mapping[Any, int]) -> dict[str, Any]:
         "context": board_name(board.context),
         "about": board.heading()[1:],
         "intervals": board.has_intervals,
-        "verdicts": board.margin is not None,
+        "printed": [column.name for column in printed_columns(board)],
         "floor": board.floor,
         "axis": board_axis(board),
     }
@@ -244,16 +262,20 @@ def has_links(values: Sequence[Any]) -> bool:
 def read_diagnostic(entry: tuple[str, str]) -> dict[str, str]:
     """Level and sentence by name."""
     levels = ("ok", "warn")
-    if len(entry) != 2 or entry[0] not in levels:
+    if not isinstance(entry, tuple | list) or len(entry) != 2 or entry[0] not in levels:
         raise ReportError(f"diagnostic {entry!r} is not (level, sentence) with a level of {', '.join(levels)}")
     return {"level": entry[0], "text": str(entry[1])}
 
 
 def default_note(board: Leaderboard) -> str:
-    """How to read a board, in words."""
+    """How a board was made and how to read it, in words."""
+    made = "; ".join(shown(line) for line in board.heading()[1:])
     return f"""
+        How it was made: {made}.
+
         {SCALES.get(board.scale, "")} Each interval holds the model's true score with probability
-        {board.level:.0%}, if votes are independent and the model of the votes is right.
+        {board.level:.0%}, if votes are independent and the model of the votes is right. That is for a model named
+        beforehand: of one that is picked because of its score, joint intervals hold.
 
         Ranks and the average are those of the ranked models. Preliminary models have too few votes for a rank, absent
         ones have no votes in the category, and unplaced ones have no score by this method.
@@ -262,6 +284,11 @@ def default_note(board: Leaderboard) -> str:
         The joint spread comes from intervals for all differences of scores together, so that all joint spreads
         hold at once with probability {board.level:.0%}. Models of one tier cannot be told apart from
         the tier's best model at that level.
+
+        Boards and head to head may seem to disagree. A head-to-head interval is a single test of one pair, right for a
+        pair that was chosen beforehand. Tiers and joint spreads test all pairs at once, so that none of them is wrong
+        with probability {board.level:.0%}, which needs larger gaps. Two models can be apart head to head and share a
+        tier: the pair is apart if it was the question, and not yet if it was found by looking at all pairs.
 
         Win rate is the plain share of votes won, with a tie as half a win; it depends on the opponents faced. The
         overall probability that one model beats another is the weighted mean over categories.

@@ -149,7 +149,7 @@ function startTabs() {
 
 // ---- Downloads: every row of every board, with the columns of meta.
 
-const FIELDS = ["rank", "score", "lower", "upper", "se", "best", "worst", "rank_lower", "rank_upper", "tier", "battles", "win_rate", "above_floor", "verdict", "detectable", "status", "note"];
+const FIELDS = data.columns.map((column) => column.name).filter((name) => name !== "model");
 
 function allRows() {
   return data.groups.flatMap((one, k) => one.boards.flatMap((board) => board.rows.map((row) => ({
@@ -192,7 +192,7 @@ function startText() {
   const { diagnostics } = data;
   byId("diagnostics-fold").hidden = !diagnostics.length;
   const looks = diagnostics.filter((one) => one.level === "warn").length;
-  byId("diagnostics-count").textContent = looks ? `${looks} to look at` : "all fine";
+  byId("diagnostics-count").textContent = looks ? `${looks} to look at` : "no problems found";
   for (const { level: kind, text } of diagnostics) {
     const item = element("li");
     item.append(element("span", `badge ${kind}`, kind === "ok" ? "fine" : "look"), element("span", "", text));

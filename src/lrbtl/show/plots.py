@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.changes import Changes
 from lrbtl.data.labels import shown_context
-from lrbtl.errors import PlotError
+from lrbtl.errors import PlotError, check_type, is_within, spelled
+from lrbtl.files import write_whole
 from lrbtl.inference.effects import EffectEstimate
 from lrbtl.show.curves import plot_calibration, plot_history, plot_scree, plot_z_histogram
+from lrbtl.show.frontier import plot_choice
 from lrbtl.show.matrices import plot_heatmap, plot_plan, plot_win_matrix
 from lrbtl.show.style import (
     UNITS,
@@ -42,7 +44,6 @@ from lrbtl.show.style import (
     shown_date,
     write_title,
 )
-from lrbtl.tables import write_whole
 from lrbtl.typing import Floats
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "plot_calibration",
     "plot_changes",
+    "plot_choice",
     "plot_effects",
     "plot_heatmap",
     "plot_history",
@@ -370,6 +372,11 @@ def save_picture(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 150) ->
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
+    check_type(path, (str, os.PathLike), "path", "name a file that ends in .png, .svg or .pdf")
+    if not hasattr(ax, "figure"):
+        raise PlotError(f"ax={spelled(ax)}: give what a plot function returned.")
+    if not is_within(dpi, 0.5, 2401):
+        raise PlotError(f"dpi={spelled(dpi)}: give a number from 1 to 2400.")
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in DATED:
         raise PlotError(f"cannot tell the format of {path}; let it end in .png, .svg or .pdf")

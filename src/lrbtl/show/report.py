@@ -19,11 +19,11 @@ from lrbtl.boards.leaderboard import leaderboard
 from lrbtl.data.battles import Battles
 from lrbtl.data.describe import battle_warnings
 from lrbtl.data.frames import Frame, as_battles
-from lrbtl.errors import ReportError
+from lrbtl.errors import ReportError, check_type
+from lrbtl.files import write_whole
 from lrbtl.inference.diagnose import diagnose
 from lrbtl.show.page_data import report_data
 from lrbtl.show.style import shown_date
-from lrbtl.tables import write_whole
 
 SCRIPTS = [f"page_{part}.js" for part in ("base", "table", "chart", "board", "matrix", "duel", "main")]  # in one scope
 
@@ -115,6 +115,7 @@ def report_html(
     >>> "<h1>Spring arena</h1>" in page
     True
     """
+    check_type(battles, (Battles, type(None)), "battles", "give the Battles behind the boards")
     if not isinstance(boards, Leaderboards | Leaderboard):
         battles = as_battles(boards)
         boards = leaderboard(battles, context="all")

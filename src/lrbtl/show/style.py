@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lrbtl.errors import MissingExtraError, PlotError, check_whole
+from lrbtl.errors import MissingExtraError, PlotError, check_whole, spelled
 from lrbtl.tables import shown
 from lrbtl.typing import Bools, Floats, Longs
 
@@ -61,8 +61,8 @@ THEMES = {
 
 def find_theme(name: str) -> Theme:
     """Theme of that name."""
-    if name not in THEMES:
-        raise PlotError(f"unknown theme {name!r}; use one of {', '.join(map(repr, THEMES))}")
+    if not isinstance(name, str) or name not in THEMES:
+        raise PlotError(f"unknown theme {spelled(name)}; use one of {', '.join(map(repr, THEMES))}")
     return THEMES[name]
 
 
@@ -91,6 +91,8 @@ def open_axes(ax: Axes | None, theme: Theme, width: float, height: float) -> Axe
     except ImportError as error:
         raise MissingExtraError("pictures need matplotlib; install it with: pip install 'lrbtl[plot]'") from error
 
+    if ax is not None and not (hasattr(ax, "figure") and hasattr(ax, "spines")):
+        raise PlotError(f"ax={spelled(ax)}: give axes of matplotlib, or leave it out.")
     if ax is None:
         figure, ax = plt.subplots(figsize=(width, height), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)  # type: ignore[call-arg, union-attr]
@@ -115,6 +117,8 @@ def shown_date(date: Day | str | None) -> str:
     ('3 November 2026', 'week 7')
     """
     day = datetime.now(UTC) if date is None else date
+    if not isinstance(day, str | Day) or day != day:  # NaT is a date of pandas
+        raise PlotError(f"date={spelled(date)}: give a date or a text.")
     return day if isinstance(day, str) else f"{day.day} {day:%B %Y}"
 
 

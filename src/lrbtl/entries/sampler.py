@@ -1,0 +1,355 @@
+"""A Gibbs sampler of the factor model of scores.
+
+Model of the entry of model i and benchmark j, on the working scale:
+
+    z_ij     = mu_j + sum_k f_ik l_jk + delta_ij + noise_ij
+    f_i      ~ N(x_i B, I), B_pk ~ N(0, t_p)           levels and further factors of models; x_i their features
+    mu_j ~ N(m_0, v_0), l_jk ~ N(m_k, v_k / h_j)       means and loadings of benchmarks
+    delta_ij ~ N(0, base / (h_j g_i w_ij))             deviations: h_j by benchmark, g_i by model, w_ij heavy tails
+    h_j ~ Gamma(a, a), g_i ~ Gamma(c / 2, c / 2), w_ij ~ Gamma(nu / 2, nu / 2)
+    noise_ij ~ N(0, known), or N(0, s_j / n_ij) where entries were measured n_ij times, or part of delta_ij
+
+The mean m_1 of the first loadings makes f_i1 the level of a model. Sizes v shrink factors that are not there, which
+averages over their number. All sizes, degrees of freedom included, are sampled with the rest: intervals hold what is
+not known about them. Each step below draws one block from its distribution given all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from lrbtl.entries.config import FactorConfig
+from lrbtl.entries.table import EntryTable
+from lrbtl.typing import Floats, Longs
+
+BASE_STEPS = (0.2, 0.5, 1.5)  # standard deviations of the Metropolis steps of log base
+LEAST = 1e-10  # of the unit of variance: no sampled variance is below it
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Draws from the posterior, S of each.
+
+    Attributes
+    ----------
+    factors : array (S, d1, K)
+    loadings : array (S, D, K + 1)
+        The mean of each benchmark, then its loadings.
+    deviation : array (S, n)
+        Deviations of measured entries from what the factors say of them; with the noise where that is not known.
+    by_context, by_model : arrays (S, D), (S, d1)
+        Variance of deviations is by_context / by_model, times that of a t with `degrees`.
+    degrees : array (S,)
+    noise : array (S, D) or None
+        Variance of the noise of one more score, where it is estimated from repeated ones.
+    coefficients : array (S, p, K)
+        What features say of factors.
+    """
+
+    factors: Floats
+    loadings: Floats
+    deviation: Floats
+    by_context: Floats
+    by_model: Floats
+    degrees: Floats
+    noise: Floats | None
+    coefficients: Floats
+
+
+def sample_factor_model(table: EntryTable, config: FactorConfig, rng: np.random.Generator) -> Draws:
+    """Return draws from the posterior of the factor model."""
+    chain = Chain(table, config, rng)
+    for _ in range(config.n_warmup):
+        chain.sweep()
+    kept: list[tuple[Any, ...]] = []
+    for _ in range(config.n_draws):
+        for _ in range(config.thin):
+            chain.sweep()
+        kept.append(chain.record())
+    factors, loadings, deviation, by_context, by_model, degrees, noise, coefficients = map(
+        np.array, zip(*kept, strict=True)
+    )
+    estimated = noise if chain.noise_estimated else None
+    return Draws(factors, loadings, deviation, by_context, by_model, degrees, estimated, coefficients)
+
+
+class Chain:
+    """The state of the sampler; attributes are named as in the model."""
+
+    table: EntryTable
+    config: FactorConfig
+    rng: np.random.Generator
+    z: Floats
+    noise: Floats | None
+    rows: Longs
+    columns: Longs
+    entry: Longs
+    unit: float
+    K: int
+    f: Floats
+    L: Floats
+    prior_mean: Floats
+    prior_variance: Floats
+    guess: Floats
+    m: Floats
+    v: Floats
+    base: float
+    h: Floats
+    g: Floats
+    w: Floats
+    a: float
+    c: float
+    nu: float
+    noise_known: bool
+    noise_estimated: bool
+    s: Floats
+    s_base: float
+    s_shape: float
+    delta: Floats
+    coefficients: Floats
+    coefficient_variance: Floats
+    degrees: Floats
+    grid: Floats
+
+    def __init__(self, table: EntryTable, config: FactorConfig, rng: np.random.Generator) -> None:
+        self.table, self.config, self.rng = table, config, rng
+        (d1, D), i, j, z = table.shape, table.model, table.context, table.mean
+        self.z, self.noise = z, table.noise
+        self.rows, self.columns = np.bincount(i, minlength=d1), np.bincount(j, minlength=D)
+        overall = float(z.mean())
+        mu = np.where(self.columns > 0, np.bincount(j, z, D) / np.maximum(self.columns, 1), overall)
+        residual = z - mu[j]
+        self.unit = float(np.mean(residual**2)) or 1.0
+        self.K = K = max(1, min(config.n_factors, d1 - 1, D))
+        level = np.bincount(i, residual, d1) / (self.rows + 2.0)
+        spread = float(level.std()) or np.sqrt(self.unit)
+        self.f = 0.5 * rng.normal(size=(d1, K))
+        self.f[:, 0] = level / spread
+        self.L = np.zeros((D, K + 1))
+        self.L[:, 0], self.L[:, 1] = mu, spread
+        self.prior_mean = np.r_[overall, np.zeros(K)]
+        self.prior_variance = np.r_[100.0 * self.unit, np.full(K, self.unit)]
+        self.guess = self.unit * np.r_[config.mean_size, np.full(K, config.loading_size)]
+        self.m = np.r_[overall, spread, np.zeros(K - 1)]
+        self.v = self.unit * np.r_[1.0 + mu.var() / self.unit, np.full(K, 0.1)]
+        self.base = 0.3 * self.unit
+        self.h, self.g, self.w = np.ones(D), np.ones(d1), np.ones(table.n_entries)
+        self.a, self.c, self.nu = 3.0, 6.0, 5.0
+        self.noise_known = table.noise is not None
+        self.noise_estimated = not self.noise_known and table.spare.sum() >= config.least_repeats
+        within = float(table.within.sum() / max(table.spare.sum(), 1.0))
+        self.s, self.s_base, self.s_shape = np.full(D, max(within, LEAST * self.unit)), within, 3.0
+        self.delta = np.zeros(table.n_entries)
+        self.entry = i * D + j
+        self.coefficients = np.zeros((table.features.shape[1], K))
+        self.coefficient_variance = np.full(int(table.feature_group.max(initial=-1)) + 1, config.feature_size)
+        self.degrees = np.array(config.degrees)
+        self.grid = np.zeros((2, d1 * D))  # precisions of entries, and precisions times what they should be
+
+    def sweep(self) -> None:
+        """Draw each block once."""
+        precision = 1.0 / (self.deviation_variance() + self.noise_variance())
+        self.draw_factors(precision)
+        if self.table.features.shape[1]:
+            self.draw_coefficients()
+        self.draw_loadings(precision)
+        self.draw_loading_prior()
+        if self.noise_known or self.noise_estimated:
+            self.draw_base()
+        self.draw_deviations()
+        self.draw_weights()
+        self.draw_sizes()
+        if self.table.worth is not None:
+            self.draw_shares()
+        if self.noise_estimated:
+            self.draw_noise()
+
+    def record(self) -> tuple[Any, ...]:
+        """Return what is kept of the state."""
+        deviation = self.delta.astype(np.float32)
+        return self.f, self.L, deviation, self.base / self.h, self.g, np.array(self.nu), self.s, self.coefficients
+
+    def deviation_variance(self) -> Floats:
+        """Return the variance of each measured entry's deviation."""
+        return np.asarray(self.base / (self.h[self.table.context] * self.g[self.table.model] * self.w))
+
+    def noise_variance(self) -> Floats:
+        """Return the variance of the noise of each measured entry's mean."""
+        if self.noise is not None:
+            return self.noise
+        if self.noise_estimated:
+            return np.asarray(self.s[self.table.context] / self.table.count)
+        return np.zeros(self.table.n_entries)
+
+    def shared(self) -> Floats:
+        """Return mu_j + f_i . l_j of measured entries."""
+        L = self.L[self.table.context]
+        return np.asarray(L[:, 0] + np.einsum("nk,nk->n", self.f[self.table.model], L[:, 1:]))
+
+    def draw_factors(self, precision: Floats) -> None:
+        """f_i ~ N(A_i^-1 b_i, A_i^-1), A_i = I + sum_j p_ij l_j l_j', b_i = x_i B + sum_j p_ij (z_ij - mu_j) l_j."""
+        B = self.L[:, 1:]
+        weight, target = self._fill(precision, self.z - self.L[self.table.context, 0])
+        expected = self.table.features @ self.coefficients
+        self.f = _draw_normals(_outer_sums(weight, B) + np.eye(self.K), target @ B + expected, self.rng)
+
+    def draw_coefficients(self) -> None:
+        """Draw B, a ridge regression of the factors on features, and the variances t of its groups of rows."""
+        X, group = self.table.features, self.table.feature_group
+        A = X.T @ X + np.diag(1.0 / self.coefficient_variance[group])
+        each = np.broadcast_to(A, (self.K, *A.shape))
+        self.coefficients = _draw_normals(each, (X.T @ self.f).T, self.rng).T
+        degrees, sizes = self.config.prior_degrees, self.K * np.bincount(group)
+        squares = np.bincount(group, np.sum(self.coefficients**2, axis=1)) + degrees * self.config.feature_size
+        self.coefficient_variance = squares / 2.0 / self.rng.gamma((sizes + degrees) / 2.0)
+
+    def draw_loadings(self, precision: Floats) -> None:
+        """(mu_j, l_j) likewise, with their prior precisions and means m."""
+        X = np.concatenate([np.ones((len(self.f), 1)), self.f], axis=1)
+        weight, target = self._fill(precision, self.z)
+        precision = self.loading_precision()
+        A = _outer_sums(weight.T, X)
+        A[:, range(self.K + 1), range(self.K + 1)] += precision
+        self.L = _draw_normals(A, target.T @ X + self.m * precision, self.rng)
+
+    def loading_precision(self) -> Floats:
+        """Return the prior precisions of means and loadings, (D, K + 1): loadings vary more where deviations do."""
+        out = np.tile(1.0 / self.v, (len(self.L), 1))
+        out[:, 1:] *= self.h[:, None]
+        return out
+
+    def draw_loading_prior(self) -> None:
+        """Draw m given v from its normal distribution, and v given m from its inverse gamma distribution."""
+        D, degrees = len(self.L), self.config.prior_degrees
+        each = self.loading_precision()
+        precision = each.sum(axis=0) + 1.0 / self.prior_variance
+        centre = ((self.L * each).sum(axis=0) + self.prior_mean / self.prior_variance) / precision
+        self.m = centre + self.rng.normal(size=self.m.size) / np.sqrt(precision)
+        squares = np.sum(each * self.v * (self.L - self.m) ** 2, axis=0) + degrees * self.guess
+        self.v = squares / 2.0 / self.rng.gamma((D + degrees) / 2.0, size=self.v.size)
+
+    def draw_deviations(self) -> None:
+        """delta_ij is a share d / (d + s) of the residual, d and s the variances of deviation and noise."""
+        residual, s = self.z - self.shared(), self.noise_variance()
+        d = self.deviation_variance()
+        share = d / (d + s)
+        self.delta = share * residual + np.sqrt(share * s) * self.rng.normal(size=d.size)
+
+    def draw_weights(self) -> None:
+        """Draw w given the deviations, and its degrees of freedom given w."""
+        size = self.base / (self.h[self.table.context] * self.g[self.table.model])
+        self.w = self.rng.gamma((self.nu + 1.0) / 2.0, size=self.w.size) / ((self.nu + self.delta**2 / size) / 2.0)
+        self.nu = 2.0 * self._draw_shape(self.w, self.degrees / 2.0)
+
+    def draw_sizes(self) -> None:
+        """Draw g, h, their shapes, and base, given the weighted squares of the deviations."""
+        (d1, D), i, j = self.table.shape, self.table.model, self.table.context
+        squares = self.w * self.delta**2
+        by_model = np.bincount(i, squares * self.h[j], d1) / self.base
+        self.g = self.rng.gamma((self.c + self.rows) / 2.0) / ((self.c + by_model) / 2.0)
+        self.c = 2.0 * self._draw_shape(self.g, self.degrees / 2.0)
+        by_context = np.bincount(j, squares * self.g[i], D) / self.base
+        by_loading = np.sum((self.L[:, 1:] - self.m[1:]) ** 2 / self.v[1:], axis=1)
+        counts, squares_of_h = self.columns + self.K, by_context + by_loading
+        self.h = self.rng.gamma(self.a + counts / 2.0) / (self.a + squares_of_h / 2.0)
+        self.a = self._draw_shape(self.h, self.degrees)
+        if not (self.noise_known or self.noise_estimated):
+            degrees = self.config.noise_degrees
+            total = float(np.sum(squares * self.g[i] * self.h[j])) + degrees * self.config.noise_size * self.unit
+            self.base = max(total / 2.0 / self.rng.gamma((self.table.n_entries + degrees) / 2.0), LEAST * self.unit)
+
+    def draw_base(self) -> None:
+        """Draw base given residuals, whatever their deviations: Metropolis steps of log base.
+
+        Where deviations are small against noise, base moves little given them, and may be nothing. The prior of its
+        root is half Cauchy.
+        """
+        residual, s = self.z - self.shared(), self.noise_variance()
+        relative = self.deviation_variance() / self.base
+
+        def fit(base: float) -> float:
+            variance = base * relative + s
+            ratio = base / (self.config.noise_size * self.unit)
+            return float(
+                -0.5 * np.sum(np.log(variance) + residual**2 / variance) + 0.5 * np.log(ratio) - np.log1p(ratio)
+            )
+
+        now = fit(self.base)
+        for step in BASE_STEPS:
+            other = max(self.base * float(np.exp(step * self.rng.normal())), LEAST * self.unit)
+            then = fit(other)
+            if np.log(self.rng.random()) < then - now:
+                self.base, now = other, then
+
+    def draw_shares(self) -> None:
+        """Polya-Gamma weights of binomial shares: given them, k of n right answers are a normal logit.
+
+        omega ~ PG(n, eta), then (k - n / 2) / omega ~ N(eta, 1 / omega) [Polson, Scott & Windle 2013]. PG(n, eta) is
+        drawn as the gamma distribution of the same mean and variance.
+        """
+        n, share = self.table.worth, self.table.share
+        assert n is not None and share is not None and self.table.noise is not None
+        mean, variance = polya_gamma_moments(n, self.shared() + self.delta)
+        omega = self.rng.gamma(mean**2 / variance) * variance / mean
+        binomial = self.table.scales.bounded[self.table.context]
+        sign = self.table.scales.sign[self.table.context]
+        self.z = np.where(binomial, sign * n * (share - 0.5) / omega, self.table.mean)
+        self.noise = np.where(binomial, 1.0 / omega, self.table.noise)
+
+    def draw_noise(self) -> None:
+        """s_j = s_base / Gamma(shape, shape) given repeated scores and their distances to the entries."""
+        D, j = self.table.shape[1], self.table.context
+        away = self.table.count * (self.z - self.shared() - self.delta) ** 2
+        squares = self.table.within + np.bincount(j, away, D)
+        counts = self.table.spare + self.columns
+        k = self.rng.gamma(self.s_shape + counts / 2.0) / (self.s_shape + squares / self.s_base / 2.0)
+        self.s_shape = self._draw_shape(k, self.degrees)
+        total = float(np.sum(squares * k)) + 2.0 * LEAST * self.unit
+        self.s_base = total / 2.0 / self.rng.gamma((counts.sum() + 2.0) / 2.0)
+        self.s = np.maximum(self.s_base / k, LEAST * self.unit)
+
+    def _fill(self, precision: Floats, target: Floats) -> tuple[Floats, Floats]:
+        """Return precisions, and precisions times targets, as matrices (d1, D) with zeros where nothing is known."""
+        self.grid[0, self.entry], self.grid[1, self.entry] = precision, precision * target
+        return self.grid[0].reshape(self.table.shape), self.grid[1].reshape(self.table.shape)
+
+    def _draw_shape(self, x: Floats, shapes: Floats) -> float:
+        """Return one of the shapes, with the probability that x ~ Gamma(shape, shape) gives it."""
+        n, logs, total = x.size, float(np.sum(np.log(x))), float(np.sum(x))
+        fit = n * (shapes * np.log(shapes) - gammaln(shapes)) + (shapes - 1.0) * logs - shapes * total
+        weight = np.exp(fit - fit.max())
+        return float(shapes[np.searchsorted(np.cumsum(weight), self.rng.random() * weight.sum())])
+
+
+def _outer_sums(weight: Floats, rows: Floats) -> Floats:
+    """Return sum_j weight_ij rows_j rows_j' for each i, (n, K, K)."""
+    K = rows.shape[1]
+    outer = (rows[:, :, None] * rows[:, None, :]).reshape(len(rows), K * K)
+    return np.asarray((weight @ outer).reshape(len(weight), K, K))
+
+
+def _draw_normals(A: Floats, b: Floats, rng: np.random.Generator) -> Floats:
+    """Return draws from N(A^-1 b, A^-1), for stacks A (n, K, K) and b (n, K)."""
+    root = np.linalg.cholesky(A)
+    half = np.linalg.solve(root, b[..., None]) + rng.normal(size=(*b.shape, 1))
+    return np.asarray(np.linalg.solve(root.transpose(0, 2, 1), half)[..., 0])
+
+
+def polya_gamma_moments(n: Floats, eta: Floats) -> tuple[Floats, Floats]:
+    """Return mean and variance of the Polya-Gamma distribution PG(n, eta).
+
+    They are n tanh(eta / 2) / (2 eta) and n (sinh eta - eta) / (4 eta^3 cosh^2(eta / 2)).
+
+    >>> [x.round(4).tolist() for x in polya_gamma_moments(np.ones(2), np.array([0.0, 2.0]))]
+    [[0.25, 0.1904], [0.0417, 0.0214]]
+    """
+    small = np.abs(eta) < 1e-2
+    x = np.where(small, 1.0, np.abs(eta))
+    tanh, sech2 = np.tanh(x / 2.0), 1.0 / np.cosh(np.minimum(x / 2.0, 300.0)) ** 2
+    mean = np.where(small, 0.25, tanh / (2.0 * x))
+    variance = np.where(small, 1.0 / 24.0, (2.0 * tanh - x * sech2) / (4.0 * x**3))
+    return n * mean, n * variance

@@ -1,0 +1,332 @@
+"""The prior of levels: what the design of the pairings tells of them, and how they spread round that.
+
+    level = X b + e,   b_j ~ N(0, B_j),   e_a independent with scale s, normal or Student's t.
+
+Pairings are made by somebody: similar models meet, good models get more votes. Then who met whom tells of levels, and a
+prior that does not know this is wrong wherever votes are few. X has
+
+- the order of the models along the Fiedler vector of the meeting graph, as normal scores,
+- further eigenvectors of the graph, which bend that order, of variance B = (lambda_2 / lambda_k)^2 E[b_1^2],
+- the log of a model's votes; where these are few they measure traffic badly, so e has the variance E[b^2] / votes more.
+
+How much of it is believed depends on how far the design is from random pairing, t in [0, 1): the eigenvalue of the
+graph beyond that of a random graph of the same degree, 2 / sqrt(degree), and the variance of vote counts beyond
+Poisson's and its error. A coefficient has the prior variance (1 / (1 - t)^2 - 1) times that of levels, s^2 + E[b^2]:
+nothing under random pairing, flat on a ladder.
+
+A t law enters by its normal approximation round the posterior of e, moments matched in the sense of the variational
+bound: precision E[-(log p)''] and the mean that gives the slope E[(log p)'] (`Sites`).
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from scipy import linalg, sparse
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import eigsh
+from scipy.special import gammaln, ndtri
+
+from lrbtl.model.links import mean_over_spread
+from lrbtl.typing import Floats
+
+SURE = 1e-6  # least 1 - t: the prior of a coefficient stays finite
+NO_SPREAD = 1e-12
+DENSE = 600  # models up to which eigenvectors are those of a dense matrix
+QUARTILES = 1.349  # standard deviations between the quartiles of a normal law
+QUARTILE_ERROR = 2.33  # relative standard error of a variance by quartiles, times the root of how many
+TRAFFIC_CLIP = 2.5  # standard deviations of log traffic beyond which a model is like those there
+LEAST_CURVATURE = 0.02  # of 1 / s^2: t laws bend the other way in their tails, sites do not
+
+
+@dataclass(frozen=True)
+class DesignCovariates:
+    """What the pairings tell of levels, before any outcome.
+
+    Attributes
+    ----------
+    order : array (d1,)
+        Normal scores of the order along the Fiedler vector; zeros where pairings look random.
+    bends : array (d1, k)
+        Further eigenvectors with more of the graph in them than a random one has.
+    bend_shares : array (k,)
+        (lambda_2 / lambda_k)^2.
+    traffic : array (d1,)
+        Logs of the votes of models, standardised.
+    traffic_noise : array (d1,)
+        Variance of its measurement.
+    informed : tuple of two floats
+        t of the order and of the traffic.
+    """
+
+    order: Floats
+    bends: Floats
+    bend_shares: Floats
+    traffic: Floats
+    traffic_noise: Floats
+    informed: tuple[float, float]
+
+    @classmethod
+    def none(cls, d1: int) -> "DesignCovariates":
+        """Return those of a design that tells nothing."""
+        nothing = np.zeros(d1)
+        return cls(nothing, np.zeros((d1, 0)), np.zeros(0), nothing, nothing, (0.0, 0.0))
+
+    @classmethod
+    def of_meetings(cls, meetings: sparse.csr_array, max_bends: int) -> "DesignCovariates":
+        """Return those of the votes between each two models, (d1, d1); models without votes have no place."""
+        votes = np.asarray(meetings.sum(axis=1), dtype=np.float64).reshape(-1)
+        seen = np.flatnonzero(votes > 0)
+        out = cls.none(len(votes))
+        if len(seen) < 4:
+            return out
+        order, bends, shares, t_order = _graph_columns(meetings[seen][:, seen], max_bends)
+        traffic, noise, t_traffic = _traffic_column(votes)
+        placed = _at_rows(order, seen, len(votes)), _at_rows(bends, seen, len(votes))
+        return cls(*placed, shares, traffic, noise, (t_order, t_traffic))
+
+    @cached_property
+    def loose(self) -> Floats:
+        """Return z of the prior of shared factors, (d1,): the order, its length by how far pairings are from random."""
+        size = float(np.linalg.norm(self.order))
+        if not size > 0.0:
+            return self.order
+        more = len(self.order) * ((1.0 - self.informed[0]) ** -2 - 1.0)  # prior variance along it, times that elsewhere
+        return np.asarray(self.order / size * np.sqrt(more / (1.0 + more)))
+
+    @cached_property
+    def columns(self) -> Floats:
+        """X, (d1, 2 + k): order, traffic, bends."""
+        return np.column_stack([self.order, self.traffic, self.bends])
+
+
+def _at_rows(values: Floats, rows: np.ndarray, d1: int) -> Floats:
+    out = np.zeros((d1, *values.shape[1:]))
+    out[rows] = values
+    return out
+
+
+def _standardised(values: Floats) -> Floats:
+    away = values - values.mean(axis=0)
+    return np.asarray(away / np.maximum(away.std(axis=0), NO_SPREAD))
+
+
+def normal_scores(values: Floats) -> Floats:
+    """Return normal quantiles of the ranks of values; those that are alike share theirs.
+
+    >>> normal_scores(np.array([3.0, 1.0, 1.0])).round(2)
+    array([ 0.97, -0.43, -0.43])
+    """
+    _, place, count = np.unique(values.round(12), return_inverse=True, return_counts=True)
+    middle = np.cumsum(count) - 0.5 * count
+    return np.asarray(ndtri(middle[place] / len(values)))
+
+
+def _graph_columns(meetings: sparse.csr_array, max_bends: int) -> tuple[Floats, Floats, Floats, float]:
+    """Return order, bends with their shares, and t, of a graph in which everybody met somebody."""
+    d1, degree = meetings.shape[0], np.asarray(meetings.sum(axis=1)).reshape(-1)
+    nothing = np.zeros(d1), np.zeros((d1, 0)), np.zeros(0), 0.0
+    if connected_components(meetings, directed=False)[0] > 1:
+        return nothing
+    root = 1.0 / np.sqrt(degree)
+    last, scaled = min(max_bends + 2, d1) - 1, sparse.diags_array(root) @ meetings @ sparse.diags_array(root)
+    if d1 <= DENSE:
+        values, vectors = linalg.eigh(scaled.toarray(), subset_by_index=(d1 - 1 - last, d1 - 2))
+    else:
+        values, vectors = (part[..., :-1] for part in eigsh(scaled, last + 1, which="LA", v0=degree))
+    alike, vectors = values[::-1], root[:, None] * vectors[:, ::-1]
+    edge = min(2.0 / np.sqrt(degree.mean()), 1.0 - SURE)
+    t = np.clip((alike - edge) / (1.0 - edge), 0.0, 1.0 - SURE)
+    if not t[0] > 0.0:
+        return nothing
+    order = _standardised(normal_scores(vectors[:, 0]))
+    bent = np.flatnonzero(t[1:] > 0.0) + 1
+    shares = ((1.0 - alike[0]) / (1.0 - alike[bent])) ** 2
+    return order, _standardised(vectors[:, bent]), shares, float(t[0])
+
+
+def _traffic_column(votes: Floats) -> tuple[Floats, Floats, float]:
+    """Return the log traffic, the variance with which votes measure it, and t.
+
+    Vote counts vary like a gamma mixture of Poisson's: `shape` is that of the gamma law. Their variance is that of the
+    middle half, which must exceed Poisson's by two standard errors, and logs end some deviations away: a newcomer would
+    be a covariate of its own, and have no prior.
+    """
+    low, middle, high = np.quantile(votes, (0.25, 0.5, 0.75))
+    mean, variance = float(votes.mean()), float((high - low) / QUARTILES) ** 2
+    chance = 1.0 + 2.0 * QUARTILE_ERROR / np.sqrt(len(votes))
+    t = min(max(1.0 - chance * mean / max(variance, NO_SPREAD), 0.0), 1.0 - SURE)
+    if not t > 0.0:
+        return np.zeros_like(votes), np.zeros_like(votes), 0.0
+    shape = mean * (1.0 - t) / t
+    logs = np.log(votes + shape)
+    reach = TRAFFIC_CLIP * (np.log(high + shape) - np.log(low + shape)) / QUARTILES
+    logs = np.clip(logs, np.log(middle + shape) - reach, np.log(middle + shape) + reach)
+    return _standardised(logs), 1.0 / (votes + shape + 0.5) / max(float(logs.var()), NO_SPREAD), t
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Normal approximations of the laws of e, one per model: precision and mean, and what the bound gains by them."""
+
+    precision: Floats
+    mean: Floats
+    gain: float = 0.0
+
+
+@dataclass(frozen=True)
+class LevelPrior:
+    """The prior of levels given its scale: normal, with mean and precision as sites and coefficients come to.
+
+    Attributes
+    ----------
+    covariates : DesignCovariates
+    s : float
+        Standard deviation of e, in logits.
+    freedom : float
+        Degrees of freedom of its law; inf for the normal.
+    squares : tuple of two floats
+        E[b^2] of order and traffic, as found.
+    sites : Sites or None
+    coefficients : array or None
+        Values of b, where they are taken as known.
+    """
+
+    covariates: DesignCovariates
+    s: float
+    freedom: float = np.inf
+    squares: tuple[float, float] = (0.0, 0.0)
+    sites: Sites | None = field(default=None, repr=False)
+    coefficients: Floats | None = field(default=None, repr=False)
+
+    @property
+    def scale(self) -> Floats:
+        """Scale of the law of each e, (d1,): for a t law of the same variance, where that exists."""
+        variance = self.s**2 + self.squares[1] * self.covariates.traffic_noise
+        return np.asarray(np.sqrt(variance * (1.0 if np.isinf(self.freedom) else (self.freedom - 2) / self.freedom)))
+
+    @cached_property
+    def _sites(self) -> Sites:
+        return self.sites or Sites(1.0 / self.scale**2, np.zeros(len(self.covariates.order)))
+
+    @cached_property
+    def coefficient_variances(self) -> Floats:
+        """B of each column of X."""
+        t, spread = np.array(self.covariates.informed), self.s**2 + sum(self.squares)
+        return np.append(spread * ((1.0 - t) ** -2 - 1.0), self.squares[0] * self.covariates.bend_shares)
+
+    @cached_property
+    def _solved(self) -> tuple[Floats, float]:
+        """Precision of levels whose common shift is flat, (d1, d1), and the log of its determinant on zero sums.
+
+        With R = X B^1/2 and c the sites' precision, (1/c + R R^T)^-1 = c - c R (I + R^T c R)^-1 R^T c.
+        """
+        c, used = self._sites.precision, self.coefficient_variances > 0.0
+        root = self.covariates.columns[:, used] * np.sqrt(self.coefficient_variances[used])
+        inner = linalg.cholesky(np.eye(root.shape[1]) + root.T @ (c[:, None] * root), lower=True)
+        half = linalg.solve_triangular(inner, (c[:, None] * root).T, lower=True)
+        precision = np.diag(c) - half.T @ half
+        along = precision.sum(axis=0)
+        total = float(along.sum())
+        log_det = float(np.log(c).sum()) - 2.0 * float(np.log(np.diag(inner)).sum()) - np.log(total / len(c))
+        return precision - np.outer(along, along) / total, log_det
+
+    @property
+    def precision(self) -> Floats:
+        """(d1, d1)."""
+        return self._solved[0]
+
+    @property
+    def log_determinant(self) -> float:
+        """Log determinant of the precision on vectors that sum to zero."""
+        return self._solved[1]
+
+    @property
+    def mean(self) -> Floats:
+        """Means of the sites, (d1,): zero under a normal law."""
+        return self._sites.mean
+
+    @property
+    def gain(self) -> float:
+        """What the variational bound has for a t law beyond that of its sites."""
+        return self._sites.gain
+
+    @property
+    def site_precision(self) -> Floats:
+        """Precision of e, (d1,)."""
+        return self._sites.precision
+
+    @property
+    def fitted(self) -> Floats:
+        """Prior means where coefficients are known, (d1,)."""
+        return self.mean if self.coefficients is None else self.mean + self.covariates.columns @ self.coefficients
+
+    def gradient(self, level: Floats) -> Floats:
+        """Return the derivative of the cost."""
+        return np.asarray(self.precision @ (level - self.mean))
+
+    def cost(self, level: Floats) -> float:
+        """Return half the squared distance from the mean."""
+        return 0.5 * float((level - self.mean) @ self.gradient(level))
+
+    def updated(self, level: Floats, cov: Floats) -> "LevelPrior":
+        """Return the prior with squares of coefficients and sites of a posterior: means (d1,), covariance (d1, d1)."""
+        P, away = self.precision, level - self.mean
+        second = np.outer(away, away) + cov
+        B, X = self.coefficient_variances[:2], self.covariates.columns[:, :2]
+        reach = B[:, None] * (X.T @ P)
+        squares = np.einsum("ja,ab,jb->j", reach, second, reach) + B - B * np.einsum("ja,aj->j", reach, X)
+        found = replace(self, squares=(max(float(squares[0]), 0.0), max(float(squares[1]), 0.0)))
+        return found if np.isinf(self.freedom) else replace(found, sites=found._new_sites(self, away, cov))
+
+    def distance(self, other: "LevelPrior") -> float:
+        """Return the largest relative change of sites and squares to another prior of the same scale."""
+        here, there = self._sites, other._sites
+        apart = np.abs(np.log(there.precision / here.precision))
+        moved = np.abs(there.mean - here.mean) * np.sqrt(here.precision)
+        squares = np.abs(np.subtract(self.squares, other.squares)) / (self.s**2 + sum(self.squares))
+        return float(max(apart.max(), moved.max(), squares.max()))
+
+    def _new_sites(self, before: "LevelPrior", away: Floats, cov: Floats) -> Sites:
+        """Return sites at the posterior of e under the prior before."""
+        e, variance = before.residuals(before.mean + away), before._residual_variance(cov)
+        return student_sites(e, np.maximum(variance, 1e-12), self.scale, self.freedom)
+
+    def size_ratio(self, level: Floats, cov: Floats) -> float:
+        """Return by what factor s^2 changes in MacKay's fixed point at a posterior: sum e^2 over effective number."""
+        return float(np.sum(self.residuals(level) ** 2 / self.scale**2)) / self.effective_number(cov)
+
+    def effective_number(self, cov: Floats) -> float:
+        """Return how many of the e votes determine: sum of 1 - posterior variance over s^2, at least a little."""
+        shrinkage = self._residual_variance(cov) / self.scale**2
+        return max(float(np.sum(1.0 - np.minimum(shrinkage, 1.0))), 1e-3)
+
+    def _residual_variance(self, cov: Floats) -> Floats:
+        """Return the posterior variances of e, (d1,), from the covariance of levels."""
+        own = 1.0 / self._sites.precision
+        reach = own[:, None] * self.precision
+        return np.asarray(own - own * np.diag(reach) + np.einsum("ij,ij->i", reach @ cov, reach))
+
+    def fitted_coefficients(self, level: Floats) -> Floats:
+        """Return the posterior means of b at some levels."""
+        return np.asarray(self.coefficient_variances * (self.covariates.columns.T @ self.gradient(level)))
+
+    def residuals(self, level: Floats) -> Floats:
+        """Return the means of e at some levels, (d1,)."""
+        return np.asarray(self.mean + self.gradient(level) / self._sites.precision)
+
+
+def student_sites(e: Floats, variance: Floats, scale: Floats, freedom: float) -> Sites:
+    """Return the normal sites of t laws of a scale at e ~ N(e, variance)."""
+    square = freedom * scale**2
+
+    def log_density(x: Floats) -> Floats:
+        constant = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - 0.5 * np.log(np.pi * square)
+        return np.asarray(constant - 0.5 * (freedom + 1) * np.log1p(x**2 / square))
+
+    slope = mean_over_spread(lambda x: -(freedom + 1) * x / (square + x**2), e, variance)
+    bend = mean_over_spread(lambda x: (freedom + 1) * (square - x**2) / (square + x**2) ** 2, e, variance)
+    precision = np.maximum(bend, LEAST_CURVATURE / scale**2)
+    mean = e + slope / precision
+    normal = 0.5 * np.log(precision / (2 * np.pi)) - 0.5 * precision * ((e - mean) ** 2 + variance)
+    return Sites(precision, mean, float(np.sum(mean_over_spread(log_density, e, variance) - normal)))

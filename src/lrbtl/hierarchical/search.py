@@ -1,0 +1,362 @@
+"""Which numbers of factors and which sizes votes support, and with what weight.
+
+shared factors                           `Search.average_ranks`, by the test of `hierarchical.rank`
+outliers                                 `Search.refit_without_outliers`
+what votes leave open of s and tau       `Search.components`: nodes by their evidence
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from lrbtl.fitting.blocks import Field
+from lrbtl.hierarchical.coordinates import no_factors
+from lrbtl.hierarchical.covariance import ScoreCovariance
+from lrbtl.hierarchical.expansion import Expansion
+from lrbtl.hierarchical.large import MonteCarloCovariance
+from lrbtl.hierarchical.level_prior import LevelPrior
+from lrbtl.hierarchical.mode import Mode, find_mode
+from lrbtl.hierarchical.outliers import Outliers, find_outliers
+from lrbtl.hierarchical.random_effects import RandomEffectDesign, RandomEffects
+from lrbtl.hierarchical.sizes import LEAST_SIZE, SizeFitter
+from lrbtl.hierarchical.variance_components import SizePosterior, size_posterior
+from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps
+from lrbtl.methods.base import Options
+from lrbtl.model.links import Link
+from lrbtl.typing import Floats
+
+ALIKE = 0.1  # relative change of the variance of an entry, noise included, over which covariances are linear in tau^2
+FEW_NOISE = 0.1  # of the noise: sizes are looked at from there on, where less has the most evidence
+ABSORBED = 0.05  # of the variance of scores: below it shared factors hold the levels, whose law does not matter
+LEVELS_MATTER = 8.0  # squared relative errors of s, times shrinkage of levels, below which it is not averaged over
+OBVIOUS = 8.0  # where a factor stands out so far at the first tau, it does at any
+NO_DOUBT = 4.0  # where it stands out less there after a few draws, it is not obvious
+IDLE = 0.3  # standard deviations that a factor must take out of the residuals
+NOISE_TIMES = 2.0  # what noise would explain: components of context modes that explain less are left out
+REFITS = 6  # most passes: without the pull of some outliers others stand out, or do so no more
+LIKELY, UNLIKELY = 0.5, 0.3  # probabilities from which an entry is an outlier, and below which it is none any more
+IN_DOUBT = 2e-4  # nats per entry: tolerance of a number of factors that is in doubt
+OUT_OF_REACH = -1e6  # log evidence of sizes at which levels run away: there is no mode within reach
+SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
+
+
+@dataclass(frozen=True)
+class Component:
+    """One number of factors and one set of sizes out of those that are averaged over, with its weight."""
+
+    weight: float
+    rank: tuple[int, ...]
+    mode: Mode
+    covariance: ScoreCovariance | MonteCarloCovariance
+    outliers: Outliers
+
+    @property
+    def tau(self) -> float:
+        """Size of deviations."""
+        return self.mode.tau
+
+    @property
+    def s(self) -> float:
+        """Spread of levels."""
+        return self.mode.at.hyper.level.s
+
+    @property
+    def low_rank(self) -> Field:
+        """Return level + L, with what several contexts share beside it."""
+        return self.mode.scores.common()
+
+    @cached_property
+    def scores(self) -> Field:
+        """Scores with the moves of outliers and of what entries share."""
+        moves = (self.mode.scores.field, self.outliers.move, self.covariance.move)
+        return Field.mixed(moves, (1.0, 1.0, 1.0))
+
+    @property
+    def shared_square(self) -> float:
+        """Mean square of what entries share."""
+        related = self.covariance.at.related if isinstance(self.covariance, MonteCarloCovariance) else None
+        more = 0.0 if related is None else float(np.trace(related)) / len(related) - self.tau**2
+        return self.low_rank.mean_square() + more
+
+    @property
+    def link(self) -> Link:
+        """The law of votes there."""
+        return self.mode.scores.design.link
+
+    @property
+    def effect_values(self) -> Floats:
+        """Values of linear effects."""
+        effects = self.mode.scores.design.effects
+        return np.empty(0) if effects is None else effects.values
+
+
+class Search:
+    """Modes of one log at several numbers of factors and sizes."""
+
+    def __init__(self, fitter: SizeFitter, tags: Floats | None = None, pilot: Mode | None = None) -> None:
+        self.fitter, self.config = fitter, fitter.config
+        self.design, self.shape = fitter.design, fitter.shape
+        self.pilot = fitter.begin() if pilot is None else pilot
+        self.columns = RandomEffectDesign.of(self.design, tags)
+
+    def begin(self, rank: int | tuple[int, ...], offset: Floats | float = 0.0) -> Expansion:
+        """Return the posterior round a start with some factors: those of the pilot's deviations, rest as deviations."""
+        pilot = self.pilot.scores
+        E = pilot.E - offset
+        empty = np.zeros((self.shape[0], 0)), np.zeros((self.design.n_contexts, 0))
+        if rank == 0:
+            point, left = no_factors(self.shape), E
+        else:
+            full = check_rank(rank, self.shape) if isinstance(rank, int) else rank
+            point = Field.of(self.design, *empty, E).centred().truncated(full)
+            left = E - self.design.slot_values(np.ascontiguousarray(point.factors[0]), point.context_vectors())
+            point = Tucker(point.core / self._pilot_shrinkage, point.factors)
+        space = self.fitter.space(point, pilot.space.level)
+        scores = replace(pilot, space=space, E=left, offset=offset, eta_variance=0.0)
+        tau = max(float(np.sqrt(np.mean(left**2))), LEAST_SIZE * self.fitter.spread)
+        return self.fitter.expansion(scores, tau, self.pilot.at.hyper.level)
+
+    @cached_property
+    def _pilot_shrinkage(self) -> float:
+        """Mean share that the pilot's deviations have of what votes say: factors of few votes are larger than these."""
+        at = self.pilot.at
+        return at.tau**2 * at.marginal.trace / self.design.n_slots
+
+    def beside(self, mode: Mode, rank: int) -> Mode:
+        """Return the mode with more factors, which are in doubt, roughly, at the sizes of another mode.
+
+        It begins at the scores of that mode, with the factors of a start: votes say the same there.
+        """
+        here, first = mode.scores, self.begin(rank, mode.scores.offset).scores
+        low = self.design.slot_values(first.space.U, first.space.V)
+        scores = replace(here, space=first.space, E=here.low_rank + here.E - low)
+        start = self.fitter.with_factors(mode.at.split_anew(scores))
+        return find_mode(start, tolerance=IN_DOUBT * self.design.n_slots)
+
+    def given(self, rank: int | tuple[int, ...]) -> list[tuple[float, Mode]]:
+        """Return the mode with some factors, with weight one."""
+        return [(1.0, self._without_vanished(self.refit_without_outliers(self.begin(rank))))]
+
+    def _without_vanished(self, mode: Mode) -> Mode:
+        """Return the mode with fewer factors where some are nothing: what is left of them is rounding."""
+        while mode.scores.vanished:
+            most = mode.scores.space.rank - 1
+            rank = tuple(min(most, each) for each in mode.scores.space.point.rank)
+            mode = self.refit_without_outliers(self.begin(rank if most else 0, mode.scores.offset))
+        return mode
+
+    def average_ranks(self, options: Options) -> list[tuple[float, Mode]]:
+        """Return modes of one or more numbers of factors with their weights.
+
+        A number passes on all of its weight where the residuals surely show one more factor, none where they surely do
+        not, and a part of it in doubt.
+        """
+        config = self.config
+        largest = min(config.largest_rank, max(rank_caps(self.shape)))
+        reject = config.excess_reject - config.excess_hidden * self.fitter.covariates.informed[0]
+        found: list[tuple[float, Mode]] = []
+        left, least, r = 1.0, np.inf, 0
+        main: Mode | None = None  # that of most weight so far: larger numbers of factors take its sizes and outliers
+        start = self.begin(0)
+        idle: list[Mode] = []  # since when factors take nothing out of the residuals
+        while True:
+            here: Mode | Expansion = self.beside(main, r) if main else start
+            if isinstance(here, Expansion):
+                obvious = r < largest and self.fitter.residuals(here, NO_DOUBT).excess >= OBVIOUS
+                here = here if obvious else self.fitter.fit_sizes(here)
+            vanished = isinstance(here, Mode) and here.scores.vanished
+            if vanished or r == largest:
+                last = main if vanished and main else self._without_vanished(self.refit_without_outliers(here))
+                found.append((left, last))
+                break
+            at = here.at if isinstance(here, Mode) else here
+            seen = self.fitter.residuals(at, reject if main else -np.inf)
+            options.say(f"{r} factors: the largest residual component is {seen.excess:.1f} deviations above noise")
+            doubtful = isinstance(here, Mode) and least - IDLE < seen.excess < OBVIOUS
+            idle = [*idle, here] if doubtful and isinstance(here, Mode) else []
+            least = min(seen.excess, least)
+            if len(idle) > 1:
+                found.append((left, main or self.refit_without_outliers(idle[0])))
+                break
+            more = (seen.excess - reject) / (config.excess_accept - reject)
+            more = float(np.clip(more, 0.0, 1.0))
+            offset = at.scores.offset
+            if more < 1.0:
+                mode = here if main and isinstance(here, Mode) else self.refit_without_outliers(here)
+                found.append((left * (1.0 - more), mode))
+                offset = mode.scores.offset
+                if more < 0.5 and len(self.shape) == 2:  # of tensors, ranks of modes are judged at their own tau
+                    main = main or mode
+            left *= more
+            if left < config.least_weight:
+                break
+            r = min(r + max(1, seen.certain), largest)
+            start = self.begin(r, offset)
+        kept = [each for each in found if each[0] >= config.least_weight] or found[-1:]
+        total, modes = sum(weight for weight, _ in kept), {id(mode): mode for _, mode in kept}
+        share = {key: sum(weight for weight, mode in kept if id(mode) == key) / total for key in modes}
+        return [(share[key], self.trimmed(mode)) for key, mode in modes.items()]
+
+    def refit_without_outliers(self, start: Mode | Expansion) -> Mode:
+        """Return the mode without the pull of entries that are likely outliers."""
+        mode = start if isinstance(start, Mode) else self.fitter.fit_sizes(start)
+        returned = np.zeros(self.design.n_slots, dtype=np.bool_)  # outliers no more: they would come and go
+        for _ in range(REFITS if self.config.outliers and self.design.several_contexts else 0):
+            found = find_outliers(self.fitter.covariance(mode.at), self.config)
+            before = np.broadcast_to(mode.scores.offset, len(found.nats)) != 0.0
+            new = (found.probability > LIKELY) & found.likeliest(~before & ~returned)
+            out = new | (before & (found.probability > UNLIKELY))
+            if np.array_equal(out, before):
+                break
+            returned |= before & ~out
+            offset, E = np.where(out, found.shift, 0.0), np.where(out, 0.0, mode.scores.E)
+            scores = replace(mode.scores, E=E, offset=offset)
+            mode = self.fitter.fit_sizes(self.fitter.converge(mode.at.around(scores)))
+        return mode
+
+    def trimmed(self, mode: Mode) -> Mode:
+        """Return the mode with smaller ranks of the context modes, where a component explains little more than noise.
+
+        The largest singular value of noise, m x n standard normal numbers, is about sqrt(m) + sqrt(n): its square is
+        twice the nats that a component of noise explains.
+        """
+        for k in range(1, len(self.shape) if len(self.shape) > 2 and mode.scores.space.rank else 1):
+            while mode.scores.space.point.rank[k] > 1:
+                rank = list(mode.scores.space.point.rank)
+                rank[k] -= 1
+                others = prod(rank) // rank[k]
+                if max(rank) ** 2 > prod(rank):
+                    break
+                space = self.fitter.space(mode.scores.space.point.leading(rank), mode.scores.space.level)
+                found = find_mode(self.fitter.with_factors(mode.at.around(replace(mode.scores, space=space))))
+                noise = (np.sqrt(self.shape[k] - rank[k]) + np.sqrt(others)) ** 2
+                if found.fit - mode.fit > NOISE_TIMES * noise / 2:
+                    break
+                mode = found
+        return mode
+
+    def random_effects(self, at: Expansion) -> RandomEffects:
+        """Return the random effects round a mode, with sizes by their evidence."""
+        return RandomEffects.of(at, self.columns).sized(self.fitter.spread, self.config.effect_at_zero)
+
+    def share(self, mode: Mode) -> Mode:
+        """Return the mode with what entries share in its scores: deviations of single entries may be smaller then."""
+        for _ in range(SHARING if self.columns.modes else 0):
+            tries = [self.random_effects(mode.at.at_tau(mode.tau * factor)) for factor in SMALLER]
+            found = max(tries, key=lambda each: each.log_evidence)
+            context, model = mode.scores.design.slot_places
+            E = mode.scores.E - (found.values - mode.scores.shared)[model, context]
+            scores = replace(mode.scores, E=E, shared=found.values)
+            mode = self.fitter.converge(found.at.around(scores))
+        return mode
+
+    def log_evidence(self, mode: Mode, *, tau: float | None = None, level: LevelPrior | None = None) -> float:
+        """Return the log marginal likelihood of other sizes near those of a mode.
+
+        Where votes are few the mode is sought there, else the expansion round this one does.
+        """
+        at = mode.at if tau is None else mode.at.at_tau(tau)
+        at = at if level is None else self.fitter.at_level(at, level)
+        if self.columns.modes:
+            return self.random_effects(at).log_evidence
+        if not self.fitter.thin(mode.at):
+            return at.log_evidence
+        there = self.fitter.converge(at, near=True)
+        return there.at.log_evidence if there.converged else OUT_OF_REACH
+
+    def tau_posterior(self, mode: Mode) -> SizePosterior:
+        """Return the distribution of tau round a mode."""
+        if not self.design.several_contexts:
+            return SizePosterior.known(0.0)
+        found = size_posterior(
+            lambda tau: self.log_evidence(mode, tau=tau),
+            max(mode.tau, FEW_NOISE * min(self.design.noise, self.fitter.spread)),
+            largest=self.fitter.spread,
+            least=LEAST_SIZE * self.fitter.spread,
+            sure=self.config.sure_size,
+        )
+        squares = np.array([tau**2 for tau, _ in found.nodes])
+        if squares[-1] - squares[0] > ALIKE * (self.design.noise**2 * self.fitter.dispersion + squares[0]):
+            return found
+        typical = float(np.sqrt(squares @ [weight for _, weight in found.nodes]))
+        return SizePosterior.known(typical, found.log_evidence)
+
+    def level_posterior(self, mode: Mode, freedom: float) -> SizePosterior:
+        """Return the distribution of the spread of levels under a law of them, round a mode."""
+        level = replace(mode.at.hyper.level, freedom=freedom, sites=None)
+        return size_posterior(
+            lambda s: self.log_evidence(mode, level=replace(level, s=s)),
+            max(level.s, FEW_NOISE * self.fitter.level_noise),
+            largest=self.config.largest_spread,
+            least=LEAST_SIZE * max(level.s, self.fitter.level_noise),
+            sure=self.config.sure_size,
+        )
+
+    def components(self, modes: list[tuple[float, Mode]], *, one_size: bool = False) -> list[Component]:
+        """Return the components of modes: several sizes at the one of most weight, one at the others.
+
+        Modes with more factors take its sizes: a factor too many fits part of the deviations and hides their size. With
+        `one_size` that of most evidence stands for all: so many models know it well.
+        """
+        main = max(range(len(modes)), key=lambda k: modes[k][0])
+        modes = [(weight, self.share(mode)) for weight, mode in modes]
+        own = modes[main][1]
+        taus = [(own.tau, 1.0)] if one_size else self.tau_posterior(own).nodes
+        laws = [(own.at.hyper.level, 1.0)] if one_size else self._laws_of_levels(own)
+        out = []
+        for k, (weight, mode) in enumerate(modes):
+            if k < main:
+                out.append(self.component(mode, weight))
+                continue
+            for tau, share in taus if k == main else [taus[len(taus) // 2]]:
+                for level, part in laws if k == main else laws[:1]:
+                    there = self.moved(mode, tau, level)
+                    out.append(self.component(there, weight * part * (share if k == main else 1.0)))
+        total = sum(each.weight for each in out)
+        return [replace(each, weight=each.weight / total) for each in out]
+
+    def moved(self, mode: Mode, tau: float, level: LevelPrior) -> Mode:
+        """Return the mode at other sizes, with fewer factors where some are nothing there."""
+        if tau == mode.tau and level is mode.at.hyper.level:
+            return mode
+        at = self.fitter.at_level(mode.at.at_tau(tau), level)
+        there = self.fitter.converge(at, near=True)
+        while there.scores.vanished:
+            space, most = at.scores.space, at.scores.space.rank - 1
+            few = [min(most, each) for each in space.point.rank]
+            space = self.fitter.space(space.point.leading(few) if most else no_factors(self.shape), space.level)
+            at = at.around(replace(at.scores, space=space))
+            there = self.fitter.converge(at, near=True)
+        return there
+
+    def _laws_of_levels(self, mode: Mode) -> list[tuple[LevelPrior, float]]:
+        """Return priors of levels that are averaged over, with their weights."""
+        here = mode.at.hyper.level
+        if mode.scores.space.rank and not self.fitter.thin(mode.at):
+            return [(here, 1.0)]
+        known = here.effective_number(self.fitter.covariance(mode.at).level_covariance)
+        open_part = (1.0 - known / max(self.shape[0] - 1, 1)) * np.sqrt(2.0 / known)
+        if open_part < self.config.sure_size**2 * LEVELS_MATTER:
+            return [(here, 1.0)]
+        absorbed = bool(mode.scores.space.rank) and here.s**2 < ABSORBED * mode.scores.field.mean_square()
+        laws = self.config.level_freedom[:1] if absorbed else self.config.level_freedom
+        found = {freedom: self.level_posterior(mode, freedom) for freedom in laws}
+        top = max(each.log_evidence for each in found.values())
+        out = []
+        for freedom, each in found.items():
+            share = float(np.exp(each.log_evidence - top))
+            if share > 0.02:
+                law = replace(here, freedom=freedom, sites=None)
+                out += [(replace(law, s=s), share * weight) for s, weight in each.nodes]
+        total = sum(weight for _, weight in out)
+        return [(level, weight / total) for level, weight in out]
+
+    def component(self, mode: Mode, weight: float) -> Component:
+        """Return a mode with its covariances and outliers."""
+        rank = mode.scores.space.point.rank[: len(self.shape)]
+        covariance = self.fitter.covariance(mode.at)
+        if self.columns.modes:
+            covariance = ScoreCovariance(mode.at, self.fitter.cells, self.random_effects(mode.at))
+        return Component(weight, rank, mode, covariance, find_outliers(covariance, self.config))

@@ -71,7 +71,7 @@ EXTREME: list[Any] = [
     [BadHash()], np.float16(1), np.array(3.0), np.array([[1.0]]), np.ones((2, 2, 2)), np.array(["a", "b"]), range(3),
     iter([1, 2]), {1, 2}, ..., NotImplemented, type, Exception("x"), [[1, 2], [3]], [None], {"m0": None}, {"m0": "x"},
     {None: 1}, {"code": 1e200, "maths": 1e-200}, {"code": -1}, [[]], "m0", "m1", ("m0", "m1"), ["m0", "m1"],
-    [("m0", "m1")], "code", "maths", ("code", "maths"), {"contexts": "code"}, np.datetime64("NaT"), "*", "overall",
+    [("m0", "m1")], "code", "maths", ("code", "maths"), {"contexts": "code"}, np.datetime64("NaT", "s"), "*", "overall",
 ]  # fmt: skip
 NASTY = [*WRONG, *EXTREME, *NASTY_NUMBERS, *NASTY_LABELS]
 

@@ -257,7 +257,7 @@ def test_some_contexts_stand_for_all_of_a_large_log(monkeypatch):
     assert kept is not None and 150 < len(kept) < 300
     part = lrbtl.analyse(battles).estimate_boards(weights)
     for mine, theirs in zip(part, whole, strict=True):
-        assert np.abs(mine.estimate - theirs.estimate).max() < theirs.se.min()
+        assert np.abs(mine.estimate - theirs.estimate).max() < 1.5 * theirs.se.min()
         assert 0.6 < np.median(mine.se / theirs.se) < 1.6  # half of the votes know tau less well
 
 

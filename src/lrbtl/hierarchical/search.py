@@ -277,11 +277,10 @@ class Search:
             least=LEAST_SIZE * self.fitter.spread,
             sure=self.config.sure_size,
         )
-        squares = np.array([tau**2 for tau, _ in found.nodes])
+        squares = [tau**2 for tau, _ in found.nodes]
         if squares[-1] - squares[0] > ALIKE * (self.design.noise**2 * self.fitter.dispersion + squares[0]):
             return found
-        typical = float(np.sqrt(squares @ [weight for _, weight in found.nodes]))
-        return SizePosterior.known(typical, found.log_evidence)
+        return SizePosterior.known(found.typical, found.log_evidence)
 
     def level_posterior(self, mode: Mode, freedom: float) -> SizePosterior:
         """Return the distribution of the spread of levels under a law of them, round a mode."""
@@ -298,17 +297,19 @@ class Search:
         """Return the components of modes: several sizes at the one of most weight, one at the others.
 
         Modes with more factors take its sizes: a factor too many fits part of the deviations and hides their size. With
-        `one_size` that of most evidence stands for all: so many models know it well.
+        `one_size` a single tau stands for its distribution, and the s of most evidence for that of s.
         """
         main = max(range(len(modes)), key=lambda k: modes[k][0])
         modes = [(weight, self.share(mode)) for weight, mode in modes]
         own = modes[main][1]
-        taus = [(own.tau, 1.0)] if one_size else self.tau_posterior(own).nodes
+        found = self.tau_posterior(own)
+        taus = [(found.typical, 1.0)] if one_size else found.nodes
         laws = [(own.at.hyper.level, 1.0)] if one_size else self._laws_of_levels(own)
         out = []
         for k, (weight, mode) in enumerate(modes):
             if k < main:
-                out.append(self.component(mode, weight))
+                there = self.moved(mode, self.tau_posterior(mode).typical, mode.at.hyper.level)
+                out.append(self.component(there, weight))
                 continue
             for tau, share in taus if k == main else [taus[len(taus) // 2]]:
                 for level, part in laws if k == main else laws[:1]:

@@ -25,7 +25,7 @@ from lrbtl.typing import Floats
 
 LEAST_SIZE = 0.02  # of the spread of the scores: the least tau, and the least s, that is looked at
 TAU_STEPS, WORTHWHILE = 8, 0.05  # most steps in tau, and nats that one must gain
-LITTLE_MORE = 0.02  # relative change of the variance of an entry, noise included, that is not worth a step either
+SAME_TAU = 0.02  # relative change of tau that is not worth a step either
 FACTOR_STEPS, FACTOR_CHANGE = 3, 0.05  # most steps of the precision of factors, and the relative change that ends them
 LEVEL_STEPS, LEVEL_CHANGE = 6, 0.02  # most steps of s, and the relative change that ends them
 ROUNDS, SAME_VARIANCE = 25, 0.02  # most rounds of expectations, and relative change of what they find that ends them
@@ -185,7 +185,7 @@ class SizeFitter:
             tried.append(tau)
             there = noise + tau**2
             gain = a * np.log(there / v) + b * (1 / there - 1 / v)
-            if mode and (gain < WORTHWHILE or abs(there / v - 1) < LITTLE_MORE):
+            if mode and (gain < WORTHWHILE or abs(tau / at.tau - 1) < SAME_TAU):
                 break
             mode = self.converge(at.at_tau(tau), near=mode is not None)
             at = mode.at

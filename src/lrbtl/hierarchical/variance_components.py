@@ -27,6 +27,11 @@ class SizePosterior:
     nodes: list[tuple[float, float]]
     log_evidence: float
 
+    @property
+    def typical(self) -> float:
+        """Root mean square of the size."""
+        return float(np.sqrt(sum(weight * size**2 for size, weight in self.nodes)))
+
     @classmethod
     def known(cls, size: float, log_evidence: float = 0.0) -> "SizePosterior":
         """Return that of a size that is known."""
@@ -49,14 +54,22 @@ def size_posterior(
     >>> [round(x, 1) for x, _ in found.nodes]
     [0.8, 1.0, 1.1]
     """
-    size = min(max(size, least), largest)
+    given = size = min(max(size, least), largest)
     seen = {x: log_likelihood(x) for x in (size / APART, size, size * APART)}
-    low, here, high = seen.values()
-    bend = 2 * here - low - high
+    for _ in range(MOST_STEPS):  # uphill: where votes are few, the size that was given may be far from the likeliest
+        size = max(seen, key=lambda x: seen[x])
+        if min(seen) < size < max(seen) or not least < size < largest:
+            break
+        beyond = size / APART if size == min(seen) else size * APART
+        seen[beyond] = log_likelihood(beyond)
     flat = -np.log(largest) if np.isfinite(largest) else 0.0  # log density of the prior
-    if bend > 0 and np.log(APART) / np.sqrt(bend) < sure:
-        width = size * np.log(APART) / np.sqrt(bend) * np.sqrt(2.0 * np.pi)
-        return SizePosterior.known(size, here + float(np.log(width)) + flat)
+    if min(seen) < size < max(seen):
+        low, here, high = (seen[x] for x in _neighbours(sorted(seen), size))
+        bend = 2 * here - low - high
+        if bend > 0 and np.log(APART) / np.sqrt(bend) < sure:
+            width = size * np.log(APART) / np.sqrt(bend) * np.sqrt(2.0 * np.pi)
+            top = size if size == given else size * APART ** ((high - low) / (2 * bend))  # of a parabola
+            return SizePosterior.known(float(top), here + float(np.log(width)) + flat)
     for direction in (1.0 / APART, APART):
         end = min(seen) if direction < 1 else max(seen)
         for _ in range(MOST_STEPS):
@@ -77,3 +90,9 @@ def size_posterior(
     reach = np.cumsum(share) / share.sum()
     found = np.interp(QUANTILES, reach, places)
     return SizePosterior([(float(x), weight) for x, weight in zip(found, WEIGHTS, strict=True)], total)
+
+
+def _neighbours(sizes: list[float], size: float) -> list[float]:
+    """Return the next smaller size, a size, and the next larger one."""
+    place = sizes.index(size)
+    return sizes[place - 1 : place + 2]

@@ -17,7 +17,7 @@ from lrbtl.lowrank.arrowhead import (
     stacked_product,
 )
 from lrbtl.lowrank.tangent import ContextBlocks, TangentSpace, context_blocks, model_block
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import Bools, Floats, Longs
 
 
 def sandwich_blocks(inverse: Inverse, meat: Arrowhead, rows: Rows = EVERY, border: Floats | None = None) -> Blocks:
@@ -181,29 +181,44 @@ def slot_covariances(design: BlockDesign, space: TangentSpace, inverse: Inverse)
 
 
 def _context_parts(design: BlockDesign, space: TangentSpace, inverse: Inverse) -> tuple[Floats, Floats]:
-    """Return covariances of the context vectors of a matrix of scores: with dU[a] v_u on the slots, and their own.
-
-    Of the border only the coordinates of models that met in a context are read.
-    """
+    """Return covariances of the context vectors of a matrix of scores: with dU[a] v_u on the slots, and their own."""
     (d1, r), E, n = space.U.shape, space.E[0], design.n_slots
     along, own = np.zeros((n + 1, r)), np.zeros((len(space.V), r, r))
     if E.size:  # else contexts have no coordinates of their own
         own += E @ inverse.blocks @ E.T
-    extra, ranks = np.arange(d1 * r, space.q), np.arange(r)
     for group in design.context_groups:
-        m = group.slots.shape[1]
-        for part in in_batches(len(group.slots), max((m * r + len(extra)) ** 2, r * space.q)):
+        most = group.slots.shape[1] * r + space.q - d1 * r  # coordinates of the border that votes of a context touch
+        product = _whole_product if 2 * most > space.q else _product_of_met
+        for part in in_batches(len(group.slots), max(most**2, r * space.q)):
             slots, contexts = group.slots[part], group.contexts[part]
-            columns = (group.models[part][:, :, None] * r + ranks).reshape(len(slots), -1)
-            columns = np.hstack([columns, np.broadcast_to(extra, (len(slots), len(extra)))])
-            reach = np.take_along_axis(inverse.reach_of(contexts), columns[:, None], axis=2)
-            reach[:, :, : m * r] *= np.repeat(slots < n, r, axis=1)[:, None]
-            cross = -reach @ inverse.border[columns[:, :, None], columns[:, None]]
-            own[contexts] -= E @ cross @ np.swapaxes(reach, 1, 2) @ E.T
-            cross = (E @ cross)[:, :, : m * r].reshape(len(slots), r, m, r)
-            along[slots] = np.einsum("ukml,ul->umk", cross, space.V[contexts])
+            cross, square = product(space, inverse, contexts, group.models[part], slots < n)
+            own[contexts] += E @ square @ E.T
+            along[slots] = np.einsum("ij,ujml,ul->umi", E, cross, space.V[contexts], optimize=True)
     along[n] = 0.0
     return along, own
+
+
+Products = tuple[Floats, Floats]  # of contexts with the models that met there, (n, k, m, r), and with themselves
+
+
+def _whole_product(space: TangentSpace, inverse: Inverse, contexts: Longs, models: Longs, met: Bools) -> Products:
+    """Return minus reach @ border at models that met, and reach @ border @ reach^T: one product for all contexts."""
+    (d1, r), reach = space.U.shape, inverse.reach_of(contexts)
+    cross = (reach.reshape(-1, space.q) @ inverse.border).reshape(reach.shape)
+    of_models = cross[:, :, : d1 * r].reshape(len(contexts), -1, d1, r)
+    return -np.take_along_axis(of_models, models[:, None, :, None], axis=2), cross @ np.swapaxes(reach, 1, 2)
+
+
+def _product_of_met(space: TangentSpace, inverse: Inverse, contexts: Longs, models: Longs, met: Bools) -> Products:
+    """Return the same, the border being read only at the models that met in a context: they are few."""
+    (d1, r), m = space.U.shape, models.shape[1]
+    columns = (models[:, :, None] * r + np.arange(r)).reshape(len(models), -1)
+    extra = np.broadcast_to(np.arange(d1 * r, space.q), (len(models), space.q - d1 * r))
+    columns = np.hstack([columns, extra])
+    reach = np.take_along_axis(inverse.reach_of(contexts), columns[:, None], axis=2)
+    reach[:, :, : m * r] *= np.repeat(met, r, axis=1)[:, None]
+    cross = reach @ inverse.border[columns[:, :, None], columns[:, None]]
+    return -cross[:, :, : m * r].reshape(len(models), -1, m, r), cross @ np.swapaxes(reach, 1, 2)
 
 
 def _thin_stack(space: TangentSpace, inverse: Inverse, group: Group, part: slice, along: Floats, own: Floats) -> Floats:

@@ -14,6 +14,9 @@ graph beyond that of a random graph of the same degree, 2 / sqrt(degree), and th
 Poisson's and its error. A coefficient has the prior variance (1 / (1 - t)^2 - 1) times that of levels, s^2 + E[b^2]:
 nothing under random pairing, flat on a ladder.
 
+Pairings may also have followed the votes: near ties met, or those that led so far. Then they say nothing that the votes
+do not, and X repeats their noise. Estimates are averaged over both (`design_weight`).
+
 A t law enters by its normal approximation round the posterior of e, moments matched in the sense of the variational
 bound: precision E[-(log p)''] and the mean that gives the slope E[(log p)'] (`Sites`).
 """
@@ -25,7 +28,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
-from scipy.special import gammaln, ndtri
+from scipy.special import gammaln, ndtr, ndtri
 
 from lrbtl.model.links import mean_over_spread
 from lrbtl.typing import Floats
@@ -212,8 +215,8 @@ class LevelPrior:
     @cached_property
     def coefficient_variances(self) -> Floats:
         """B of each column of X."""
-        t, spread = np.array(self.covariates.informed), self.s**2 + sum(self.squares)
-        return np.append(spread * ((1.0 - t) ** -2 - 1.0), self.squares[0] * self.covariates.bend_shares)
+        t = np.array(self.covariates.informed)
+        return np.append(self.spread * ((1.0 - t) ** -2 - 1.0), self.squares[0] * self.covariates.bend_shares)
 
     @cached_property
     def _solved(self) -> tuple[Floats, float]:
@@ -284,7 +287,7 @@ class LevelPrior:
         here, there = self._sites, other._sites
         apart = np.abs(np.log(there.precision / here.precision))
         moved = np.abs(there.mean - here.mean) * np.sqrt(here.precision)
-        squares = np.abs(np.subtract(self.squares, other.squares)) / (self.s**2 + sum(self.squares))
+        squares = np.abs(np.subtract(self.squares, other.squares)) / self.spread
         return float(max(apart.max(), moved.max(), squares.max()))
 
     def _new_sites(self, before: "LevelPrior", away: Floats, cov: Floats) -> Sites:
@@ -306,6 +309,16 @@ class LevelPrior:
         own = 1.0 / self._sites.precision
         reach = own[:, None] * self.precision
         return np.asarray(own - own * np.diag(reach) + np.einsum("ij,ij->i", reach @ cov, reach))
+
+    @property
+    def spread(self) -> float:
+        """Variance of levels: s^2 and what order and traffic add."""
+        return self.s**2 + sum(self.squares)
+
+    def without_covariates(self) -> "LevelPrior":
+        """Return a prior of the same spread that does not know the pairings."""
+        none = DesignCovariates.none(len(self.covariates.order))
+        return replace(self, covariates=none, s=float(np.sqrt(self.spread)), squares=(0.0, 0.0), sites=None)
 
     def fitted_coefficients(self, level: Floats) -> Floats:
         """Return the posterior means of b at some levels."""
@@ -330,3 +343,19 @@ def student_sites(e: Floats, variance: Floats, scale: Floats, freedom: float) ->
     mean = e + slope / precision
     normal = 0.5 * np.log(precision / (2 * np.pi)) - 0.5 * precision * ((e - mean) ** 2 + variance)
     return Sites(precision, mean, float(np.sum(mean_over_spread(log_density, e, variance) - normal)))
+
+
+def design_weight(informed: LevelPrior, plain: LevelPrior, known: float) -> float:
+    """Return the probability that pairings come from levels, and not from the votes themselves.
+
+    Where similar models meet, votes hide how far levels spread, and X raises that spread. Where those met whose votes
+    were even so far, it does not. `known` levels are determined by votes: variances of so many have relative errors
+    of sqrt(2 / known).
+
+    Examples
+    --------
+    >>> plain = LevelPrior(DesignCovariates.none(60), s=0.5)
+    >>> [round(design_weight(replace(plain, s=s), plain, known=50.0), 2) for s in (0.4, 0.5, 0.6)]
+    [0.01, 0.5, 0.97]
+    """
+    return float(ndtr(np.log(informed.spread / plain.spread) * np.sqrt(known / 2.0)))

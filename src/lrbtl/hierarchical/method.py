@@ -143,14 +143,15 @@ def design_notes(run: "HierarchicalRun") -> tuple[str, ...]:
 
     Scores are those of models with enough votes for a rank, less their mean.
     """
-    node = max(run.nodes, key=lambda node: node.weight)
-    if isinstance(node.covariance, MonteCarloCovariance) or not any(node.mode.at.hyper.level.covariates.informed):
+    informed = [node for node in run.nodes if any(node.mode.at.hyper.level.covariates.informed)]
+    if not informed or isinstance(informed[0].covariance, MonteCarloCovariance):
         return ()
     weights = run.data.context_counts / run.data.n_battles
     ranked = run.data.model_counts >= RANKED_FROM
     if np.count_nonzero(ranked) < 2:
         return ()
-    moved = design_shift(node.mode.at, weights)
+    node = max(informed, key=lambda node: node.weight)
+    moved = design_shift(node.mode.at, weights) * sum(each.weight for each in informed)
     moved -= moved[ranked].mean()
     (found,) = run.vote_score_moments(weights[None], ranked[None])
     far = np.flatnonzero(ranked & (np.abs(moved) > MOVED_BY_DESIGN * found.se))

@@ -16,7 +16,7 @@ from lrbtl.hierarchical.coordinates import no_factors
 from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion
 from lrbtl.hierarchical.large import MonteCarloCovariance
-from lrbtl.hierarchical.level_prior import LevelPrior
+from lrbtl.hierarchical.level_prior import LevelPrior, design_weight
 from lrbtl.hierarchical.mode import Mode, find_mode
 from lrbtl.hierarchical.outliers import Outliers, find_outliers
 from lrbtl.hierarchical.random_effects import RandomEffectDesign, RandomEffects
@@ -31,6 +31,7 @@ ALIKE = 0.1  # relative change of the variance of an entry, noise included, over
 FEW_NOISE = 0.1  # of the noise: sizes are looked at from there on, where less has the most evidence
 ABSORBED = 0.05  # of the variance of scores: below it shared factors hold the levels, whose law does not matter
 LEVELS_MATTER = 8.0  # squared relative errors of s, times shrinkage of levels, below which it is not averaged over
+LEAST_SHARE = 0.02  # weight below which a law of levels is left out of the average
 OBVIOUS = 8.0  # where a factor stands out so far at the first tau, it does at any
 NO_DOUBT = 4.0  # where it stands out less there after a few draws, it is not obvious
 IDLE = 0.3  # standard deviations that a factor must take out of the residuals
@@ -341,6 +342,21 @@ class Search:
         open_part = (1.0 - known / max(self.shape[0] - 1, 1)) * np.sqrt(2.0 / known)
         if open_part < self.config.sure_size**2 * LEVELS_MATTER:
             return [(here, 1.0)]
+        laws = self._weighted_laws(mode)
+        if not any(here.covariates.informed):
+            return laws
+        plain = self.fitter.fit_levels(self.fitter.converge(self.fitter.at_level(mode.at, here.without_covariates())))
+        other = plain.at.hyper.level
+        share = design_weight(here, other, other.effective_number(self.fitter.covariance(plain.at).level_covariance))
+        both = [(level, weight * share) for level, weight in laws]
+        both += [(level, weight * (1.0 - share)) for level, weight in self._weighted_laws(plain)]
+        kept = [(level, weight) for level, weight in both if weight > LEAST_SHARE]
+        total = sum(weight for _, weight in kept)
+        return [(level, weight / total) for level, weight in kept]
+
+    def _weighted_laws(self, mode: Mode) -> list[tuple[LevelPrior, float]]:
+        """Return priors of levels of several laws and spreads round a mode, with their weights."""
+        here = mode.at.hyper.level
         absorbed = bool(mode.scores.space.rank) and here.s**2 < ABSORBED * mode.scores.field.mean_square()
         laws = self.config.level_freedom[:1] if absorbed else self.config.level_freedom
         found = {freedom: self.level_posterior(mode, freedom) for freedom in laws}
@@ -348,7 +364,7 @@ class Search:
         out = []
         for freedom, each in found.items():
             share = float(np.exp(each.log_evidence - top))
-            if share > 0.02:
+            if share > LEAST_SHARE:
                 law = replace(here, freedom=freedom, sites=None)
                 out += [(replace(law, s=s), share * weight) for s, weight in each.nodes]
         total = sum(weight for _, weight in out)

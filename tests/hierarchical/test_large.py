@@ -231,7 +231,7 @@ def test_where_sizes_are_known_well_each_rank_is_one_component():
     tried = Search(SizeFitter(make_design(battles(votes(n=300)), "logistic"), HierarchicalConfig()))
     modes = tried.given(1)
     (one,) = tried.components(modes, one_size=True)
-    assert len(tried.components(modes)) > 1 and one.tau == tried.tau_posterior(modes[0][1]).typical
+    assert len(tried.components(modes)) > 1 and one.tau == tried.likely_tau(modes[0][1])
 
 
 def test_factors_and_sizes_of_some_contexts_serve_all():

@@ -106,7 +106,8 @@ def _start(wide: SizeFitter, component: Component, models: Longs | None = None) 
     if isinstance(variance, np.ndarray):
         variance = np.full(len(design.atom_table.a), variance.mean())
     scores = Scores(design, wide.space(point, level), np.zeros(design.n_slots), eta_variance=variance)
-    return wide.expansion(scores, component.tau, level_prior)
+    precision = None if models is None else component.mode.at.hyper.factors.precision  # of many models: found later
+    return wide.expansion(scores, component.tau, level_prior, precision=precision)
 
 
 def _of_all_levels(wide: SizeFitter, some: LevelPrior, level: Floats) -> LevelPrior:

@@ -31,6 +31,7 @@ ALIKE = 0.1  # relative change of the variance of an entry, noise included, over
 FEW_NOISE = 0.1  # of the noise: sizes are looked at from there on, where less has the most evidence
 ABSORBED = 0.05  # of the variance of scores: below it shared factors hold the levels, whose law does not matter
 LEVELS_MATTER = 8.0  # squared relative errors of s, times shrinkage of levels, below which it is not averaged over
+SAME_TAU = 0.1  # relative difference of taus for which a mode is not sought again
 LEAST_SHARE = 0.02  # weight below which a law of levels is left out of the average
 OBVIOUS = 8.0  # where a factor stands out so far at the first tau, it does at any
 NO_DOUBT = 4.0  # where it stands out less there after a few draws, it is not obvious
@@ -283,6 +284,13 @@ class Search:
             return found
         return SizePosterior.known(found.typical, found.log_evidence)
 
+    def likely_tau(self, mode: Mode) -> float:
+        """Return one tau for its distribution; where votes are not few, that of the mode is where the evidence is."""
+        if not self.fitter.thin(mode.at):
+            return mode.tau
+        found = self.tau_posterior(mode).typical
+        return mode.tau if abs(found - mode.tau) <= SAME_TAU * mode.tau else found
+
     def level_posterior(self, mode: Mode, freedom: float) -> SizePosterior:
         """Return the distribution of the spread of levels under a law of them, round a mode."""
         level = replace(mode.at.hyper.level, freedom=freedom, sites=None)
@@ -303,13 +311,12 @@ class Search:
         main = max(range(len(modes)), key=lambda k: modes[k][0])
         modes = [(weight, self.share(mode)) for weight, mode in modes]
         own = modes[main][1]
-        found = self.tau_posterior(own)
-        taus = [(found.typical, 1.0)] if one_size else found.nodes
+        taus = [(self.likely_tau(own), 1.0)] if one_size else self.tau_posterior(own).nodes
         laws = [(own.at.hyper.level, 1.0)] if one_size else self._laws_of_levels(own)
         out = []
         for k, (weight, mode) in enumerate(modes):
             if k < main:
-                there = self.moved(mode, self.tau_posterior(mode).typical, mode.at.hyper.level)
+                there = self.moved(mode, self.likely_tau(mode), mode.at.hyper.level)
                 out.append(self.component(there, weight))
                 continue
             for tau, share in taus if k == main else [taus[len(taus) // 2]]:

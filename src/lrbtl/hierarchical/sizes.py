@@ -90,15 +90,15 @@ class SizeFitter:
         """Return the prior of levels with a spread."""
         return LevelPrior(self.covariates, s)
 
-    def expansion(self, scores: Scores, tau: float, level: LevelPrior) -> Expansion:
-        """Return the posterior round some scores, with priors of factors as these suggest."""
+    def expansion(self, scores: Scores, tau: float, level: LevelPrior, *, precision: float | None = None) -> Expansion:
+        """Return the posterior round some scores, with a precision of factors or the one that these suggest."""
         if not self.design.several_contexts:
             tau = 0.0
         information = float(self.design.count @ scores.terms.fisher) / self.shape[0]
         gauge = STIFF * information / self.dispersion
-        factors = FactorPrior(0.0, self.covariates.loose)
+        factors = FactorPrior(precision or 0.0, self.covariates.loose)
         at = Expansion(scores, Hyperparameters(tau, level, self.dispersion, gauge, factors))
-        return self.with_factors(at) if scores.space.rank else at
+        return self.with_factors(at) if scores.space.rank and precision is None else at
 
     @staticmethod
     def with_factors(at: Expansion) -> Expansion:

@@ -303,7 +303,9 @@ def test_components_of_one_size_are_all_found():
 
 def weight_of_pairings(a, b, y):
     """Return how much weight the model has that takes pairings to come from levels."""
-    nodes = lrbtl.analyse(lrbtl.Battles.from_arrays(a, b, y)).run.nodes
+    run = lrbtl.analyse(lrbtl.Battles.from_arrays(a, b, y)).run
+    assert isinstance(run, HierarchicalRun)
+    nodes = run.nodes
     return sum(node.weight for node in nodes if any(node.mode.at.hyper.level.covariates.informed))
 
 

@@ -14,8 +14,9 @@ graph beyond that of a random graph of the same degree, 2 / sqrt(degree), and th
 Poisson's and its error. A coefficient has the prior variance (1 / (1 - t)^2 - 1) times that of levels, s^2 + E[b^2]:
 nothing under random pairing, flat on a ladder.
 
-Pairings may also have followed the votes: near ties met, or those that led so far. Then they say nothing that the votes
-do not, and X repeats their noise. Estimates are averaged over both (`design_weight`).
+Where somebody chose who meets whom, pairings may also have followed the votes: near ties met, or those that led so far.
+Then they say nothing that the votes do not, and X repeats their noise. Estimates are averaged over both
+(`design_weight`).
 
 A t law enters by its normal approximation round the posterior of e, moments matched in the sense of the variational
 bound: precision E[-(log p)''] and the mean that gives the slope E[(log p)'] (`Sites`).
@@ -87,6 +88,14 @@ class DesignCovariates:
         traffic, noise, t_traffic = _traffic_column(votes)
         placed = _at_rows(order, seen, len(votes)), _at_rows(bends, seen, len(votes))
         return cls(*placed, shares, traffic, noise, (t_order, t_traffic))
+
+    @property
+    def chose_pairs(self) -> bool:
+        """Whether somebody chose who meets whom, not only how often a model is shown.
+
+        The largest eigenvalue of a random graph of d models varies by about d^(-2/3) (Tracy and Widom).
+        """
+        return bool(self.informed[0] > len(self.order) ** (-2 / 3))
 
     @cached_property
     def loose(self) -> Floats:

@@ -43,6 +43,7 @@ from lrbtl.typing import Bools, Floats, Longs
 
 RANKED_FROM = 30  # votes, as for boards
 MOVED_BY_DESIGN = 0.2  # standard errors from which a board says that the design moves a model
+UNCLEAR_SHARE = 0.3  # between the smallest and largest tau that votes allow: beyond it a share is not named
 LEVELS_COUNT = 0.01  # of the variance of scores, from which levels count in the rank
 UNRELATED = (
     "sets of tags are too many to ask what a model gains by a tag in all of them: boards of tags may be too sure"
@@ -86,7 +87,7 @@ class Hierarchical(Method):
         related = related or TAGS in search.columns.modes
         unrelated = () if related or shared_tags(data) is None else (UNRELATED,)
         simulated = () if models is None else simulated_notes(data, len(models), [node.covariance for node in nodes])
-        own = () if data.n_contexts == 1 else (deviation_sentence(deviation_share(nodes)),)
+        own = () if data.n_contexts == 1 else (deviation_sentence(*deviation_shares(nodes)),)
         provenance = Provenance(
             method=self.name,
             rank=main_rank(nodes, design.shape),
@@ -124,15 +125,18 @@ def main_rank(nodes: Sequence[Component], shape: tuple[int, ...]) -> tuple[int, 
     return max(weights, key=lambda rank: weights[rank])
 
 
-def deviation_share(nodes: Sequence[Component]) -> float:
-    """Return the share of tau^2 in the variance of the scores of a category."""
-    tau = sum(node.weight * node.tau for node in nodes)
+def deviation_shares(nodes: Sequence[Component]) -> tuple[float, float, float]:
+    """Return the share of tau^2 in the variance of the scores of a category: on average, at the least and most tau."""
     shared = sum(node.weight * node.shared_square for node in nodes)
-    return tau**2 / max(tau**2 + shared, 1e-300)
+    taus = (sum(node.weight * node.tau for node in nodes), *(f(node.tau for node in nodes) for f in (min, max)))
+    mean, low, high = (tau**2 / max(tau**2 + shared, 1e-300) for tau in taus)
+    return mean, low, high
 
 
-def deviation_sentence(share: float) -> str:
+def deviation_sentence(share: float, low: float, high: float) -> str:
     """Return in words how much of the variance of scores is category-specific."""
+    if high - low > UNCLEAR_SHARE:
+        return "too few votes to say how much of the score variance is category-specific"
     if share < 0.01:
         return "categories agree: less than 1% of the score variance is category-specific"
     return f"{share:.0%} of the score variance is category-specific"
@@ -236,9 +240,9 @@ class HierarchicalRun(Run):
         return sum(node.weight * node.tau for node in self.nodes)
 
     @cached_property
-    def share(self) -> float:
-        """Share of the deviations in what differs between models in a category."""
-        return deviation_share(self.nodes)
+    def shares(self) -> tuple[float, float, float]:
+        """Share of the deviations in the variance of the scores of a category: mean, least, most."""
+        return deviation_shares(self.nodes)
 
     @property
     def unshared(self) -> tuple[tuple[str, int, int], ...]:

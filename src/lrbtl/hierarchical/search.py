@@ -80,7 +80,7 @@ class Component:
         """Mean square of what entries share."""
         related = self.covariance.at.related if isinstance(self.covariance, MonteCarloCovariance) else None
         more = 0.0 if related is None else float(np.trace(related)) / len(related) - self.tau**2
-        return self.low_rank.mean_square() + more
+        return max(self.low_rank.mean_square(), self.mode.at.hyper.level.spread) + more
 
     @property
     def link(self) -> Link:
@@ -350,7 +350,7 @@ class Search:
         if open_part < self.config.sure_size**2 * LEVELS_MATTER:
             return [(here, 1.0)]
         laws = self._weighted_laws(mode)
-        if not any(here.covariates.informed):
+        if not here.covariates.chose_pairs:
             return laws
         plain = self.fitter.fit_levels(self.fitter.converge(self.fitter.at_level(mode.at, here.without_covariates())))
         other = plain.at.hyper.level

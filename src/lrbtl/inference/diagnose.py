@@ -20,7 +20,7 @@ from lrbtl.fitting.local import Local
 from lrbtl.fitting.low_rank import Fit
 from lrbtl.fitting.signal import SIGNAL_FLOOR, restricts, signal_ratio, thin_contexts, weak_advice
 from lrbtl.fitting.solvers import IsotropicSolver
-from lrbtl.hierarchical.method import HierarchicalRun
+from lrbtl.hierarchical.method import HierarchicalRun, deviation_sentence
 from lrbtl.inference import diagnosis_text
 from lrbtl.inference.analysis import Analysis, analyse, analyse_fit, find_method
 from lrbtl.inference.bounds import (
@@ -84,6 +84,8 @@ class Diagnosis:
     share : float
         Share of what differs between models in a context that the other contexts do not share: tau^2 against the
         spread of the low-rank part. NaN where the method does not tell.
+    sharing : str
+        The same in words.
     ranks : tuple of tuples
         Ranks that are averaged over.
     exceptions : tuple of (model, context, Elo points)
@@ -122,6 +124,7 @@ class Diagnosis:
     battles_per_model: tuple[int, int, int]
     battles_per_context: tuple[int, int, int]
     share: float = float("nan")
+    sharing: str = ""
     ranks: tuple[tuple[int, ...], ...] = ()
     exceptions: tuple[Exceptional, ...] = ()
     unshared: tuple[tuple[str, int, int], ...] = ()
@@ -394,7 +397,8 @@ def _with_analysis(found: Diagnosis, analysis: Analysis) -> Diagnosis:
     if not battles.levels:
         return found
     ranks = tuple(sorted({node.rank for node in run.nodes}))
-    return replace(found, share=run.share, ranks=ranks, exceptions=tuple(named), unshared=run.unshared)
+    found = replace(found, share=run.shares[0], sharing=deviation_sentence(*run.shares))
+    return replace(found, ranks=ranks, exceptions=tuple(named), unshared=run.unshared)
 
 
 def _diagnose_fit(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from lrbtl.data.labels import context_name, some_of
 from lrbtl.fitting.signal import SIGNAL_FLOOR, THIN_CONTEXT
-from lrbtl.hierarchical.method import deviation_sentence
 
 if TYPE_CHECKING:
     from lrbtl.inference.diagnose import Diagnosis, FitDiagnosis
@@ -111,7 +110,7 @@ def about_sharing(d: Diagnosis) -> list[Check]:
     """Return what contexts share, ranks, and exceptions."""
     checks: list[Check] = []
     if not isnan(d.share):
-        checks.append((True, f"Sharing: {deviation_sentence(d.share)}."))
+        checks.append((True, f"Sharing: {d.sharing}."))
     if d.ranks:
         *others, last = (" × ".join(map(str, rank)) for rank in d.ranks)
         checks.append((True, f"Rank: averaged over {', '.join(others)} and {last}." if others else f"Rank: {last}."))

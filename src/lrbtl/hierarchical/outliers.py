@@ -81,7 +81,7 @@ def find_outliers(covariance: ScoreCovariance | MonteCarloCovariance, config: Hi
     k = V * size
     nats = -0.5 * np.log1p(k) + 0.5 * V * shift**2 * k / (1 + k)
     probability = outlier_probabilities(nats, played, played.sum() / design.shape[0], config.outliers_per_model)
-    k = V * (tails * size + (shift * k / (1 + k)) ** 2) / (tails + 1)
+    k = V * (size + (shift * k / (1 + k)) ** 2 / tails) / (1 + 1 / tails)
     shift *= k / (1 + k)
     left = 1.0 - own
     added = probability * left**2 * (k / (1 + k) / V + (1.0 - probability) * shift**2)

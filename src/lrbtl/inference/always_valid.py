@@ -175,7 +175,7 @@ def mixture_critical(critical: float, time: float) -> float:
     return sqrt((1.0 + 1.0 / (x * time)) * (size + log(1.0 + x * time)))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=512)
 def _boundaries(looks: int, look: int | None) -> tuple[Floats, Floats]:
     """Return critical values for one look, and those at a look that take their place: constant, or spent evenly."""
     if look is None:
@@ -212,14 +212,20 @@ def spending_boundary(tail: float, looks: int, look: int) -> float:
     >>> round(spending_boundary(0.05, 5, 5), 3)
     2.276
     """
+    return _spending_boundaries(tail, looks)[look - 1]
+
+
+@lru_cache(maxsize=256)
+def _spending_boundaries(tail: float, looks: int) -> tuple[float, ...]:
+    """Return the boundaries at all looks: each needs those before it."""
     share = tail / looks
-    boundary = -float(ndtri(share / 2.0))
-    walk = _Walk(boundary)
-    for k in range(2, look + 1):
+    found = [-float(ndtri(share / 2.0))]
+    walk = _Walk(found[0])
+    for k in range(2, looks + 1):
         root = sqrt(k)
-        boundary = float(brentq(lambda c, root=root: walk.leaves(c * root) - share, 0.0, 40.0, xtol=1e-9))
-        walk.step(boundary * root)
-    return boundary
+        found.append(float(brentq(lambda c, root=root: walk.leaves(c * root) - share, 0.0, 40.0, xtol=1e-9)))
+        walk.step(found[-1] * root)
+    return tuple(found)
 
 
 class _Walk:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from kernel_cases import RNG, SHAPE, R, U, V, sides
 from lrbtl._kernels import gram
@@ -105,19 +104,6 @@ def test_sum_cross_blocks():
     np.testing.assert_allclose(blocks, expected, rtol=1e-12, atol=1e-14)
 
 
-def test_subtract_sparse_gram():
-    W = sparse.csr_array(np.where(RNG.random((12, 7)) < 0.4, RNG.normal(size=(12, 7)), 0.0))
-    base = RNG.normal(size=(7, 7))
-
-    def run():
-        out = base.copy()
-        gram.subtract_sparse_gram(W.indptr.astype(np.int32), W.indices.astype(np.int32), W.data, out)
-        return [out]
-
-    [found] = run()
-    np.testing.assert_allclose(found, base - np.triu((W.T @ W).toarray()), rtol=1e-12, atol=1e-14)
-
-
 def test_apply_gram(design):
     slot_a, slot_b, slot_start, model = design.slot_table
     value, weight = RNG.normal(size=slot_start[-1]), RNG.random(len(design.a))
@@ -131,40 +117,3 @@ def test_apply_gram(design):
     place = model * 4 + np.repeat(np.arange(4), np.diff(slot_start))
     X = battle_matrix(design)[:, place]
     np.testing.assert_allclose(found, X.T @ (weight * (X @ value)), rtol=1e-12, atol=1e-13)
-
-
-def test_times_blocks():
-    """Two blocks, of three and of two slots, the second padded."""
-    slots, matrices = np.array([[4, 0, 2], [1, 3, 5]]), RNG.normal(size=(2, 3, 3))
-    value, out = RNG.normal(size=(5, 2)), np.zeros((5, 2))
-    gram.times_blocks(slots, matrices, value, out)
-    np.testing.assert_allclose(out[[4, 0, 2]], matrices[0] @ value[[4, 0, 2]])
-    np.testing.assert_allclose(out[[1, 3]], matrices[1, :2, :2] @ value[[1, 3]])
-
-
-def test_invert_blocks():
-    factors = RNG.normal(size=(6, 4, 3))
-    H, found = factors @ np.swapaxes(factors, 1, 2), np.empty((6, 4, 4))
-    determinant = gram.invert_blocks(H, 0.7, found)
-    np.testing.assert_allclose(found, np.linalg.inv(np.eye(4) + 0.7 * H), atol=1e-12)
-    np.testing.assert_allclose(determinant, np.linalg.slogdet(found)[1].sum())
-
-
-def test_times_block_rows():
-    """Blocks of two rows with the same columns."""
-    pattern = np.repeat(RNG.random((5, 7)) < 0.4, 2, axis=0)
-    W = sparse.csr_array(np.where(pattern, RNG.normal(size=(10, 7)), 0.0))
-    blocks, left, right = RNG.normal(size=(5, 2, 2)), RNG.normal(size=10), RNG.normal(size=7)
-    data = np.empty(W.nnz)
-    gram.times_block_rows(blocks, W.indptr.astype(np.int32), W.indices.astype(np.int32), W.data, left, right, data)
-    found = sparse.csr_array((data, W.indices, W.indptr), shape=W.shape).toarray()
-    expected = blocks @ (left[:, None] * W.toarray() * right).reshape(5, 2, 7)
-    np.testing.assert_allclose(found, expected.reshape(10, 7), atol=1e-12)
-
-
-def test_add_sparse_product():
-    A, B = (sparse.csr_array(np.where(RNG.random((9, k)) < 0.4, RNG.normal(size=(9, k)), 0.0)) for k in (5, 7))
-    (a_ptr, a), (b_ptr, b) = ((W.indptr.astype(np.int32), W.indices.astype(np.int32)) for W in (A, B))
-    out = np.ones((5, 7))
-    gram.add_sparse_product(a_ptr, a, A.data, b_ptr, b, B.data, out)
-    np.testing.assert_allclose(out, 1.0 + (A.T @ B).toarray(), atol=1e-12)

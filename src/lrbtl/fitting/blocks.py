@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from lrbtl._kernels import blocks as block_kernels
 from lrbtl._kernels import gram as kernels
 from lrbtl.data.cells import mixed_bits, record_places, weak_components
 from lrbtl.fitting.design import Design
@@ -242,7 +243,7 @@ class BlockDesign(Design):
         out = np.zeros(wide.shape)
         for group, matrix in zip(self.groups, matrices, strict=True):
             if matrix.shape[1] < SMALL:
-                kernels.times_blocks(group.slots, np.ascontiguousarray(matrix), wide, out)
+                block_kernels.times_blocks(group.slots, np.ascontiguousarray(matrix), wide, out)
                 continue
             inside = group.slots < self.n_slots
             part = np.where(inside[:, :, None], wide[np.minimum(group.slots, self.n_slots - 1)], 0.0)

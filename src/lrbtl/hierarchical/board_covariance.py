@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg, sparse
 
-from lrbtl._kernels import gram
+from lrbtl._kernels import blocks as block_kernels
 from lrbtl.fitting.blocks import Matrices
 from lrbtl.hierarchical.expansion import Expansion
 from lrbtl.hierarchical.random_effects import RandomEffects
@@ -121,5 +121,5 @@ def _product(left: Matrix, right: Matrix) -> Floats:
     (l_ptr, l_columns), (r_ptr, r_columns) = (
         (side.indptr.astype(np.int32), side.indices.astype(np.int32)) for side in (left, right)
     )
-    gram.add_sparse_product(l_ptr, l_columns, left.data, r_ptr, r_columns, right.data, out)
+    block_kernels.add_sparse_product(l_ptr, l_columns, left.data, r_ptr, r_columns, right.data, out)
     return out

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg, sparse
 
-from lrbtl._kernels import gram
+from lrbtl._kernels import blocks as block_kernels
 from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
 from lrbtl.fitting.solvers import accumulate, robust_factor
 from lrbtl.fitting.vote_terms import VoteTerms
@@ -406,7 +406,7 @@ def integrate_out(matrices: Floats, square: float) -> float:
     """
     each = np.arange(matrices.shape[1])
     if len(each) < CHOLESKY_SIZE:
-        determinant = gram.invert_blocks(matrices, square, matrices)
+        determinant = block_kernels.invert_blocks(matrices, square, matrices)
         matrices *= -1.0 / square
         matrices[:, each, each] += 1.0 / square
         return determinant

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg, sparse
 
-from lrbtl._kernels import gram
+from lrbtl._kernels import blocks as block_kernels
 from lrbtl.typing import Floats, Longs
 
 Rows = Longs | slice
@@ -310,7 +310,7 @@ def block_product(
         indptr, indices = cross.indptr.astype(np.int32), cross.indices.astype(np.int32)
         data = np.empty(len(cross.data))
         blocks = np.ascontiguousarray(inverse)
-        gram.times_block_rows(blocks, indptr, indices, cross.data, left, np.ascontiguousarray(right), data)
+        block_kernels.times_block_rows(blocks, indptr, indices, cross.data, left, np.ascontiguousarray(right), data)
         return sparse.csr_array((data, cross.indices, cross.indptr), shape=cross.shape)
     outer = sparse.bsr_array((inverse, np.arange(dl), np.arange(dl + 1)), shape=(dl * rl, dl * rl))
     product = outer.tocsr() @ (sparse.diags_array(left) @ cross @ sparse.diags_array(right))
@@ -322,7 +322,9 @@ def block_product(
 def subtract_gram(matrix: sparse.csr_array, out: Floats) -> None:
     """Subtract matrix^T matrix of a sparse matrix from a symmetric one, in place."""
     matrix.sort_indices()
-    gram.subtract_sparse_gram(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data, out)
+    block_kernels.subtract_sparse_gram(
+        matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data, out
+    )
     mirrored(out.T)
 
 

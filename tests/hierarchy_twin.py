@@ -39,7 +39,7 @@ WEIGHTS = np.exp(-0.5 * NODES**2) / np.exp(-0.5 * NODES**2).sum()  # the trapezo
 
 def entries(design: BlockDesign) -> Longs:
     """Position of each slot among the vectorised scores (d1, D)."""
-    *_, start, model = design.slot_table
+    start, model = design.entries.slot_start, design.entries.model
     return np.asarray(model * design.n_contexts + np.repeat(np.arange(design.n_contexts), np.diff(start)))
 
 
@@ -108,7 +108,7 @@ def mode_at(name: str, spread: bool = False) -> Expansion:
         shape, rank, tau, link = MODES[name]
         at = mode_of(tied_battles(shape), rank, tau, link=link, dispersion=0.9).at
         if spread:
-            variance = np.random.default_rng(9).uniform(0.05, 0.4, size=len(at.scores.design.atom_table.a))
+            variance = np.random.default_rng(9).uniform(0.05, 0.4, size=len(at.scores.design.entries.atoms.a))
             at = replace(at, scores=replace(at.scores, eta_variance=variance))
         _MADE[name, spread] = at
     return _MADE[name, spread]
@@ -159,7 +159,7 @@ def dense_eta(scores: Scores) -> Floats:
 def eta_variance(scores: Scores) -> Floats | float:
     """Of each cell of the scores' design, as it is given."""
     given = scores.eta_variance
-    return scores.design.of_atoms(given) if isinstance(given, np.ndarray) else given
+    return scores.design.entries.of_atoms(given) if isinstance(given, np.ndarray) else given
 
 
 def level_precision(prior: LevelPrior) -> Floats:

@@ -52,11 +52,17 @@ def random_design(shape: Shape, n: int, seed: int = 0, *, pairs: bool = True) ->
     return Design(shape, start, a, b, y, count, centred=pairs)
 
 
+def gradient_at_zero(design: Design) -> Floats:
+    """Sum of n (y - 1/2) X over the cells as a matrix (D, d1)."""
+    sums = design.entries.slot_matrix(design.entries.slot_sums(design.count * (design.y - 0.5)))
+    return np.asarray(sums)
+
+
 def battle_matrix(design: Design) -> Floats:
     """vec(X) of every cell, (n_cells, d1 D)."""
     D = design.n_contexts
     X = np.zeros((len(design.a), design.shape[0] * D))
-    for i, (u, a, b) in enumerate(zip(design.context, design.a, design.b, strict=True)):
+    for i, (u, a, b) in enumerate(zip(design.entries.context, design.a, design.b, strict=True)):
         X[i, a * D + u] += 1.0
         if b >= 0:
             X[i, b * D + u] -= 1.0

@@ -20,7 +20,7 @@ def test_sum_runs():
 
 
 def test_sum_slope_rows(design):
-    slot_a, slot_b, slot_start, _ = design.slot_table
+    (slot_a, slot_b), slot_start = design.entries.slots, design.entries.slot_start
     weight, slopes, rows = RNG.random(len(design.a)), RNG.normal(size=(len(design.a), 3)), np.zeros((slot_start[-1], 3))
     gram.sum_slope_rows(slot_a, slot_b, weight, slopes, rows)
     expected, pair = np.zeros_like(rows), design.b >= 0
@@ -30,7 +30,7 @@ def test_sum_slope_rows(design):
 
 
 def test_sum_slot_rows(design):
-    slot_a, slot_b, slot_start, model = design.slot_table
+    (slot_a, slot_b), slot_start, model = design.entries.slots, design.entries.slot_start, design.entries.model
     weight = RNG.random(len(design.a))
     cells = design.start, design.a, design.b, slot_a, slot_b, slot_start, model
 
@@ -47,7 +47,7 @@ def test_sum_slot_rows(design):
     np.subtract.at(expected, slot_b[pair], (weight[:, None] * x)[pair])
     np.testing.assert_allclose(rows, expected, rtol=1e-12, atol=1e-14)
     for u in range(4):
-        here = design.context == u
+        here = design.entries.context == u
         np.testing.assert_allclose(outer[u], (x[here].T * weight[here]) @ x[here], rtol=1e-12)
 
 
@@ -60,7 +60,7 @@ def test_sum_model_blocks(design):
         return [blocks]
 
     [blocks] = run()
-    e, v = sides(design, np.eye(5)), V[design.context]
+    e, v = sides(design, np.eye(5)), V[design.entries.context]
     expected = np.einsum("c,ca,cb,ck,cl->akbl", weight, e, e, v, v)
     np.testing.assert_allclose(blocks, expected.reshape(blocks.shape), rtol=1e-12, atol=1e-14)
 
@@ -70,7 +70,7 @@ def test_model_blocks_of_few_models_and_empty_contexts():
     blocks = np.zeros((2 * R, 2 * R))
     V9 = RNG.normal(size=(9, R))
     gram.sum_model_blocks(design.start, design.a, design.b, V9, np.ones(4), blocks, 2)
-    v = V9[design.context]
+    v = V9[design.entries.context]
     np.testing.assert_allclose(blocks[:R, R:], -(v.T @ v), rtol=1e-12, atol=1e-14)
 
 
@@ -105,7 +105,7 @@ def test_sum_cross_blocks():
 
 
 def test_apply_gram(design):
-    slot_a, slot_b, slot_start, model = design.slot_table
+    (slot_a, slot_b), slot_start, model = design.entries.slots, design.entries.slot_start, design.entries.model
     value, weight = RNG.normal(size=slot_start[-1]), RNG.random(len(design.a))
 
     def run():

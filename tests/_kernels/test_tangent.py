@@ -14,7 +14,7 @@ def design(request):
 
 
 def test_sum_slots(design):
-    slot_a, slot_b, slot_start, model = design.slot_table
+    (slot_a, slot_b), slot_start, model = design.entries.slots, design.entries.slot_start, design.entries.model
     value = RNG.normal(size=len(design.a))
 
     def run():
@@ -24,9 +24,9 @@ def test_sum_slots(design):
 
     [sums] = run()
     dense = np.zeros((4, 5))
-    np.add.at(dense, (design.context, design.a), value)
+    np.add.at(dense, (design.entries.context, design.a), value)
     pair = design.b >= 0
-    np.subtract.at(dense, (design.context[pair], design.b[pair]), value[pair])
+    np.subtract.at(dense, (design.entries.context[pair], design.b[pair]), value[pair])
     slot_context = np.repeat(np.arange(4), np.diff(slot_start))
     np.testing.assert_allclose(sums, dense[slot_context, model], rtol=1e-12, atol=1e-14)
     assert np.sum(dense != 0) <= len(sums)
@@ -34,7 +34,7 @@ def test_sum_slots(design):
 
 def test_sum_signed_slots_are_sums_with_each_choice_of_signs():
     design = random_design(SHAPE, 40, seed=3, pairs=True)
-    slot_a, slot_b, slot_start, _ = design.slot_table
+    (slot_a, slot_b), slot_start = design.entries.slots, design.entries.slot_start
     value, signs = RNG.normal(size=len(design.a)), RNG.integers(0, 2**63, len(design.a)).astype(np.uint64)
     found = np.zeros((slot_start[-1], 3))
     tangent.sum_signed_slots(slot_a, slot_b, value, signs, 7, found)
@@ -46,7 +46,7 @@ def test_sum_signed_slots_are_sums_with_each_choice_of_signs():
 
 
 def test_push_slots(design):
-    *_, slot_start, model = design.slot_table
+    slot_start, model = design.entries.slot_start, design.entries.model
 
     def run():
         out = np.ones(slot_start[-1])
@@ -59,7 +59,7 @@ def test_push_slots(design):
 
 
 def test_fill_differences(design):
-    slot_a, slot_b, slot_start, _ = design.slot_table
+    (slot_a, slot_b), slot_start = design.entries.slots, design.entries.slot_start
     value = RNG.normal(size=slot_start[-1])
 
     def run():

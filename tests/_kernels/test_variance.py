@@ -26,7 +26,7 @@ def test_fill_leverages(design):
         return [out]
 
     [found] = run()
-    u = design.context
+    u = design.entries.context
     by_model = (sides(design, np.eye(5))[:, :, None] * V[u][:, None, :]).reshape(len(u), -1)
     by_context = (np.eye(4)[u][:, :, None] * sides(design, U)[:, None, :]).reshape(len(u), -1)
     rows = np.hstack([by_model, by_context])
@@ -34,7 +34,7 @@ def test_fill_leverages(design):
 
 
 def test_sum_influences(design):
-    slot_a, slot_b, slot_start, _ = design.slot_table
+    (slot_a, slot_b), slot_start = design.entries.slots, design.entries.slot_start
     value = RNG.normal(size=slot_start[-1])
     score, shared, count = RNG.normal(size=(3, len(design.a)))
 
@@ -46,6 +46,8 @@ def test_sum_influences(design):
 
     squares, largest = run()
     influence = score * (value[slot_a] - np.where(slot_b >= 0, value[slot_b], 0.0)) + shared
-    np.testing.assert_allclose(squares, np.bincount(design.context, count * influence**2, 4), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        squares, np.bincount(design.entries.context, count * influence**2, 4), rtol=1e-12, atol=1e-13
+    )
     for u in range(4):
-        assert largest[u] == np.abs(influence[design.context == u]).max(initial=0.0)
+        assert largest[u] == np.abs(influence[design.entries.context == u]).max(initial=0.0)

@@ -1,8 +1,11 @@
 """Cells with the same pair put together say the same of everything that a fit sees."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from lrbtl.fitting.blocks import BlockDesign
 from lrbtl.fitting.design import CompleteDesign, Design
 from lrbtl.fitting.local import Local
 from lrbtl.fitting.newton import DirectModel
@@ -22,22 +25,22 @@ def crowded(shape):
 @pytest.mark.parametrize(("shape", "rank"), SHAPES)
 def test_atoms_are_the_pairs_that_occur(shape, rank):
     design = crowded(shape)
-    atoms = design.atom_table
-    pairs = sorted(set(zip(design.context.tolist(), design.a.tolist(), design.b.tolist(), strict=True)))
+    atoms = design.entries.atoms
+    pairs = sorted(set(zip(design.entries.context.tolist(), design.a.tolist(), design.b.tolist(), strict=True)))
     context = np.repeat(np.arange(design.n_contexts), np.diff(atoms.start))
     assert list(zip(context.tolist(), atoms.a.tolist(), atoms.b.tolist(), strict=True)) == pairs
     weight = np.random.default_rng(0).random(len(design.a))
     expected = np.zeros(len(pairs))
-    np.add.at(expected, atoms.number, weight)
-    np.testing.assert_allclose(design.atom_weights(weight), expected, rtol=1e-14)
+    np.add.at(expected, design.entries.atom_number, weight)
+    np.testing.assert_allclose(design.entries.atom_weights(weight), expected, rtol=1e-14)
 
 
 def test_an_empty_context_and_a_pair_that_comes_back_are_no_matter():
     """The last pair of a context is the first of the next: two atoms."""
     a, b = np.array([0, 0, 0], dtype=np.int32), np.array([1, 1, 1], dtype=np.int32)
     design = Design((2, 3), np.array([0, 1, 1, 3]), a, b, np.array([1.0, 0.0, 1.0]), np.ones(3))
-    assert design.atom_table.start.tolist() == [0, 1, 1, 2]
-    assert design.atom_weights(np.array([1.0, 2.0, 4.0])).tolist() == [1.0, 6.0]
+    assert design.entries.atoms.start.tolist() == [0, 1, 1, 2]
+    assert design.entries.atom_weights(np.array([1.0, 2.0, 4.0])).tolist() == [1.0, 6.0]
 
 
 @pytest.mark.parametrize("pairs", [True, False])
@@ -46,11 +49,11 @@ def test_the_information_is_that_of_the_cells(shape, rank, pairs):
     """Against the same cells in an order that leaves nothing to put together."""
     design = random_design(shape, 60, seed=5, pairs=pairs)
     space = TangentSpace(random_point(shape, rank, centred=pairs), centred=pairs)
-    order = np.lexsort((design.b, design.a, design.context))
+    order = np.lexsort((design.b, design.a, design.entries.context))
     sorted_design = Design(
         shape, design.start, design.a[order], design.b[order], design.y[order], design.count[order], pairs
     )
-    assert len(sorted_design.atom_table.a) < len(design.atom_table.a)
+    assert len(sorted_design.entries.atoms.a) < len(design.entries.atoms.a)
     weight = np.random.default_rng(1).random(60)
     one, other = accumulate(design, space, weight).dense(), accumulate(sorted_design, space, weight[order]).dense()
     np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
@@ -84,5 +87,20 @@ def test_nothing_is_averaged_where_pairs_hardly_repeat():
 def test_all_pairs_are_their_own_atoms():
     complete = CompleteDesign.of_shape((5, 3))
     weight = np.random.default_rng(0).random(len(complete.a))
-    assert complete.atom_weights(weight) is weight
-    assert complete.atom_table.a is complete.a and complete.atom_table.start is complete.start
+    assert complete.entries.atom_weights(weight) is weight
+    assert complete.entries.atoms.a is complete.a and complete.entries.atoms.start is complete.start
+
+
+def test_copies_share_the_index_of_their_slots_and_other_cells_have_their_own():
+    design = crowded((6, 4))
+    blocks = BlockDesign.of_cells(design)
+    copies = design.with_link(Probit()), design.with_count(2 * design.count), blocks
+    assert all(copy.entries is design.entries for copy in copies)
+    assert replace(blocks, link=Probit()).blocks is blocks.blocks
+    kept = np.flatnonzero(design.a > 0)
+    part = design.restricted(kept)
+    assert part.entries.a is part.a
+    slots = np.stack(part.entries.slots)
+    np.testing.assert_array_equal(part.entries.model[slots], [part.a, part.b])
+    np.testing.assert_array_equal(part.entries.slot_places[0][slots], [part.entries.context, part.entries.context])
+    assert design.averaged().entries.atoms is design.entries.atoms

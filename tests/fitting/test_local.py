@@ -30,7 +30,7 @@ def problem(shape, rank, link, k, n=60):
     here = Local.of(design, random_point(shape, rank))
     rows = battle_matrix(design) @ jacobian(here.space)
     if k:
-        block = np.zeros(n, dtype=int) if start is None else design.context
+        block = np.zeros(n, dtype=int) if start is None else design.entries.context
         for j in range(2):
             rows[np.arange(n), here.space.extra.start + 2 * block + j] = slopes[:, j]
     return here, rows

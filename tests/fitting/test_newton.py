@@ -10,6 +10,7 @@ from scipy.special import expit
 import lrbtl
 from lrbtl.fitting import newton
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.jacobian import eta_at
 from lrbtl.fitting.local import Local, add_penalty, penalty_terms
 from lrbtl.fitting.low_rank import spectral_start
 from lrbtl.fitting.newton import DirectModel, KrylovModel, choose_ridge, complexity, minimise, moved_point, noise_ridge
@@ -22,6 +23,7 @@ from problems import (
     SMALL_CASES,
     battle_matrix,
     differences,
+    gradient_at_zero,
     random_design,
     random_point,
     simulated,
@@ -213,7 +215,7 @@ def test_objective_never_rises(matrix_design):
 
 def test_a_ridge_above_the_gradients_norm_leaves_nothing(matrix_design):
     """T = 0 is stationary iff ridge >= ||sum n (y - 1/2) X||_op."""
-    sums = np.asarray(matrix_design.tensor_sums(matrix_design.count * (matrix_design.y - 0.5)))
+    sums = gradient_at_zero(matrix_design)
     largest = np.linalg.norm(sums, 2)
     start = spectral_start(matrix_design, (2, 2))
     gone = minimise(matrix_design, start, np.full(2, 1.05 * largest))
@@ -236,7 +238,7 @@ def problem(case, n=800):
 def test_complexity_is_the_dense_trace(case):
     design, ridge, point = problem(case)
     space = TangentSpace(point)
-    loss, score, fisher = logistic_terms(design.eta(space), design.y)
+    loss, score, fisher = logistic_terms(eta_at(design.entries, space), design.y)
     _, hessians, core_diagonal = penalty_terms(space, ridge)
     fixed = fix_gauge if len(space.factors) > 2 else lambda matrix, space: matrix  # a matrix's ridge fixes the gauge
     K = accumulate(design, space, design.count * fisher)
@@ -272,7 +274,7 @@ def test_noise_ridge_is_a_quarter_of_the_noise():
     """Under zero scores the gradient's operator norm is about four times the pilot's ridge for a full unfolding."""
     battles = lrbtl.simulate_battles(np.zeros((30, 20)), 20_000, rng=0)
     design = Design.of(battles)
-    sums = np.asarray(design.tensor_sums(design.count * (design.y - 0.5)))
+    sums = gradient_at_zero(design)
     ridge = noise_ridge(design, (20, 20))
     assert np.linalg.norm(sums, 2) == pytest.approx(4 * ridge[0], rel=0.15)
     assert len(noise_ridge(Design.of(lrbtl.simulate_battles(np.zeros(5), 100, rng=0)), (1,))) == 2

@@ -7,9 +7,10 @@ import pytest
 from scipy import sparse
 
 from lrbtl.errors import SingularInformationError, SolverError
-from lrbtl.fitting import design as design_module
+from lrbtl.fitting import entries as index_module
 from lrbtl.fitting import solvers as information
 from lrbtl.fitting.design import CompleteDesign
+from lrbtl.fitting.jacobian import eta_at, eta_change, gram_apply, pull_sums
 from lrbtl.fitting.solvers import (
     IsotropicSolver,
     accumulate,
@@ -47,7 +48,7 @@ def problem(shape, rank, n=60, *, pairs=True):
 @cases
 def test_gram_is_the_dense_one(shape, rank, storage, pairs, monkeypatch):
     is_sparse = storage == "sparse"
-    monkeypatch.setattr(design_module, "FULL", 1e9 if storage == "full" else 0)
+    monkeypatch.setattr(index_module, "FULL", 1e9 if storage == "full" else 0)
     monkeypatch.setattr(information, "SPARSE_BELOW", 2.0 if is_sparse else -1.0)
     space, design = problem(shape, rank, pairs=pairs)
     weight = np.random.default_rng(1).random(len(design.a))
@@ -57,10 +58,12 @@ def test_gram_is_the_dense_one(shape, rank, storage, pairs, monkeypatch):
     assert sparse.issparse(K.cross) == is_sparse
     np.testing.assert_allclose(K.dense(), expected, atol=1e-10)
     x = np.random.default_rng(2).normal(size=space.size)
-    np.testing.assert_allclose(design.gram_apply(space, weight, x), expected @ x, atol=1e-9)
-    np.testing.assert_allclose(design.pull_sums(space, design.slot_sums(weight)), J.T @ X.T @ weight, atol=1e-10)
-    np.testing.assert_allclose(design.eta(space), X @ space.point.dense().ravel(), atol=1e-11)
-    np.testing.assert_allclose(design.eta_change(space, x), X @ J @ x, atol=1e-10)
+    np.testing.assert_allclose(gram_apply(design.entries, space, weight, x), expected @ x, atol=1e-9)
+    np.testing.assert_allclose(
+        pull_sums(design.entries, space, design.entries.slot_sums(weight)), J.T @ X.T @ weight, atol=1e-10
+    )
+    np.testing.assert_allclose(eta_at(design.entries, space), X @ space.point.dense().ravel(), atol=1e-11)
+    np.testing.assert_allclose(eta_change(design.entries, space, x), X @ J @ x, atol=1e-10)
 
 
 @cases
@@ -69,10 +72,14 @@ def test_hessian_is_the_derivative_of_the_gradient(shape, rank):
 
     def gradient(x):
         at = moved_space(space, x)
-        return -design.pull_sums(at, design.slot_sums(design.count * logistic_terms(design.eta(at), design.y)[1]))
+        return -pull_sums(
+            design.entries,
+            at,
+            design.entries.slot_sums(design.count * logistic_terms(eta_at(design.entries, at), design.y)[1]),
+        )
 
-    _, score, fisher = logistic_terms(design.eta(space), design.y)
-    sums = design.slot_sums(design.count * score)
+    _, score, fisher = logistic_terms(eta_at(design.entries, space), design.y)
+    sums = design.entries.slot_sums(design.count * score)
     hessian = accumulate(design, space, design.count * fisher, slot_score=sums).dense()
     np.testing.assert_allclose(hessian, differences(gradient, np.zeros(space.size)), atol=1e-5)
 
@@ -82,11 +89,13 @@ def test_gradient_is_the_derivative_of_the_loss(shape, rank):
     space, design = problem(shape, rank)
 
     def loss(x):
-        return design.count @ logistic_terms(design.eta(moved_space(space, x)), design.y)[0]
+        return design.count @ logistic_terms(eta_at(design.entries, moved_space(space, x)), design.y)[0]
 
-    score = logistic_terms(design.eta(space), design.y)[1]
+    score = logistic_terms(eta_at(design.entries, space), design.y)[1]
     slope = differences(loss, np.zeros(space.size))
-    np.testing.assert_allclose(-design.pull_sums(space, design.slot_sums(design.count * score)), slope, atol=1e-5)
+    np.testing.assert_allclose(
+        -pull_sums(design.entries, space, design.entries.slot_sums(design.count * score)), slope, atol=1e-5
+    )
 
 
 @cases
@@ -97,7 +106,7 @@ def test_diagonal_blocks(shape, rank):
     J = np.stack([space.dense(column).ravel() for column in np.eye(space.size)], axis=1)
     touched = np.zeros((shape[0], design.n_contexts))
     for side in (design.a, design.b):
-        np.add.at(touched, (side, design.context), weight)
+        np.add.at(touched, (side, design.entries.context), weight)
     K = (J.T * touched.ravel()) @ J
     rows, core = diagonal_blocks(design, space, weight)
     for k, part in space.slices.items():
@@ -134,7 +143,7 @@ def test_at_zero_there_is_no_gauge_to_fix():
 @cases
 def test_conjugate_gradients_agree_with_elimination(shape, rank):
     space, design = problem(shape, rank, n=400)
-    weight = design.count * logistic_terms(design.eta(space), design.y)[2]
+    weight = design.count * logistic_terms(eta_at(design.entries, space), design.y)[2]
     Z = np.random.default_rng(0).normal(size=(3, space.U.shape[0], len(space.V)))
     gamma = space.pull_dense(Z)
     solutions = [information_solver(design, space, weight, name).solve(gamma) for name in ("direct", "cg")]
@@ -148,7 +157,7 @@ def test_sparse_and_dense_elimination_agree(shape, rank, monkeypatch):
     space, design = problem(shape, rank, n=400)
     gamma = space.pull_dense(np.random.default_rng(0).normal(size=(3, space.U.shape[0], len(space.V))))
     solutions = []
-    monkeypatch.setattr(design_module, "FULL", 0)
+    monkeypatch.setattr(index_module, "FULL", 0)
     for threshold in (-1.0, 2.0):
         monkeypatch.setattr(information, "SPARSE_BELOW", threshold)
         solutions.append(information_solver(design, space, design.count, "direct").solve(gamma))
@@ -179,14 +188,14 @@ def test_restricted_design_keeps_cells_of_each_context():
     design = random_design((5, 4), 40)
     keep = np.random.default_rng(0).random(40) < 0.4
     part = design.restricted(np.flatnonzero(keep))
-    np.testing.assert_array_equal(part.context, design.context[keep])
+    np.testing.assert_array_equal(part.entries.context, design.entries.context[keep])
     np.testing.assert_array_equal(part.a, design.a[keep])
 
 
 def thin_problem():
     """Context 0 has a single pair: at rank 2 it leaves one direction open."""
     space, design = problem((6, 5), (2, 2), n=300)
-    keep = (design.context != 0) | ((design.a == 0) & (design.b == 1))
+    keep = (design.entries.context != 0) | ((design.a == 0) & (design.b == 1))
     return space, design.restricted(np.flatnonzero(keep))
 
 

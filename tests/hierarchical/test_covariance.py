@@ -8,6 +8,7 @@ import pytest
 import lrbtl
 from hierarchy_twin import Twin, absent_somewhere, at_context, entries, joint_gradient, joint_precision, mode_of
 from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.fitting.entries import EntryIndex
 from lrbtl.fitting.low_rank import make_design
 from lrbtl.hierarchical.covariance import LEVERAGE_FLOOR, ScoreCovariance, residual_factors
 from lrbtl.hierarchical.random_effects import ColumnInformation, RandomEffectDesign, RandomEffects
@@ -49,11 +50,12 @@ def made(name):
         battles = absent_somewhere(battles, gone)
     at = mode_of(battles, rank, tau, link=link, dispersion=0.9).at
     if name == "spread":
-        variance = np.random.default_rng(2).uniform(0.05, 0.3, size=len(at.scores.design.atom_table.a))
+        variance = np.random.default_rng(2).uniform(0.05, 0.3, size=len(at.scores.design.entries.atoms.a))
         at = replace(at, scores=replace(at.scores, eta_variance=variance))
     cells = BlockDesign.of_cells(make_design(battles, link))
-    if cells.full != at.scores.design.full:
-        cells.__dict__["full"] = at.scores.design.full
+    if cells.entries.full != at.scores.design.entries.full:
+        index = EntryIndex.of(cells.shape[0], cells.start, cells.a, cells.b, full=at.scores.design.entries.full)
+        cells = replace(cells, entries=index)
     effects = (
         RandomEffects(ColumnInformation(at, RandomEffectDesign.of(at.scores.design)), (0.3, 0.2))
         if "shared" in name
@@ -185,7 +187,7 @@ def test_influences_of_votes(name):
     rows = found.influence_rows(gradients, np.arange(found.design.n_contexts))
     cells = np.arange(len(X))[::3]
     close(name, rows(cells), expected[cells], expected)
-    eta = found.cells.of_atoms(found.eta_variances)
+    eta = found.cells.entries.of_atoms(found.eta_variances)
     np.testing.assert_allclose(residual_factors(at, terms.fisher, eta), factor, rtol=1e-3 if name == "spread" else 1e-5)
 
 
@@ -193,7 +195,7 @@ def test_influences_of_votes(name):
 def test_variances_of_eta_and_of_levels(name):
     found, twin = made(name)
     X, C = battle_matrix(found.cells), dense_covariance(found, twin)
-    close(name, found.cells.of_atoms(found.eta_variances), np.einsum("ni,ij,nj->n", X, C, X))
+    close(name, found.cells.entries.of_atoms(found.eta_variances), np.einsum("ni,ij,nj->n", X, C, X))
     part = found.at.scores.space.level_part
     close(name, found.level_covariance, np.linalg.inv(twin.precision)[part, part])
 
@@ -233,7 +235,7 @@ def test_how_scores_follow_levels(name):
     levels = np.zeros((len(C), d1))
     levels[: twin.n] = np.repeat(np.eye(d1), D, axis=0)
     expected = np.hstack([flat, np.zeros((len(flat), len(C) - twin.n))]) @ C @ twin.H @ levels
-    answers = found.design.by_model(found.response(gradients, np.arange(D)).informed).T
+    answers = found.design.entries.by_model(found.response(gradients, np.arange(D)).informed).T
     close(name, answers, expected)
 
 

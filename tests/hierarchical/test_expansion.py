@@ -328,7 +328,7 @@ def test_variances_of_eta_are_those_of_the_covariance():
     found = ScoreCovariance(at, at.scores.design).eta_variances
     X = battle_matrix(at.scores.design)
     expected = np.einsum("ni,ij,nj->n", X, C, X)
-    np.testing.assert_allclose(at.scores.design.of_atoms(found), expected, rtol=1e-5)
+    np.testing.assert_allclose(at.scores.design.entries.of_atoms(found), expected, rtol=1e-5)
 
 
 def test_values_on_the_grid():

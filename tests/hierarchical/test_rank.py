@@ -34,7 +34,7 @@ def test_bits_of_records_go_with_models_and_contexts(n):
 
     def signs(design, back, places):
         """Signs of atoms by pair and context under the first names, for the first of both."""
-        atoms, out = design.atom_table, {}
+        atoms, out = design.entries.atoms, {}
         context = np.repeat(np.arange(4), np.diff(atoms.start))
         for a, b, u, bits in zip(atoms.a, atoms.b, context, design.atom_bits, strict=True):
             a, b, u = back[a], back[b], places[u]
@@ -62,7 +62,7 @@ def test_one_vote_more_changes_no_other_place():
     one, two = (design_of(log) for log in (battles, more))
     signs = []
     for design in (one, two):
-        atoms = design.atom_table
+        atoms = design.entries.atoms
         context = np.repeat(np.arange(4), np.diff(atoms.start))
         signs.append(dict(zip(zip(atoms.a, atoms.b, context, strict=True), design.atom_bits, strict=True)))
     same = [signs[0][key] == signs[1][key] for key in signs[0]]

@@ -34,7 +34,7 @@ def votes(request):
 
 def vectors(cells, terms, size):
     """Return what each cell adds on the slots and along effects, (n_cells, n_slots + K), by a loop."""
-    slot_a, slot_b = cells.slots
+    slot_a, slot_b = cells.entries.slots
     K, linear = cells.n_effects, cells.effects
     k = 0 if linear is None else linear.values.size
     out, law = np.zeros((len(size), cells.n_slots + K)), law_scores(terms, len(size))

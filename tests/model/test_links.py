@@ -14,6 +14,7 @@ from scipy.stats import norm
 import lrbtl
 from lrbtl.errors import LinkError, MethodError, SolverError, TargetError
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.jacobian import eta_change
 from lrbtl.fitting.local import Local
 from lrbtl.model.links import (
     LINKS,
@@ -325,7 +326,7 @@ def test_the_border_of_the_tie_parameter(shape):
     space = design.space(fit.point)
     here = Local(design, space)
     terms = here.terms
-    rows = np.array([design.eta_change(space, column) for column in np.eye(space.size)]).T
+    rows = np.array([eta_change(design.entries, space, column) for column in np.eye(space.size)]).T
     extra = np.zeros(space.size)
     extra[space.extra] = 1.0
     cross, own = design.count * terms.effects.cross[:, 0], design.count @ terms.effects.own[:, 0, 0]

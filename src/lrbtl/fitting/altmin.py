@@ -48,7 +48,7 @@ def spectral_initialisation(battles: Battles | Frame, rank: int | Sequence[int])
     True
     """
     design, full_rank = _prepared(battles, rank)
-    sums = design.tensor_sums(design.count * (design.y - 0.5))
+    sums = design.entries.slot_matrix(design.entries.slot_sums(design.count * (design.y - 0.5)))
     dense = np.asarray(sums if isinstance(sums, np.ndarray) else sums.toarray()).T.reshape(design.shape)
     return truncate(centre(4.0 * design.d_eff / design.count.sum() * dense), full_rank).dense()
 
@@ -122,7 +122,7 @@ def refine_entries(battles: Battles | Frame, scores: ArrayLike, rank: int | Sequ
     design, full_rank = _prepared(battles, rank, order=2)
     given = _read_scores(scores, design.shape)
     U, V = _balanced(given, full_rank[0])
-    context = design.context
+    context = design.entries.context
     own, other = np.concatenate([design.a, design.b]), np.concatenate([design.b, design.a])
     where, count = np.tile(context, 2), np.tile(design.count, 2)
     y = np.concatenate([design.y, 1.0 - design.y])
@@ -165,7 +165,7 @@ def _balanced(scores: Floats, rank: int) -> tuple[Floats, Floats]:
 def _fit_contexts(design: Design, U: Floats, V: Floats) -> Floats:
     """Return V with each row the logistic regression of its context's votes on U[a] - U[b]."""
     zero = np.zeros(len(design.a))
-    return _regressions(U[design.a] - U[design.b], zero, design.y, design.count, design.context, V)
+    return _regressions(U[design.a] - U[design.b], zero, design.y, design.count, design.entries.context, V)
 
 
 def _fit_models(design: Design, U: Floats, V: Floats) -> Floats:
@@ -173,7 +173,7 @@ def _fit_models(design: Design, U: Floats, V: Floats) -> Floats:
     (d1, r), eye = U.shape, np.eye(U.shape[1])
 
     def loss(U: Floats) -> float:
-        eta = np.einsum("nk,nk->n", U[design.a] - U[design.b], V[design.context])
+        eta = np.einsum("nk,nk->n", U[design.a] - U[design.b], V[design.entries.context])
         return float(design.count @ (np.logaddexp(0.0, eta) - design.y * eta) + 0.5 * RIDGE * np.sum(U**2))
 
     now = loss(U)

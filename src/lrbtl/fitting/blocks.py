@@ -7,8 +7,7 @@ and ten pairs that met once each cost ten times 2^3.
 """
 
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +18,8 @@ from lrbtl._kernels import blocks as block_kernels
 from lrbtl._kernels import gram as kernels
 from lrbtl.data.cells import mixed_bits, record_places, weak_components
 from lrbtl.fitting.design import Design
-from lrbtl.lowrank.arrowhead import mirrored, subtract_gram
+from lrbtl.fitting.entries import EntryIndex
+from lrbtl.lowrank.arrowhead import mirrored
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, eigenvectors, truncate
 from lrbtl.typing import Floats, Longs
@@ -52,26 +52,21 @@ class Group:
 
 def without_idle_slots(design: Design) -> Design:
     """Return the design with slots only where battles are, unless nearly all have some: matrices grow with them."""
-    d1 = design.shape[0]
-    if not design.full:
+    if not design.entries.full:
         return design
-    touched = np.zeros(design.n_contexts * d1, dtype=np.bool_)
-    for side in design.slots:
+    touched = np.zeros(design.entries.n_slots, dtype=np.bool_)
+    for side in design.entries.slots:
         touched[side] = True
-    if touched.mean() > NEARLY_ALL:
-        return design
-    other = copy(design)
-    for name in ("slot_table", "atom_table"):
-        other.__dict__.pop(name, None)
-    other.__dict__["full"] = False
-    return other
+    return design if touched.mean() > NEARLY_ALL else _with_slots(design, full=False)
 
 
 def with_all_slots(design: Design) -> Design:
     """Return the design with a slot for each model in each context, whether it has battles or not."""
-    other = replace(design)
-    other.__dict__["full"] = True
-    return other
+    return _with_slots(design, full=True)
+
+
+def _with_slots(design: Design, *, full: bool) -> Design:
+    return replace(design, entries=EntryIndex.of(design.shape[0], design.start, design.a, design.b, full=full))
 
 
 def only_models(design: Design, models: Longs) -> Design:
@@ -91,79 +86,30 @@ def only_contexts(design: Design, contexts: Longs) -> Design:
     return replace(part, shape=(design.shape[0], len(contexts)), start=start)
 
 
-class BlockDesign(Design):
-    """The cells of a design, with a symmetric matrix per context in the place of a weight per cell."""
+@dataclass(frozen=True)
+class Blocks:
+    """The slots of each context, or of each linked group of its models, and a symmetric matrix among those of each.
 
-    @classmethod
-    def of_cells(cls, design: Design) -> "BlockDesign":
-        """Return the design of the same cells and slots."""
-        other = cls.__new__(cls)
-        other.__dict__.update(design.__dict__)
-        other.__dict__.update(full=design.full, slot_table=design.slot_table, atom_table=design.atom_table)
-        return other
+    Matrices come as one array (B, m, m) per group of blocks.
 
-    @property
-    def n_slots(self) -> int:
-        """Number of (context, model) pairs that cells touch."""
-        return int(self.slot_table[2][-1])
+    Attributes
+    ----------
+    entries : EntryIndex
+        The slots.
+    """
 
-    @cached_property
-    def slot_places(self) -> tuple[Longs, Longs]:
-        """Context and model of each slot."""
-        *_, start, model = self.slot_table
-        return np.repeat(np.arange(self.n_contexts), np.diff(start)), model
-
-    @cached_property
-    def _sides(self) -> tuple[sparse.csr_array, sparse.csr_array]:
-        """Sums over the slots of each model, (d1, n_slots), and of each context, (D, n_slots), as matrices."""
-        (context, model), slot, ones = self.slot_places, np.arange(self.n_slots), np.ones(self.n_slots)
-        sizes = (self.shape[0], self.n_slots), (self.n_contexts, self.n_slots)
-        both = zip((model, context), sizes, strict=True)
-        first, second = (sparse.csr_array((ones, (side, slot)), shape=size) for side, size in both)
-        return first, second
-
-    def by_model(self, values: Floats) -> Floats:
-        """Return sums over contexts of values on the slots (n_slots, k), (d1, k)."""
-        return np.asarray(self._sides[0] @ values)
-
-    def by_context(self, values: Floats) -> Floats:
-        """Return sums over the models of each context of values on the slots (n_slots, k), (D, k)."""
-        return np.asarray(self._sides[1] @ values)
-
-    def pull_columns(self, space: TangentSpace, values: Floats) -> Floats:
-        """Return J^T of tensors given by values per slot, (n_slots, m), in tangent coordinates, (size, m)."""
-        if self.full:
-            cube = values.reshape(self.n_contexts, self.shape[0], -1)
-            gU, gV = np.einsum("uam,uk->mak", cube, space.V, optimize=True), np.einsum("uam,ak->muk", cube, space.U)
-            return space.pull(gU, gV)
-        (context, model), (by_model, by_context) = self.slot_places, self._sides
-        gU = np.stack([by_model @ (v[context, None] * values) for v in space.V.T], axis=2)
-        gV = np.stack([by_context @ (u[model, None] * values) for u in space.U.T], axis=2)
-        return space.pull(np.swapaxes(gU, 0, 1), np.swapaxes(gV, 0, 1))
-
-    def push_columns(self, space: TangentSpace, coordinates: Floats) -> Floats:
-        """Return what columns of coordinates (size, m) change on the slots, (n_slots, m)."""
-        dU, dV = space.push_columns(coordinates)
-        if self.full:
-            out = np.tensordot(space.V, dU, axes=(1, 1)) + space.U @ dV
-            return np.asarray(out.reshape(self.n_slots, -1))
-        context, model = self.slot_places
-        out = np.zeros((self.n_slots, coordinates.shape[1]))
-        for k in range(space.U.shape[1]):
-            out += space.V[context, k, None] * dU[model, k]
-            out += space.U[model, k, None] * dV[context, k]
-        return out
+    entries: EntryIndex
 
     @cached_property
     def _blocks(self) -> tuple[Longs, Longs]:
         """Slots in the order of their blocks, and where each block begins: contexts, or their linked groups."""
-        slot_a, slot_b, start, model = self.slot_table
-        if self.full:
-            return np.arange(len(model)), start
-        label = weak_components(slot_a, slot_b, len(model))[0]
+        entries = self.entries
+        if entries.full:
+            return np.arange(entries.n_slots), entries.slot_start
+        label = weak_components(*entries.slots, entries.n_slots)[0]
         order = np.argsort(label, kind="stable")
         first = np.flatnonzero(np.diff(label[order], prepend=-1))
-        return order, np.append(first, len(model))
+        return order, np.append(first, entries.n_slots)
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -173,55 +119,22 @@ class BlockDesign(Design):
     @cached_property
     def context_groups(self) -> list[Group]:
         """All contexts with slots, by their number, as if each were one block."""
-        return self._padded(np.arange(self.n_slots), self.slot_table[2])
+        return self._padded(np.arange(self.entries.n_slots), self.entries.slot_start)
 
     def _padded(self, order: Longs, start: Longs) -> list[Group]:
         """Return blocks of slots, given one after the other, as groups of about the same size."""
-        (context, model), sizes = self.slot_places, np.diff(start)
+        (context, model), sizes = self.entries.slot_places, np.diff(start)
         left = np.flatnonzero(sizes)
         left = left[np.argsort(-sizes[left], kind="stable")]
         out = []
         while left.size:
             m = int(sizes[left[0]])
             here, left = left[sizes[left] * GROWTH >= m], left[sizes[left] * GROWTH < m]
-            position = np.minimum(start[here][:, None] + np.arange(m), self.n_slots - 1)
+            position = np.minimum(start[here][:, None] + np.arange(m), self.entries.n_slots - 1)
             inside = np.arange(m) < sizes[here][:, None]
-            slots = np.where(inside, order[position], self.n_slots)
+            slots = np.where(inside, order[position], self.entries.n_slots)
             out.append(Group(context[order[start[here]]], slots, np.where(inside, model[order[position]], 0)))
         return out
-
-    @cached_property
-    def _records(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-        """Places of models and contexts, whatever they are called."""
-        votes, won = (Design.atom_weights(self, part) for part in (self.count, self.count * self.y))
-        atoms = self.atom_table
-        context = np.repeat(np.arange(self.n_contexts), np.diff(atoms.start))
-        return record_places(context, atoms.a, atoms.b, votes, won, (self.shape[0], self.n_contexts))
-
-    @cached_property
-    def atom_bits(self) -> npt.NDArray[np.uint64]:
-        """Random bits of each atom, as signs of its first side: the other way round they are turned."""
-        (models, contexts), atoms = self._records, self.atom_table
-        first, second = models[atoms.a], models[atoms.b]
-        context = np.repeat(contexts, np.diff(atoms.start))
-        bits = mixed_bits(np.minimum(first, second), np.maximum(first, second), context)
-        return np.where(first > second, ~bits, bits)
-
-    @cached_property
-    def slot_bits(self) -> npt.NDArray[np.uint64]:
-        """Random bits of each slot."""
-        (models, contexts), (context, model) = self._records, self.slot_places
-        return mixed_bits(models[model], contexts[context])
-
-    @cached_property
-    def fewer_votes(self) -> Floats:
-        """Votes of the model that has fewer of them in all, for each cell."""
-        votes = np.bincount(self.a, self.count, self.shape[0]) + np.bincount(self.b, self.count, self.shape[0])
-        return np.asarray(np.minimum(votes[self.a], votes[self.b]))
-
-    def of_atoms(self, values: Floats) -> Floats:
-        """Return a value per atom as one per cell."""
-        return values if len(values) == len(self.a) else values[self.atom_table.number]
 
     def gather(self, values: Floats) -> list[Floats]:
         """Return values per slot (n_slots, ...) as arrays (B, m, ...) per group."""
@@ -230,31 +143,32 @@ class BlockDesign(Design):
 
     def scatter(self, parts: list[Floats]) -> Floats:
         """Return arrays (B, m, ...) per group as values per slot."""
-        out = np.zeros((self.n_slots + 1, *(parts[0].shape[2:] if parts else ())))
+        out = np.zeros((self.entries.n_slots + 1, *(parts[0].shape[2:] if parts else ())))
         for group, part in zip(self.groups, parts, strict=True):
             out[group.slots] = part
         return out[:-1]
 
     def times(self, matrices: Matrices, values: Floats) -> Floats:
         """Return the product of each context's matrix with values per slot (n_slots,) or (n_slots, k)."""
-        if self.full and self.shape[0] >= SMALL:
-            return (matrices[0] @ values.reshape(self.n_contexts, self.shape[0], -1)).reshape(values.shape)
+        if self.entries.full and self.entries.n_models >= SMALL:
+            cube = values.reshape(self.entries.n_contexts, self.entries.n_models, -1)
+            return (matrices[0] @ cube).reshape(values.shape)
         wide = np.ascontiguousarray(values if values.ndim == 2 else values[:, None])
         out = np.zeros(wide.shape)
         for group, matrix in zip(self.groups, matrices, strict=True):
             if matrix.shape[1] < SMALL:
                 block_kernels.times_blocks(group.slots, np.ascontiguousarray(matrix), wide, out)
                 continue
-            inside = group.slots < self.n_slots
-            part = np.where(inside[:, :, None], wide[np.minimum(group.slots, self.n_slots - 1)], 0.0)
+            inside = group.slots < self.entries.n_slots
+            part = np.where(inside[:, :, None], wide[np.minimum(group.slots, self.entries.n_slots - 1)], 0.0)
             out[group.slots[inside]] = (matrix @ part)[inside]
         return out.reshape(values.shape)
 
     @cached_property
     def _places(self) -> list[tuple[Longs, Longs]]:
         """For each group, its atoms and where each stands in the group's matrices, flat."""
-        first, second = self.atom_table.slot_a, self.atom_table.slot_b
-        number, place = np.empty(self.n_slots + 1, dtype=np.int64), np.empty(self.n_slots + 1, dtype=np.int64)
+        first, second = self.entries.atoms.slots
+        number, place = np.empty((2, self.entries.n_slots + 1), dtype=np.int64)
         for g, group in enumerate(self.groups):
             number[group.slots] = g
             place[group.slots] = np.arange(group.slots.size).reshape(group.slots.shape)
@@ -267,36 +181,12 @@ class BlockDesign(Design):
 
     def laplacians(self, weight: Floats) -> Matrices:
         """Return sum of weight X X^T over the cells of each context, for pairs."""
-        merged, out = Design.atom_weights(self, weight), []
+        merged, out = self.entries.atom_weights(weight), []
         for group, (atoms, place) in zip(self.groups, self._places, strict=True):
             blocks = np.zeros((*group.slots.shape, group.slots.shape[1]))
             kernels.sum_laplacians(place, merged[atoms], blocks)
             out.append(blocks)
         return out
-
-    def times_laplacians(self, weight: Floats, values: Floats) -> Floats:
-        """Return the product of `laplacians` with values per slot (n_slots,) or (n_slots, k), cell by cell."""
-        if values.ndim == 1:
-            return self.gram_sums(weight, values)
-        atoms, out = self.atom_table, np.zeros(values.shape)
-        if values.shape[1]:
-            merged = Design.atom_weights(self, weight)
-            kernels.apply_gram_columns(atoms.slot_a, atoms.slot_b, np.ascontiguousarray(values), merged, out)
-        return out
-
-    def pooled(self, weight: Floats) -> Floats:
-        """Return sum of weight X X^T over the cells of all contexts as if they were one, for pairs, (d1, d1)."""
-        atoms, d1 = self.atom_table, self.shape[0]
-        out = np.zeros((1, d1, d1))
-        kernels.sum_laplacians(atoms.a.astype(np.int64) * d1 + atoms.b, Design.atom_weights(self, weight), out)
-        return np.asarray(out[0])
-
-    @property
-    def meetings(self) -> sparse.csr_array:
-        """Votes between each two models in all contexts, (d1, d1)."""
-        rows, columns = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a])
-        both = sparse.coo_array((np.tile(self.count, 2), (rows, columns)), shape=(self.shape[0], self.shape[0]))
-        return sparse.csr_array(both)
 
     def read_pairs(self, g: int, part: slice, matrices: Floats, out: Floats) -> None:
         """Write entries of matrices of some blocks of a group, at the two sides of each atom, to `out` (n_atoms,)."""
@@ -308,17 +198,17 @@ class BlockDesign(Design):
 
     def pair_entries(self, matrices: Matrices) -> Floats:
         """Return the entry of each context's matrix at the two sides of each cell, (n_cells,)."""
-        out = np.empty(len(self.atom_table.a))
+        out = np.empty(len(self.entries.atoms.a))
         for g, matrix in enumerate(matrices):
             self.read_pairs(g, slice(None), matrix, out)
-        return out[self.atom_table.number] if len(out) < len(self.a) else out
+        return self.entries.of_atoms(out)
 
     def summed(self, matrices: Matrices, weights: Floats | None = None) -> Floats:
         """Return the sum over contexts of their matrices, (d1, d1), times weights (D,) if given."""
-        d1, out = self.shape[0], np.zeros(self.shape[0] ** 2)
+        d1, out = self.entries.n_models, np.zeros(self.entries.n_models**2)
         for group, stack in zip(self.groups, matrices, strict=True):
             factor = np.ones(len(stack)) if weights is None else weights[group.contexts]
-            if self.full:
+            if self.entries.full:
                 out += factor @ stack.reshape(len(stack), -1)
                 continue
             used = np.flatnonzero(factor)
@@ -330,56 +220,105 @@ class BlockDesign(Design):
 
     def over_models(self, matrices: Matrices, contexts: Longs) -> Floats:
         """Return matrices of some contexts over all models, zero where they did not meet there."""
-        d1, D = self.shape[0], self.n_contexts
+        d1, D = self.entries.n_models, self.entries.n_contexts
         out = np.zeros((len(contexts), d1, d1))
         wanted = np.full(D, -1)
         wanted[contexts] = np.arange(len(contexts))
         for group, stack in zip(self.groups, matrices, strict=True):
             blocks = np.flatnonzero(wanted[group.contexts] >= 0)
             place, models, values = wanted[group.contexts[blocks]], group.models[blocks], stack[blocks]
-            if self.full:
+            if self.entries.full:
                 out[place] = values
                 continue
-            inside = group.slots[blocks] < self.n_slots
+            inside = group.slots[blocks] < self.entries.n_slots
             which, row, column = np.nonzero(inside[:, :, None] & inside[:, None, :])
             out[place[which], models[which, row], models[which, column]] = values[which, row, column]
         return out
 
     def traces(self, matrices: Matrices, other: Floats) -> Floats:
         """Return the trace of each context's matrix times another (d1, d1), (D,)."""
-        out = np.zeros(self.n_contexts)
+        out = np.zeros(self.entries.n_contexts)
         for group, stack in zip(self.groups, matrices, strict=True):
-            if self.full:
+            if self.entries.full:
                 out[group.contexts] = stack.reshape(len(stack), -1) @ other.reshape(-1)
             else:
                 here = other[group.models[:, :, None], group.models[:, None, :]]
                 out += np.bincount(group.contexts, np.einsum("bij,bij->b", stack, here), len(out))
         return out
 
-    def slot_gram(self, value: Floats) -> Floats:
-        """Return R^T R for one value per slot as a matrix R (D, d1), (d1, d1)."""
-        matrix = self.slot_matrix(value)
-        if isinstance(matrix, np.ndarray):
-            return np.asarray(matrix.T @ matrix)
-        out = np.zeros((self.shape[0], self.shape[0]))
-        subtract_gram(matrix, out)
-        return -out
 
-    def atom_weights(self, weight: Matrices) -> Matrices:  # type: ignore[override]
-        """Return the matrices: nothing is to be put together."""
-        return weight
+@dataclass(frozen=True)
+class BlockDesign(Design):
+    """The cells of a design, with a symmetric matrix per context in the place of a weight per cell.
+
+    Attributes
+    ----------
+    blocks : Blocks
+        What the matrices are kept as; made where none is given or it is of other slots, so that copies share it.
+    """
+
+    blocks: Blocks = field(default=None, repr=False)  # type: ignore[assignment]  # never None once made
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.blocks is None or self.blocks.entries is not self.entries:
+            object.__setattr__(self, "blocks", Blocks(self.entries))
+
+    @classmethod
+    def of_cells(cls, design: Design) -> "BlockDesign":
+        """Return the design of the same cells and slots."""
+        return cls(**{each.name: getattr(design, each.name) for each in fields(design)})
+
+    @property
+    def n_slots(self) -> int:
+        """Number of (context, model) pairs that cells touch."""
+        return self.entries.n_slots
+
+    @property
+    def slot_places(self) -> tuple[Longs, Longs]:
+        """Context and model of each slot."""
+        return self.entries.slot_places
+
+    @cached_property
+    def _records(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """Places of models and contexts, whatever they are called."""
+        votes, won = (self.entries.atom_weights(part) for part in (self.count, self.count * self.y))
+        atoms = self.entries.atoms
+        return record_places(atoms.context, atoms.a, atoms.b, votes, won, (self.shape[0], self.n_contexts))
+
+    @cached_property
+    def atom_bits(self) -> npt.NDArray[np.uint64]:
+        """Random bits of each atom, as signs of its first side: the other way round they are turned."""
+        (models, contexts), atoms = self._records, self.entries.atoms
+        first, second = models[atoms.a], models[atoms.b]
+        context = np.repeat(contexts, np.diff(atoms.start))
+        bits = mixed_bits(np.minimum(first, second), np.maximum(first, second), context)
+        return np.where(first > second, ~bits, bits)
+
+    @cached_property
+    def slot_bits(self) -> npt.NDArray[np.uint64]:
+        """Random bits of each slot."""
+        (models, contexts), (context, model) = self._records, self.slot_places
+        return mixed_bits(models[model], contexts[context])
+
+    @property
+    def meetings(self) -> sparse.csr_array:
+        """Votes between each two models in all contexts, (d1, d1)."""
+        rows, columns = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a])
+        both = sparse.coo_array((np.tile(self.count, 2), (rows, columns)), shape=(self.shape[0], self.shape[0]))
+        return sparse.csr_array(both)
 
     def add_model_blocks(self, space: TangentSpace, weight: Matrices, border: Floats) -> None:  # type: ignore[override]
         """Add sum over contexts of matrix kron v v^T to the block of the model factor."""
         d1, r1 = space.U.shape
-        if not self.full:
+        if not self.entries.full:
             lower = np.zeros((d1 * r1, d1 * r1))
-            for group, matrix in zip(self.groups, weight, strict=True):
+            for group, matrix in zip(self.blocks.groups, weight, strict=True):
                 kernels.sum_context_blocks(np.ascontiguousarray(matrix), group.models, space.V[group.contexts], lower)
             border[: d1 * r1, : d1 * r1] += mirrored(lower)
             return
         blocks = np.zeros((d1 * d1, r1 * r1))
-        for group, matrix in zip(self.groups, weight, strict=True):
+        for group, matrix in zip(self.blocks.groups, weight, strict=True):
             v = space.V[group.contexts]
             blocks += matrix.reshape(len(matrix), -1).T @ (v[:, :, None] * v[:, None, :]).reshape(len(v), -1)
         border[: d1 * r1, : d1 * r1] += blocks.reshape(d1, d1, r1, r1).transpose(0, 2, 1, 3).reshape(d1 * r1, d1 * r1)
@@ -388,11 +327,11 @@ class BlockDesign(Design):
         """Return matrix U per slot and U^T matrix U per context."""
         gram = np.zeros((self.n_contexts, space.U.shape[1], space.U.shape[1]))
         parts = []
-        for group, matrix in zip(self.groups, weight, strict=True):
+        for group, matrix in zip(self.blocks.groups, weight, strict=True):
             U = space.U[group.models]
             parts.append(matrix @ U)
             np.add.at(gram, group.contexts, np.swapaxes(U, 1, 2) @ parts[-1])
-        return self.scatter(parts), gram
+        return self.blocks.scatter(parts), gram
 
 
 @dataclass(frozen=True)
@@ -418,7 +357,7 @@ class Field:
     def of(cls, design: BlockDesign, U: Floats, V: Floats, slots: Floats | float) -> "Field":
         """Return U V^T plus values on slots."""
         on_slots = np.broadcast_to(slots, design.n_slots)
-        if not design.full:
+        if not design.entries.full:
             return cls(design, U, V, on_slots)
         return cls(design, U[:, :0], V[:, :0], (V @ U.T).reshape(-1) + on_slots)
 
@@ -437,25 +376,25 @@ class Field:
     @cached_property
     def _on_slots(self) -> Floats | sparse.csr_array:
         """The values on slots as a matrix (D, d1)."""
-        return self.design.slot_matrix(self.slots)
+        return self.design.entries.slot_matrix(self.slots)
 
     def centred(self) -> "Field":
         """Return the field with zero sums over the models of each context."""
         d1 = len(self.U)
         mean = (self.V @ self.U.sum(axis=0) + np.asarray(self._on_slots.sum(axis=1)).reshape(-1)) / d1
-        if self.design.full:
+        if self.design.entries.full:
             return replace(self, slots=(self._on_slots - mean[:, None]).reshape(-1))
         return replace(self, U=np.hstack([self.U, np.ones((d1, 1))]), V=np.hstack([self.V, -mean[:, None]]))
 
     def at_slots(self) -> Floats:
         """Return the values on slots, all in all."""
         U, V = np.ascontiguousarray(self.U), np.ascontiguousarray(self.V)
-        return self.slots if self.design.full else self.slots + self.design.slot_values(U, V)
+        return self.slots if self.design.entries.full else self.slots + self.design.entries.slot_values(U, V)
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return some values, (n,)."""
         d1, key = len(self.U), contexts * len(self.U) + models
-        if self.design.full:
+        if self.design.entries.full:
             return np.asarray(self.slots[key])
         context, model = self.design.slot_places
         known = context * d1 + model
@@ -483,7 +422,7 @@ class Field:
     def gram(self) -> Floats:
         """Return the field times its transpose, (d1, d1)."""
         half = (self._on_slots.T @ self.V + 0.5 * self.U @ (self.V.T @ self.V)) @ self.U.T
-        return np.asarray(self.design.slot_gram(self.slots) + half + half.T)
+        return np.asarray(self.design.entries.slot_gram(self.slots) + half + half.T)
 
     def mean_square(self) -> float:
         """Return the mean of the squared values."""
@@ -493,13 +432,13 @@ class Field:
 
     def norm(self) -> float:
         """Return the largest singular value."""
-        if self.design.full or len(self.V) < len(self.U):
+        if self.design.entries.full or len(self.V) < len(self.U):
             return float(np.linalg.norm(self.columns(), 2))
         return float(np.sqrt(np.linalg.eigvalsh(self.gram())[-1]))
 
     def truncated(self, rank: tuple[int, ...]) -> Tucker:
         """Return a low-rank approximation."""
-        if self.design.full or len(rank) > 2 or len(self.V) < len(self.U):
+        if self.design.entries.full or len(rank) > 2 or len(self.V) < len(self.U):
             return truncate(self.dense().reshape(self.design.shape), rank)
         left = eigenvectors(self.gram(), rank[0])
         return Tucker(np.eye(rank[0]), (left, self.times(left))).canonical()

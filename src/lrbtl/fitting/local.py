@@ -8,6 +8,7 @@ import numpy as np
 
 from lrbtl._kernels import variance
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.jacobian import eta_at, eta_change, pull_sums, slot_changes
 from lrbtl.fitting.solvers import Solver, SolverName, accumulate, fix_gauge, information_solver, robust_factor
 from lrbtl.lowrank.arrowhead import Arrowhead, Inverse, inverse_blocks
 from lrbtl.lowrank.tangent import TangentSpace, context_blocks
@@ -28,6 +29,7 @@ class Local:
 
     design: Design
     space: TangentSpace
+    known: tuple[Floats, CellTerms] | None = None  # eta and law, where they are at hand
 
     @classmethod
     def of(cls, design: Design, point: Tucker | TangentSpace) -> "Local":
@@ -37,12 +39,16 @@ class Local:
     @cached_property
     def eta(self) -> Floats:
         """<T, X> of every cell, with what linear effects add."""
-        eta, effects = self.design.eta(self.space), self.design.effects
+        if self.known is not None:
+            return self.known[0]
+        eta, effects = eta_at(self.design.entries, self.space), self.design.effects
         return eta if effects is None else eta + effects.change
 
     @cached_property
     def law(self) -> CellTerms:
         """The terms of the link alone, of a vote without a weight."""
+        if self.known is not None:
+            return self.known[1]
         return self.design.link.terms(self.eta, self.design.y, self.design.variance)
 
     @cached_property
@@ -58,12 +64,12 @@ class Local:
     @cached_property
     def slot_scores(self) -> Floats:
         """Sum of the scores over each slot, signed by side."""
-        return self.design.slot_sums(self.design.count * self.terms.score)
+        return self.design.entries.slot_sums(self.design.count * self.terms.score)
 
     @cached_property
     def gradient(self) -> Floats:
         """Sum of the scores in coordinates: less the derivative of the loss."""
-        out = self.design.pull_sums(self.space, self.slot_scores)
+        out = pull_sums(self.design.entries, self.space, self.slot_scores)
         out[self.space.extra] = self.terms.effects.gradient(self.design.count)
         return out
 
@@ -107,9 +113,7 @@ class Local:
         return self._with(self.design.link.spread(self.law, self.eta, self.design.y, variances), self.design)
 
     def _with(self, law: CellTerms, design: Design) -> "Local":
-        other = Local(design, self.space)
-        other.__dict__.update(eta=self.eta, law=law)
-        return other
+        return Local(design, self.space, (self.eta, law))
 
     def eta_variances(self, ridge: Floats) -> Floats:
         """Return j^T (K + R)^-1 j of each cell, the variance of its eta; K is the information, R that of a penalty."""
@@ -123,7 +127,7 @@ class Local:
             for i in range(k):
                 unit = np.bincount([first + own.start + i], minlength=self.space.size).astype(float)
                 column, slope = factor.solve(unit), effects.slopes[cells, i]
-                change = self.design.eta_change(self.space, column)[cells]
+                change = eta_change(self.design.entries, self.space, column)[cells]
                 linear = column[first + own.start : first + own.stop]
                 out[cells] += slope * (2 * change + effects.slopes[cells] @ linear)
         return out
@@ -134,8 +138,8 @@ class Local:
 
     def influence(self, direction: Floats) -> tuple[float, float]:
         """Return the sum of the squared scores along a direction (size,), and the largest score of one response."""
-        design, (slot_a, slot_b) = self.design, self.design.slots
-        value = design.slot_changes(self.space, *self.space.push(direction))
+        design, (slot_a, slot_b) = self.design, self.design.entries.slots
+        value = slot_changes(design.entries, self.space, *self.space.push(direction))
         shared = np.zeros(len(design.a)) + self.terms.effects.along(direction[self.space.extra])
         squares, largest = np.zeros((2, design.n_contexts))
         cells = design.start, slot_a, slot_b, value, self.terms.score, shared, design.count

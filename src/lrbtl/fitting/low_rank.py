@@ -173,7 +173,7 @@ def _prepared(
 ) -> tuple[Design, Tucker]:
     """Return the design, with the variance of the noise where the link lacks it, and the spectral start."""
     design = make_design(data, link)
-    start = spectral_start(design, rank, near.point if near is not None and design.full else None)
+    start = spectral_start(design, rank, near.point if near is not None and design.entries.full else None)
     if isinstance(design.link, Identity) and design.link.variance is None and design.variance is None:
         design = design.with_link(Identity(residual_variance(design, start)))
     return design, start
@@ -215,11 +215,12 @@ def spectral_start(design: Design, rank: tuple[int, ...], near: Tucker | None = 
     1 / sqrt(p_a p_u), so that the estimate is truncated with rows and columns scaled by the roots. The models' factor
     comes from a (d1, d1) Gram matrix: at zero no (d1, D) array is formed.
     """
+    entries = design.entries
     terms = design.at_zero if near is None else Local.of(design, near).terms
     information = design.count * terms.fisher
-    touched = design.unsigned_sums(information)
+    touched = entries.slot_matrix(entries.unsigned(information))
     models, contexts = (_noise_scale(np.asarray(touched.sum(axis=axis), dtype=float)) for axis in (0, 1))
-    sums = design.tensor_sums(design.count * terms.score)
+    sums = entries.slot_matrix(entries.slot_sums(design.count * terms.score))
     scaled = sparse.diags_array(design.d_eff / information.sum() / contexts) @ sums @ sparse.diags_array(1.0 / models)
     if near is not None:
         scaled = scaled + near.dense().reshape(len(models), -1).T * contexts[:, None] * models

@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.jacobian import slot_changes
 from lrbtl.fitting.local import Local, add_penalty, penalised, penalty, penalty_terms
 from lrbtl.fitting.solvers import conjugate_gradients, diagonal_blocks, fix_gauge, invert_blocks
 from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite
@@ -147,19 +148,20 @@ class KrylovModel:
         rows, core = diagonal_blocks(design, local.space, weight)
         rows = {k: block + hessians[k] for k, block in rows.items()}
         core = None if core is None else core + np.diag(core_diagonal)
-        scores = design.slot_matrix(local.slot_scores)
+        scores = design.entries.slot_matrix(local.slot_scores)
         return cls(local, gradient - local.gradient, weight, scores, hessians, core_diagonal, (rows, core))
 
     def step(self, damping: float, kept: Curvature | None = None) -> tuple[Floats, float, None]:
         """Return the damped Newton step and the decrease that the model predicts; there is no Hessian to keep."""
         rows, core = self.blocks
-        design, space = self.local.design, self.local.space
+        entries, space = self.local.design.entries, self.local.space
         damped = {k: damping * block for k, block in rows.items()}
         precondition = invert_blocks(space, {k: block + damped[k] for k, block in rows.items()}, core)
 
         def apply(x: Floats) -> Floats:
             dU, dV = space.push(x)
-            sums = design.slot_matrix(design.gram_sums(self.weight, design.slot_changes(space, dU, dV)))
+            changes = slot_changes(entries, space, dU, dV)
+            sums = entries.slot_matrix(entries.gram_sums(self.weight, changes))
             out = space.pull(sums.T @ space.V - self.scores.T @ dV, sums @ space.U - self.scores @ dU)
             for k, part in space.slices.items():
                 row = x[part].reshape(space.factors[k].shape)

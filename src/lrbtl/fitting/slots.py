@@ -17,6 +17,7 @@ from lrbtl.errors import SeparationError
 from lrbtl.fitting.blocks import BlockDesign, Matrices, without_idle_slots
 from lrbtl.fitting.bradley_terry import HC3_FLOOR
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.jacobian import effect_columns
 from lrbtl.fitting.newton_driver import NewtonConfig, Objective, minimise_newton
 from lrbtl.model.effects import Border
 from lrbtl.model.links import LOGISTIC, CellTerms
@@ -56,7 +57,7 @@ class SlotScores:
     @cached_property
     def terms(self) -> CellTerms:
         """Loss, score and information of one vote in each cell."""
-        design, eta = self.design, self.design.differences(self.theta)
+        design, eta = self.design, self.design.entries.differences(self.theta)
         if design.effects is not None:
             eta = eta + design.effects.change
         return design.joined(LOGISTIC.terms(eta, design.y))
@@ -71,10 +72,10 @@ class SlotScores:
         """Inverse information of each context's slots on vectors that sum to zero in each component."""
         design = self.design
         context, model = design.slot_places
-        component = design.gather(self.labels[context, model].astype(np.float64)[:, None] + 1.0)
+        component = design.blocks.gather(self.labels[context, model].astype(np.float64)[:, None] + 1.0)
         out = []
-        information = design.laplacians(design.count * self.terms.fisher)
-        for H, part, group in zip(information, component, design.groups, strict=True):
+        information = design.blocks.laplacians(design.count * self.terms.fisher)
+        for H, part, group in zip(information, component, design.blocks.groups, strict=True):
             names = part[:, :, 0]
             alike = (names[:, :, None] == names[:, None, :]) & (names > 0)[:, :, None]
             size = np.maximum(alike.sum(axis=2, keepdims=True), 1)
@@ -94,23 +95,23 @@ class SlotScores:
         """K^-1 c: how scores answer to effects, (n_slots, K)."""
         if self.border is None:
             return np.empty((self.design.n_slots, 0))
-        return self.design.times(self.inverses, self.design.effect_columns(self.border))
+        return self.design.blocks.times(self.inverses, effect_columns(self.design.entries, self.border))
 
     @cached_property
     def effect_covariance(self) -> Floats:
         """Inverse information of the effects, scores unknown, (K, K)."""
         if self.border is None:
             return np.empty((0, 0))
-        return _inverted(self.border.corner - self.design.effect_columns(self.border).T @ self.reach)
+        return _inverted(self.border.corner - effect_columns(self.design.entries, self.border).T @ self.reach)
 
     def directions(self, slots: Floats, effects: Floats) -> tuple[Floats, Floats]:
         """Return the inverse information times gradients: (n_slots, M) of the scores and (K, M) of the effects."""
         moved = self.effect_covariance @ (effects - self.reach.T @ slots)
-        return self.design.times(self.inverses, slots) - self.reach @ moved, moved
+        return self.design.blocks.times(self.inverses, slots) - self.reach @ moved, moved
 
     def along(self, slots: Floats, effects: Floats, cells: Longs | slice = slice(None)) -> Floats:
         """Return by how much eta of some cells changes along directions, (n_cells, M)."""
-        slot_a, slot_b = (side[cells] for side in self.design.slots)
+        slot_a, slot_b = (side[cells] for side in self.design.entries.slots)
         out = slots[slot_a] - slots[slot_b]
         linear = self.design.effects
         return out if linear is None else out + linear.rows_times(effects, cells)
@@ -122,9 +123,9 @@ class SlotScores:
 
     @property
     def _eta_variances(self) -> Floats:
-        design, (slot_a, slot_b) = self.design, self.design.slots
-        own = design.scatter([np.einsum("bmm->bm", matrix) for matrix in self.inverses])
-        out = own[slot_a] + own[slot_b] - 2.0 * design.pair_entries(self.inverses)
+        design, (slot_a, slot_b) = self.design, self.design.entries.slots
+        own = design.blocks.scatter([np.einsum("bmm->bm", matrix) for matrix in self.inverses])
+        out = own[slot_a] + own[slot_b] - 2.0 * design.blocks.pair_entries(self.inverses)
         if design.effects is None:
             return out
         k = self.effect_covariance
@@ -151,13 +152,13 @@ class SlotScores:
         """Return sum of weight (X, slope) (X, slope)^T: on slots, between slots and effects, among effects."""
         design = self.design
         if design.effects is None:
-            return design.laplacians(weight), None, None
+            return design.blocks.laplacians(weight), None, None
         border = design.effects.border(weight)
-        return design.laplacians(weight), design.effect_columns(border), border.corner
+        return design.blocks.laplacians(weight), effect_columns(design.entries, border), border.corner
 
     def _quadratic(self, form: _Form, slots: Floats, effects: Floats, *, diagonal: bool) -> Floats:
         matrices, columns, corner = form
-        moved, varied = slots, self.design.times(matrices, slots)
+        moved, varied = slots, self.design.blocks.times(matrices, slots)
         if columns is not None and corner is not None:
             varied = np.concatenate([varied + columns @ effects, columns.T @ slots + corner @ effects])
             moved = np.concatenate([slots, effects])
@@ -187,7 +188,7 @@ class _Loss(Objective[SlotScores, tuple[Floats, Floats]]):
 
     def step(self, point: SlotScores) -> tuple[tuple[Floats, Floats], float]:
         count = point.design.count
-        slots = point.design.slot_sums(count * point.terms.score)
+        slots = point.design.entries.slot_sums(count * point.terms.score)
         effects = point.terms.effects.gradient(count)
         step, moved = (part[:, 0] for part in point.directions(slots[:, None], effects[:, None]))
         return (step, moved), float(slots @ step + effects @ moved)

@@ -9,6 +9,7 @@ from scipy import linalg, sparse
 
 from lrbtl.errors import SingularInformationError, SolverError
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.jacobian import cross_blocks, effect_columns, gram_apply, pull_sums
 from lrbtl.lowrank.arrowhead import PIVOT_FLOOR, Arrowhead, Factor, Inverse, NotPositiveDefinite
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import contract
@@ -38,22 +39,21 @@ def accumulate(
     is added. With `slot_score`, the sums of a score over slots, the second-order part - sum of score * (second
     derivative of eta) is added, which makes it the Hessian of a loss whose derivative in eta is -score.
     """
-    merged = design.atom_weights(weight)
-    rows, gram = design.slot_rows(space, merged)
+    rows, gram = design.slot_rows(space, weight)
     if contexts is not None:
         gram = gram + contexts[:, None, None] * np.eye(gram.shape[1])
     sums_of_score = np.zeros(len(rows)) if slot_score is None else slot_score
     dl, rl = space.factors[space.mode].shape
     q1 = space.U.size
     border = np.zeros((space.q, space.q))
-    design.add_model_blocks(space, merged, border)
+    design.add_model_blocks(space, weight, border)
     blocks = space.sum_over(space.E.transpose(0, 2, 1) @ gram @ space.E, space.mode)
-    models = design.cross_blocks(space, rows, sums_of_score)
+    models = cross_blocks(design.entries, space, rows, sums_of_score)
     others = np.zeros((dl, rl, space.q - q1))
     if effects is not None:
         _add_effects(design, space, effects, border, others)
     if space.has_others:
-        sums = [design.slot_matrix(column) for column in (*rows.T, sums_of_score)]
+        sums = [design.entries.slot_matrix(column) for column in (*rows.T, sums_of_score)]
         for group in range(len(space.groups)):
             _add_group(space, group, gram, sums, border, others, slot_score is not None)
     return Arrowhead(border, blocks, _join(models, others.reshape(dl * rl, space.q - q1)))
@@ -71,8 +71,8 @@ def fix_gauge(matrix: Arrowhead, space: TangentSpace) -> Arrowhead:
 
 def _add_effects(design: Design, space: TangentSpace, effects: Border, border: Floats, others: Floats) -> None:
     """Add what effects share with one another, with the border and with the eliminated rows."""
-    for i, sums in enumerate(design.effect_columns(effects).T, start=space.extra.start):
-        column = design.pull_sums(space, np.ascontiguousarray(sums))
+    for i, sums in enumerate(effect_columns(design.entries, effects).T, start=space.extra.start):
+        column = pull_sums(design.entries, space, np.ascontiguousarray(sums))
         border[i] = border[:, i] = column[: space.q]
         others[:, :, i - space.U.size] = column[space.q :].reshape(others.shape[:2])
     border[space.extra, space.extra] = effects.corner
@@ -170,7 +170,7 @@ def diagonal_blocks(design: Design, space: TangentSpace, weight: Floats) -> tupl
 
     Those of the context modes take x x^T to be U[a] U[a]^T + U[b] U[b]^T: one pass over the cells serves all blocks.
     """
-    touched = design.unsigned_sums(weight)
+    touched = design.entries.slot_matrix(design.entries.unsigned(weight))
     rows = {0: outer_sums(touched.T, space.V)}
     gram = outer_sums(touched, space.U)
     for k in range(1, len(space.factors)):
@@ -287,7 +287,7 @@ class KrylovSolver:
         out = np.empty_like(columns)
         for i, column in enumerate(columns.T):
             found = conjugate_gradients(
-                lambda x: self.design.gram_apply(self.space, self.weight, x),
+                lambda x: gram_apply(self.design.entries, self.space, self.weight, x),
                 self.precondition,
                 np.ascontiguousarray(column),
                 tol=CG_TOL,

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.fitting.jacobian import effect_columns
 from lrbtl.model.links import CellTerms
 from lrbtl.typing import Floats
 
@@ -31,7 +32,7 @@ class VoteTerms:
     @cached_property
     def gradient(self) -> Floats:
         """Sums of the scores of votes on the slots."""
-        return self.design.slot_sums(self.design.count * self.terms.score) / self.dispersion
+        return self.design.entries.slot_sums(self.design.count * self.terms.score) / self.dispersion
 
     @cached_property
     def weights(self) -> Floats:
@@ -51,8 +52,8 @@ class VoteTerms:
         if not self.design.n_effects:
             return np.empty((self.design.n_slots, 0)), np.empty((0, 0))
         border = self.terms.effects.information(self.design.count)
-        return self.design.effect_columns(border) / self.dispersion, border.corner / self.dispersion
+        return effect_columns(self.design.entries, border) / self.dispersion, border.corner / self.dispersion
 
     def apply_information(self, values: Floats) -> Floats:
         """Return H times values on the slots, (n_slots,) or (n_slots, k)."""
-        return self.design.times_laplacians(self.weights, values)
+        return self.design.entries.gram_sums(self.weights, values)

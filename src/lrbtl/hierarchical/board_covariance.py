@@ -51,14 +51,14 @@ class BoardCovariance:
         c, _ = at.marginal.effects
         on_slots = weights[design.slot_places[0]]
         left_open = -(at.tau**2) * at.marginal.apply_shrinkage(c)
-        effects = design.by_model(left_open * on_slots[:, None]).T
+        effects = design.entries.by_model(left_open * on_slots[:, None]).T
         found = self._pull(at.marginal.W if at.tau > 0 else None, weights, effects, factor=-(at.tau**2), identity=True)
         right = found.border - found.cross(at.factor.cross, U)
         half = linalg.solve_triangular(at.factor.chol, right, lower=True, check_finite=False)
         out = half.T @ half + found.square(U)
         if at.tau > 0:
             out += at.tau**2 * (
-                np.sum(weights**2) * np.eye(len(U)) - at.tau**2 * design.summed(at.marginal.W, weights**2)
+                np.sum(weights**2) * np.eye(len(U)) - at.tau**2 * design.blocks.summed(at.marginal.W, weights**2)
             )
         if self.random_effects is not None:
             root = self.random_effects.mean_root(weights)
@@ -89,20 +89,20 @@ class BoardCovariance:
         if matrices is not None:
             rows = design.slot_rows(space, matrices)[0] * (factor * weights[design.slot_places[0]])[:, None]
             for k, v in enumerate(space.V.T):
-                by_model[:, k] = design.summed(matrices, factor * weights * v)
+                by_model[:, k] = design.blocks.summed(matrices, factor * weights * v)
         if identity:
             by_model += (weights @ space.V)[None, :, None] * (np.eye(d1) - 1.0 / d1)[:, None]
         top[space.extra] = effects
         along = np.zeros((dl * rl, r))
         if space.has_others:
-            gV = np.stack([as_dense(design.slot_matrix(np.ascontiguousarray(x))) for x in rows.T], axis=2)
+            gV = np.stack([as_dense(design.entries.slot_matrix(np.ascontiguousarray(x))) for x in rows.T], axis=2)
             gV = gV + weights[:, None, None] * space.U if identity else gV
             pulled = space.pull(np.zeros((d1, d1, r)), gV.transpose(1, 0, 2))
             top, below = top + pulled[: space.q], pulled[space.q :]
         else:
-            E, (_, _, start, model) = space.E[0], design.slot_table
+            E, start, model = space.E[0], design.entries.slot_start, design.entries.model
             blocks = (rows @ E)[:, :, None]
-            if design.full or not rl:
+            if design.entries.full or not rl:
                 below = np.ascontiguousarray(
                     np.swapaxes(blocks.reshape(dl, d1, rl) if rl else np.zeros((dl, d1, 0)), 1, 2)
                 ).reshape(dl * rl, d1)

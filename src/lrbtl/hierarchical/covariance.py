@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from lrbtl.fitting.blocks import BlockDesign, Field
+from lrbtl.fitting.jacobian import push_columns, slot_changes
 from lrbtl.hierarchical.board_covariance import BoardCovariance
 from lrbtl.hierarchical.expansion import Expansion
 from lrbtl.hierarchical.random_effects import RandomEffects
@@ -94,7 +95,7 @@ class ScoreCovariance:
     @property
     def _small(self) -> bool:
         """Whether matrices of all contexts over all models are so small that they are kept."""
-        return self.design.full and self._shape[0] * self.design.n_slots <= BATCH
+        return self.design.entries.full and self._shape[0] * self.design.n_slots <= BATCH
 
     @cached_property
     def _kept(self) -> tuple[Floats, Floats]:
@@ -115,9 +116,9 @@ class ScoreCovariance:
         """Of S P S + tau^2 S on the slots and at pairs that met; and the diagonals of W P W and W P S on the slots."""
         design, at, square = self.design, self.at, self.at.tau**2
         own, taken, answered = (np.zeros(design.n_slots + 1) for _ in range(3))
-        pairs = np.zeros(len(design.atom_table.a))
+        pairs = np.zeros(len(design.entries.atoms.a))
         for g, part, P, informed in self._parts():
-            slots, W = design.groups[g].slots[part], at.marginal.W[g][part]
+            slots, W = design.blocks.groups[g].slots[part], at.marginal.W[g][part]
             taken[slots] = np.einsum("bij,bij->bi", informed, W)
             answered[slots] = np.einsum("bii->bi", informed) - square * taken[slots]
             C = P
@@ -125,13 +126,13 @@ class ScoreCovariance:
                 half = P - square * informed
                 C = half - square * (half @ W + square * W)
             own[slots] = np.einsum("bii->bi", C) + square
-            design.read_pairs(g, part, C, pairs)
+            design.blocks.read_pairs(g, part, C, pairs)
         return own[:-1], pairs, taken[:-1], answered[:-1]
 
     @cached_property
     def eta_variances(self) -> Floats:
         """Variance of eta of each atom, (n_atoms,)."""
-        (own, pairs, *_), atoms = self._entries, self.cells.atom_table
+        (own, pairs, *_), atoms = self._entries, self.cells.entries.atoms
         spread = own[atoms.slot_a] + own[atoms.slot_b] - 2 * pairs
         if self.random_effects is not None:
             root = self.random_effects.slot_root
@@ -144,7 +145,7 @@ class ScoreCovariance:
         """Return the diagonals of H - H C H and of H C on the slots, by H S = W and H - tau^2 W H = W."""
         at, design, tau = self.at, self.design, self.at.tau
         _, _, taken, answered = self._entries
-        of_W = design.scatter([np.einsum("bmm->bm", W) for W in at.marginal.W])
+        of_W = design.blocks.scatter([np.einsum("bmm->bm", W) for W in at.marginal.W])
         left, own = of_W - taken, answered + tau**2 * of_W
         if self.random_effects is not None:
             root = self.random_effects.slot_root
@@ -159,13 +160,14 @@ class ScoreCovariance:
         for k, v in enumerate(space.V.T):
             ones = np.zeros(space.size)
             ones[k : space.U.size : len(space.V[0])] = 1.0
-            out += v[design.slot_places[0]] * design.slot_changes(space, *space.push(self.at.factor.solve(ones)))
+            pushed = space.push(self.at.factor.solve(ones))
+            out += v[design.slot_places[0]] * slot_changes(design.entries, space, *pushed)
         return out
 
     def by_context(self, contexts: Longs) -> Floats:
         """Return the covariance of the scores of some contexts, (n, d1, d1), centred."""
         at = self.at
-        shrinkage = np.eye(self._shape[0]) - at.tau**2 * self.design.over_models(at.marginal.W, contexts)
+        shrinkage = np.eye(self._shape[0]) - at.tau**2 * self.design.blocks.over_models(at.marginal.W, contexts)
         if self._small:
             P, informed = (each[contexts] for each in self._kept)
             half = P - at.tau**2 * informed
@@ -222,7 +224,7 @@ class ScoreCovariance:
         if slopes is not None:
             pulled[space.extra] += slopes.T
         solved = at.factor.solve(pulled)
-        pushed = design.push_columns(space, solved)
+        pushed = push_columns(design.entries, space, solved)
         moved = at.marginal.apply_shrinkage(pushed + at.tau**2 * (on_slots - c @ solved[space.extra]))
         effects = solved[space.extra]
         if diagonal:
@@ -256,8 +258,8 @@ class ScoreCovariance:
         """
         found, terms = self.response(gradients, contexts, slopes, diagonal=True), self.at.scores.terms_of(self.cells)
         slots, factor = (
-            self.cells.slots,
-            residual_factors(self.at, terms.fisher, self.cells.of_atoms(self.eta_variances)),
+            self.cells.entries.slots,
+            residual_factors(self.at, terms.fisher, self.cells.entries.of_atoms(self.eta_variances)),
         )
 
         def rows(cells: Longs) -> Floats:

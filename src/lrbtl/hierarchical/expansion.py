@@ -22,6 +22,7 @@ from scipy import linalg, sparse
 
 from lrbtl._kernels import blocks as block_kernels
 from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
+from lrbtl.fitting.jacobian import pull_columns, pull_sums, slot_changes
 from lrbtl.fitting.solvers import accumulate, robust_factor
 from lrbtl.fitting.vote_terms import VoteTerms
 from lrbtl.hierarchical.coordinates import LevelSpace
@@ -53,7 +54,7 @@ class Scores:
     @cached_property
     def low_rank(self) -> Floats:
         """Return level + L on the slots."""
-        return self.design.slot_values(self.space.U, self.space.V)
+        return self.design.entries.slot_values(self.space.U, self.space.V)
 
     @property
     def on_slots(self) -> Floats:
@@ -78,7 +79,7 @@ class Scores:
 
     def eta_of(self, cells: BlockDesign) -> Floats:
         """Return eta in each cell of a design with the same slots, which may have other cells."""
-        eta, effects = cells.differences(self.on_slots), self.design.effects
+        eta, effects = cells.entries.differences(self.on_slots), self.design.effects
         return eta if effects is None or cells.effects is None else eta + cells.effects.times(effects.values)
 
     def terms_of(self, cells: BlockDesign) -> CellTerms:
@@ -86,7 +87,8 @@ class Scores:
         link, eta = self.design.link, self.eta_of(cells)
         if not isinstance(self.eta_variance, np.ndarray):
             return cells.joined(link.terms(eta, cells.y, cells.variance))
-        return cells.joined(link.expected_terms(eta, cells.y, cells.of_atoms(self.eta_variance), cells.variance))
+        spread = cells.entries.of_atoms(self.eta_variance)
+        return cells.joined(link.expected_terms(eta, cells.y, spread, cells.variance))
 
     @cached_property
     def loss(self) -> float:
@@ -148,7 +150,7 @@ class MarginalInformation:
 
     @cached_property
     def _marginal(self) -> tuple[Matrices, float]:
-        matrices = self.votes.design.laplacians(self.votes.weights)
+        matrices = self.votes.design.blocks.laplacians(self.votes.weights)
         if self.tau == 0.0:
             return matrices, 0.0
         return matrices, sum(integrate_out(H, self.tau**2) for H in matrices)
@@ -179,7 +181,7 @@ class MarginalInformation:
 
     def apply(self, values: Floats) -> Floats:
         """Return W times values on the slots."""
-        return self.votes.design.times(self.W, values)
+        return self.votes.design.blocks.times(self.W, values)
 
     def apply_shrinkage(self, values: Floats) -> Floats:
         """Return S times values on the slots."""
@@ -244,7 +246,7 @@ class Expansion:
             return matrix
         design, space, columns = self.scores.design, self.scores.space, self.marginal.apply_shrinkage(c)
         corner = corner - self.tau**2 * c.T @ columns
-        pulled = design.pull_columns(space, columns)
+        pulled = pull_columns(design.entries, space, columns)
         border, cross = matrix.border.copy(), matrix.cross
         border[:, space.extra] = pulled[: space.q]
         border[space.extra] = pulled[: space.q].T
@@ -300,7 +302,7 @@ class Expansion:
     def gradient(self) -> Floats:
         """Return the gradient of the log posterior in coordinates."""
         design, space = self.scores.design, self.scores.space
-        out = design.pull_sums(space, self.residual)
+        out = pull_sums(design.entries, space, self.residual)
         if design.n_effects:
             out[space.extra] = self.votes.effect_gradient + self.marginal.effects[0].T @ self.marginal.apply_shrinkage(
                 self._away
@@ -319,7 +321,7 @@ class Expansion:
     def left_by_step(self) -> Floats:
         """What the best step of L and of the effects would leave of the residual: E / tau^2 after it."""
         design, space, step = self.scores.design, self.scores.space, self.factor.solve(self.gradient())
-        left = self.residual - self.marginal.apply(design.slot_changes(space, *space.push(step)))
+        left = self.residual - self.marginal.apply(slot_changes(design.entries, space, *space.push(step)))
         return (
             left - self.marginal.apply_shrinkage(self.marginal.effects[0] @ step[space.extra])
             if design.n_effects
@@ -349,7 +351,7 @@ class Expansion:
         height = scores.loss / self.dispersion + self.prior_cost(scores)
         known = self.hyper.level.log_determinant + 2.0 * self.hyper.level.gain
         if isinstance(scores.eta_variance, np.ndarray):
-            known += float(self.marginal.votes.weights @ scores.design.of_atoms(scores.eta_variance))
+            known += float(self.marginal.votes.weights @ scores.design.entries.of_atoms(scores.eta_variance))
         return 0.5 * (higher - self.factor.log_determinant() + self.marginal.log_determinant + known) - height
 
     def evidence_slope(self, taken: float) -> tuple[float, float]:
@@ -371,7 +373,7 @@ class Expansion:
             return 0.0
         columns, own = self.marginal.apply_shrinkage(self.marginal.effects[0]), np.zeros((space.size, design.n_effects))
         own[space.extra] = np.eye(design.n_effects)
-        with_slots = 2.0 * design.pull_columns(space, self.marginal.apply(columns))
+        with_slots = 2.0 * pull_columns(design.entries, space, self.marginal.apply(columns))
         with_slots[space.extra] = columns.T @ columns
         return float(np.vdot(self.factor.solve(own), with_slots))
 

@@ -104,7 +104,7 @@ def _start(wide: SizeFitter, component: Component, models: Longs | None = None) 
     point = Tucker(np.eye(V.shape[1]), (U, V)).canonical() if V.shape[1] else no_factors(shape)
     variance = component.mode.scores.eta_variance
     if isinstance(variance, np.ndarray):
-        variance = np.full(len(design.atom_table.a), variance.mean())
+        variance = np.full(len(design.entries.atoms.a), variance.mean())
     scores = Scores(design, wide.space(point, level), np.zeros(design.n_slots), eta_variance=variance)
     precision = None if models is None else component.mode.at.hyper.factors.precision  # of many models: found later
     return wide.expansion(scores, component.tau, level_prior, precision=precision)

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from lrbtl.fitting.jacobian import pull_columns, pull_sums, push_columns
 from lrbtl.fitting.newton_driver import NewtonConfig, Objective, minimise_newton
 from lrbtl.fitting.solvers import outer_sums
 from lrbtl.hierarchical.correlated import Alone, Related, fitted_variances
@@ -50,7 +51,7 @@ class Joint(Expansion):
     @cached_property
     def diagonal(self) -> Floats:
         """Diagonal of H on the slots."""
-        return self.scores.design.unsigned(self.marginal.votes.weights)
+        return self.scores.design.entries.unsigned(self.marginal.votes.weights)
 
     @cached_property
     def own(self) -> Alone | Related:
@@ -68,8 +69,8 @@ class Joint(Expansion):
         """Blocks of J^T W J with opponents known; of contexts, with W in the place of its diagonal."""
         design, space, (d1, r1) = self.scores.design, self.scores.space, self.scores.space.U.shape
         told = (self.diagonal[:, None] * self.open_rows)[:, None, :] * space.V[design.slot_places[0]][:, :, None]
-        W = design.slot_matrix(self.diagonal - self.diagonal**2 * self.own.open_variance)
-        models = design.by_model(told.reshape(-1, r1 * r1)).reshape(d1, r1, r1)
+        W = design.entries.slot_matrix(self.diagonal - self.diagonal**2 * self.own.open_variance)
+        models = design.entries.by_model(told.reshape(-1, r1 * r1)).reshape(d1, r1, r1)
         return RowBlocks(models, space.E[0].T @ outer_sums(W, space.U) @ space.E[0])
 
     @cached_property
@@ -107,11 +108,11 @@ class Joint(Expansion):
         """Return Q times columns of coordinates and deviations, (size + n_slots, m)."""
         design, space = self.scores.design, self.scores.space
         x, E = z[: space.size], z[space.size :]
-        changes, (c, corner) = design.push_columns(space, x) + E, self.marginal.effects
+        changes, (c, corner) = push_columns(design.entries, space, x) + E, self.marginal.effects
         pulled = self.marginal.apply_information(changes)
         if len(corner):
             pulled += c @ x[space.extra]
-        along = design.pull_columns(space, pulled)
+        along = pull_columns(design.entries, space, pulled)
         along[space.extra] = c.T @ changes + corner @ x[space.extra]
         along = self.centred(along + self.prior_precision[:, None] * x)
         return np.concatenate([along, pulled + self.own.weighed(E) if self.tau > 0.0 else E])
@@ -121,7 +122,7 @@ class Joint(Expansion):
         design, space = self.scores.design, self.scores.space
         rx, rE = r[: space.size], r[space.size :]
         votes, m = self.diagonal[:, None], r.shape[1]
-        left, x = rx - design.pull_columns(space, votes * self.own.left_open(rE)), np.zeros_like(rx)
+        left, x = rx - pull_columns(design.entries, space, votes * self.own.left_open(rE)), np.zeros_like(rx)
         models, rows = space.slices[0], space.slices[space.mode]
         inverses = self.row_inverses
         if models_only:
@@ -132,7 +133,7 @@ class Joint(Expansion):
             x[rows] = (inverses.rows @ left[rows].reshape(*inverses.rows.shape[:2], m)).reshape(-1, m)
             x[space.extra] = self.effect_inverse @ left[space.extra]
             x = self.centred(x)
-        return np.concatenate([x, self.own.left_open(rE - votes * design.push_columns(space, x))])
+        return np.concatenate([x, self.own.left_open(rE - votes * push_columns(design.entries, space, x))])
 
     def solve(self, rhs: Floats, tol: float) -> Floats:
         """Return Q^-1 times columns by conjugate gradients, to a relative error."""
@@ -158,7 +159,7 @@ class Joint(Expansion):
         """Return the gradient of the log posterior in coordinates and deviations, as one column."""
         design, space, E = self.scores.design, self.scores.space, self.scores.E
         own = self.votes.gradient - self.own.weighed(E[:, None])[:, 0] if self.tau > 0.0 else np.zeros_like(E)
-        along = design.pull_sums(space, self.votes.gradient) - self._factor_terms.gradient
+        along = pull_sums(design.entries, space, self.votes.gradient) - self._factor_terms.gradient
         along[space.level_part] -= self.hyper.level.site_precision * (space.level - self.hyper.level.fitted)
         along[space.extra] = self.votes.effect_gradient
         return np.concatenate([self.centred(along[:, None])[:, 0], own])[:, None]
@@ -181,7 +182,7 @@ class Joint(Expansion):
         """
         design, space = self.scores.design, self.scores.space
         on_slots = self.diagonal, self.diagonal * self.scores.E + self.votes.gradient
-        votes, told = (as_dense(design.slot_matrix(values)).T for values in on_slots)
+        votes, told = (as_dense(design.entries.slot_matrix(values)).T for values in on_slots)
         row, every = self.prior_precision[space.slices[0]].reshape(space.U.shape), [np.eye(len(space.V)), *parts]
         alone = float(fitted_variances(votes, told, space.V, row, every[:1])[0])
         if not parts:

@@ -17,6 +17,7 @@ from lrbtl.data.battles import Battles
 from lrbtl.data.cells import random_bits
 from lrbtl.fitting.blocks import BlockDesign, Field
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.jacobian import pull_columns, push_columns
 from lrbtl.hierarchical.covariance import residual_factors
 from lrbtl.hierarchical.joint import Joint
 from lrbtl.hierarchical.random_effects import ScoreChanges
@@ -125,7 +126,7 @@ class MonteCarloCovariance:
     @cached_property
     def factors(self) -> Floats:
         """What the score of one vote of each cell is multiplied by."""
-        at, (slot_a, slot_b) = self.at, self.cells.slots
+        at, (slot_a, slot_b) = self.at, self.cells.entries.slots
         own = self._low_rank + at.own.open_variance
         return residual_factors(at, self._terms.fisher, own[slot_a] + own[slot_b])
 
@@ -165,7 +166,7 @@ class MonteCarloCovariance:
         """Return scores of m simulated logs with draws of the prior, in coordinates and deviations."""
         at, space = self.at, self.at.scores.space
         votes, effects = bundles.drawn(rng, m)
-        along = self.design.pull_columns(space, votes)
+        along = pull_columns(self.design.entries, space, votes)
         along[space.extra] = effects
         along += np.sqrt(at.prior_precision)[:, None] * rng.normal(size=along.shape)
         own = votes + at.own.drawn(rng, m) if at.tau > 0.0 else np.zeros_like(votes)
@@ -177,7 +178,7 @@ class MonteCarloCovariance:
         known, rest = (answers.mean(weights, np.zeros(())) for answers in found)
         own = self._known_variance(weights)[0]
         diagonal = np.maximum(own + 2.0 * (known * rest) @ each, LEAST_OWN * own)
-        touched = self.design.by_model((weights[self.design.slot_places[0]] ** 2)[:, None])[:, 0]
+        touched = self.design.entries.by_model((weights[self.design.slot_places[0]] ** 2)[:, None])[:, 0]
         diagonal += self.at.tau**2 * (float(weights @ weights) - touched)  # where a model has no votes
         out = rest @ (each[:, None] * rest.T)
         out[np.diag_indices(len(out))] += diagonal
@@ -193,14 +194,14 @@ class MonteCarloCovariance:
         (context, model), inverse = design.slot_places, at.row_inverses.models
         on_slots, v = weights[context, None], space.V[context]
         taken = at.diagonal[:, None] * at.own.left_open(on_slots)
-        hU = np.einsum("akl,al->ak", inverse, weights @ space.V - design.by_model(v * taken))
+        hU = np.einsum("akl,al->ak", inverse, weights @ space.V - design.entries.by_model(v * taken))
         along = np.einsum("ik,ik->i", v, hU[model])
         hE = at.own.left_open(on_slots - (at.diagonal * along)[:, None])
         out = np.einsum("ak,ak->a", at.prior_precision[space.slices[0]].reshape(hU.shape), hU**2)
         squares = (hE * at.own.weighed(hE))[:, 0]
         hE = hE[:, 0]
-        squares += self.cells.unsigned(self._meat) * (along + hE) ** 2
-        own = out + design.by_model(squares[:, None])[:, 0]
+        squares += self.cells.entries.unsigned(self._meat) * (along + hE) ** 2
+        own = out + design.entries.by_model(squares[:, None])[:, 0]
         return (own, np.zeros_like(own)) if self.clusters is None else self._by_cluster(own, along + hE)
 
     def _by_cluster(self, own: Floats, values: Floats) -> tuple[Floats, Floats]:
@@ -209,7 +210,7 @@ class MonteCarloCovariance:
         `values` on the slots is what is made of a vote's score there.
         """
         single = self.cells.count * (self.factors * self._terms.score) ** 2
-        plain = self.design.by_model((self.cells.unsigned(single) * values**2)[:, None])[:, 0]
+        plain = self.design.entries.by_model((self.cells.entries.unsigned(single) * values**2)[:, None])[:, 0]
         added, least, noise = -plain, np.full(len(own), -np.inf), np.zeros_like(own)
         for bundles in self._bundles:
             squares, fourth = bundles.powers(values)
@@ -240,7 +241,7 @@ class MonteCarloCovariance:
         right = np.concatenate([pulled, own if self.at.tau > 0.0 else np.zeros_like(own)])
         parts = range(0, len(flat), COLUMNS)
         found = np.hstack([self.at.solve(right[:, k : k + COLUMNS], TARGET_TOLERANCE) for k in parts])
-        moved = design.push_columns(space, found[: space.size]) + found[space.size :]
+        moved = push_columns(design.entries, space, found[: space.size]) + found[space.size :]
         return found, moved, whole.reshape(len(flat), -1)
 
     def covariance(
@@ -254,7 +255,7 @@ class MonteCarloCovariance:
         found, moved, idle = self._solved(gradients, contexts, slopes)
         x, E = np.split(found, [at.scores.space.size])
         prior = np.concatenate([at.prior_precision[:, None] * x, at.own.weighed(E)])
-        varied = self.cells.times_laplacians(self._meat, moved)
+        varied = self.cells.entries.gram_sums(self._meat, moved)
         left, right = [found, moved, idle.T], [prior, varied, at.tau**2 * idle.T]
         if self.design.n_effects:
             cross, corner = self.at.marginal.effects
@@ -267,7 +268,7 @@ class MonteCarloCovariance:
     def influence_rows(self, gradients: Floats, contexts: Longs, slopes: Floats | None = None) -> Rows:
         """Return a function from cells to the influence of one vote on linear functions of the scores, (n, M)."""
         (found, moved, _), terms = self._solved(gradients, contexts, slopes), self._terms
-        slots, factor, effects = self.cells.slots, self.factors, found[self.at.scores.space.extra]
+        slots, factor, effects = self.cells.entries.slots, self.factors, found[self.at.scores.space.extra]
 
         def rows(cells: Longs) -> Floats:
             slot_a, slot_b = (side[cells] for side in slots)

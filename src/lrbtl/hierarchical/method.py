@@ -445,7 +445,7 @@ class HierarchicalRun(Run):
         for part in parts:
             own = None if slopes is None else slopes[part]
             each = [exact(node).response(dense[part], contexts, own, diagonal=True) for node in self.nodes]
-            answers = self._average(self._mean.design.by_model(one.informed).T for one in each)
+            answers = self._average(self._mean.design.entries.by_model(one.informed).T for one in each)
             prior_variance = self._average(one.variance - one.noise for one in each)
             found.append((answers, prior_variance))
         answers, prior_variance = (np.concatenate(side) for side in zip(*found, strict=True))

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from lrbtl.fitting.jacobian import slot_changes
 from lrbtl.fitting.newton import Curvature
 from lrbtl.fitting.newton_driver import halved
 from lrbtl.hierarchical.expansion import Expansion, Scores
@@ -88,7 +89,7 @@ def find_mode(at: Expansion, *, near: bool = False, tolerance: float = TOLERANCE
 def deviation_step(at: Expansion, step: Floats) -> Floats:
     """Return the step of the deviations that goes with one in coordinates."""
     design, space = at.scores.design, at.scores.space
-    change = design.slot_changes(space, *space.push(step))
+    change = slot_changes(design.entries, space, *space.push(step))
     c, _ = at.marginal.effects
     moved = at.marginal.apply_information(change) + c @ step[space.extra]
     return at.marginal.apply_shrinkage(at.tau**2 * (at.votes.gradient - moved) - at.scores.E)

@@ -73,7 +73,7 @@ def find_outliers(covariance: ScoreCovariance | MonteCarloCovariance, config: Hi
     at, design, space = covariance.at, covariance.design, covariance.at.scores.space
     offset, tails = np.broadcast_to(at.scores.offset, at.votes.gradient.shape), config.outlier_freedom
     variance, own = covariance.own_entries()
-    information = design.unsigned(at.marginal.votes.weights)
+    information = design.entries.unsigned(at.marginal.votes.weights)
     played = (variance > OTHERS_SAY * information) & design.several_contexts  # in one alone nothing is an exception
     V = np.where(played, variance, 1.0)
     shift = np.where(played, np.clip(offset + at.votes.gradient / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)

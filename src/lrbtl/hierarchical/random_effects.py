@@ -18,6 +18,7 @@ from scipy import linalg, sparse
 
 from lrbtl.data.battles import Battles
 from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
+from lrbtl.fitting.jacobian import pull_columns, push_columns
 from lrbtl.hierarchical.correlated import few_contexts
 from lrbtl.hierarchical.expansion import Expansion
 from lrbtl.lowrank.tangent import TangentSpace
@@ -185,7 +186,7 @@ class ColumnInformation:
         at, design, space, columns = self.at, self.at.scores.design, self.at.scores.space, self.columns
         places = design.slot_places
         told = at.marginal.apply(self.known)
-        pulled, own = design.pull_columns(space, told), self.known.T @ told
+        pulled, own = pull_columns(design.entries, space, told), self.known.T @ told
         pulled[space.extra] = at.marginal.effects[0].T @ at.marginal.apply_shrinkage(self.known)
         of_modes, inside = self._of_modes
         pulled, mixed = np.hstack([of_modes, pulled]), columns.against(told, places)
@@ -203,7 +204,7 @@ class ColumnInformation:
         """
         at, design, space, member = self.at, self.at.scores.design, self.at.scores.space, self.columns.member
         (D, n), (d1, r) = member.shape, space.U.shape
-        W = design.over_models(at.marginal.W, np.arange(D))
+        W = design.blocks.over_models(at.marginal.W, np.arange(D))
         gU, inside = np.empty((n, d1, d1, r)), np.empty((n, d1, n, d1))
         for k, level in enumerate(member.T):
             here = np.flatnonzero(level)
@@ -335,7 +336,7 @@ class RandomEffects:
         at, design, space = self.at, self.at.scores.design, self.at.scores.space
         solved = self.information.solved[2] @ factors
         own = self.columns.times_on_slots(factors[:-1], design.slot_places) + self.information.known * factors[-1]
-        along = design.push_columns(space, solved)
+        along = push_columns(design.entries, space, solved)
         closed = at.marginal.apply_shrinkage(own - along + at.tau**2 * at.marginal.effects[0] @ solved[space.extra])
         return ScoreChanges(design, space, -solved, closed + along - own), closed
 
@@ -416,7 +417,7 @@ class ScoreChanges:
         """Return the sums over contexts of the changes times weights (D,), plus others, (d1, m)."""
         (dU, dV), (context, _) = self._pushed, self.design.slot_places
         own = np.tensordot(weights @ self.space.V, dU, axes=(0, 1)) + self.space.U @ np.tensordot(weights, dV, axes=1)
-        on_slots = 0.0 if self.slots is None else self.design.by_model(weights[context, None] * self.slots)
+        on_slots = 0.0 if self.slots is None else self.design.entries.by_model(weights[context, None] * self.slots)
         return np.asarray(more + own + on_slots)
 
     def told(self, matrices: Matrices, weights: Floats) -> Floats:
@@ -425,14 +426,14 @@ class ScoreChanges:
         (D, d1), on_slots = (len(self.space.V), len(self.space.U)), weights[context]
         rows, out = self.design.slot_rows(self.space, matrices)[0], np.zeros((d1, dU.shape[2]))
         for k, v in enumerate(self.space.V.T):
-            out += self.design.summed(matrices, weights * v) @ dU[:, k]
+            out += self.design.blocks.summed(matrices, weights * v) @ dU[:, k]
             out += np.asarray(sparse.csr_array((rows[:, k] * on_slots, (model, context)), shape=(d1, D)) @ dV[:, k])
         if self.slots is not None:
-            out += self.design.by_model(on_slots[:, None] * self.design.times(matrices, self.slots))
+            out += self.design.entries.by_model(on_slots[:, None] * self.design.blocks.times(matrices, self.slots))
         return out
 
     def means(self, more: Floats) -> Floats:
         """Return means over the models of each context, plus others, (D, m)."""
         (dU, dV), d1 = self._pushed, len(self.space.U)
         own = self.space.V @ dU.mean(axis=0) + np.einsum("k,ukm->um", self.space.U.mean(axis=0), dV)
-        return np.asarray(more + own + (0.0 if self.slots is None else self.design.by_context(self.slots) / d1))
+        return np.asarray(more + own + (0.0 if self.slots is None else self.design.entries.by_context(self.slots) / d1))

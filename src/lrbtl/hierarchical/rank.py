@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lrbtl.fitting.design import Design
+from lrbtl.fitting.jacobian import pull_columns, push_columns
 from lrbtl.hierarchical.expansion import Expansion
 from lrbtl.typing import Floats
 
@@ -65,28 +65,28 @@ def probe_residuals(at: Expansion, clip: float, doubt: float = -np.inf) -> Resid
 def left_by_steps(at: Expansion, residuals: Floats) -> Floats:
     """Return what steps of L alone would leave of residuals, (n_slots, m)."""
     design, space = at.scores.design, at.scores.space
-    solved = at.factor.solve(design.pull_columns(space, residuals))
-    return residuals - at.marginal.apply(design.push_columns(space, solved))
+    solved = at.factor.solve(pull_columns(design.entries, space, residuals))
+    return residuals - at.marginal.apply(push_columns(design.entries, space, solved))
 
 
 def _components(at: Expansion, clip: float) -> Callable[[Floats], Floats]:
     """Return a function from residuals on the slots to the singular values of them clipped and white, largest first."""
     design = at.scores.design
-    own = design.scatter([np.einsum("bmm->bm", W) for W in at.marginal.W])
+    own = design.blocks.scatter([np.einsum("bmm->bm", W) for W in at.marginal.W])
     limit = clip * np.sqrt(np.maximum(own, 0.0))
-    values, vectors = np.linalg.eigh(design.summed(at.marginal.W))
+    values, vectors = np.linalg.eigh(design.blocks.summed(at.marginal.W))
     values, narrow = np.maximum(values, 0.0), 1.0 - (at.hyper.factors.loose @ vectors) ** 2
     white = vectors * (np.sqrt(values) / (values + narrow / at.scores.field.mean_square()))
-    scale = 1.0 / np.sqrt(np.maximum(design.traces(at.marginal.W, white @ white.T), 1e-300))
+    scale = 1.0 / np.sqrt(np.maximum(design.blocks.traces(at.marginal.W, white @ white.T), 1e-300))
     context, wide = design.slot_places[0], design.n_contexts < white.shape[1]
 
     def components(residual: Floats) -> Floats:
         clipped = np.clip(residual, -limit, limit) * scale[context]
         if wide:
-            matrix = np.asarray(design.slot_matrix(clipped) @ white)
+            matrix = np.asarray(design.entries.slot_matrix(clipped) @ white)
             gram = matrix @ matrix.T
         else:
-            gram = white.T @ design.slot_gram(clipped) @ white
+            gram = white.T @ design.entries.slot_gram(clipped) @ white
         return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)))
 
     return components
@@ -95,8 +95,8 @@ def _components(at: Expansion, clip: float) -> Callable[[Floats], Floats]:
 def _noise(at: Expansion, first: int, n: int) -> Floats:
     """Return residuals of L of n logs of random signs, (n_slots, n), by bits from the `first` on."""
     design = at.scores.design
-    root = np.sqrt(Design.atom_weights(design, at.marginal.votes.weights))
-    votes = design.signed_sums(root, design.atom_bits, first, n)
+    root = np.sqrt(design.entries.atom_weights(at.marginal.votes.weights))
+    votes = design.entries.signed_sums(root, design.atom_bits, first, n)
     bits = np.uint64(1) << np.arange(first, first + n, dtype=np.uint64)
     deviations = np.where(design.slot_bits[:, None] & bits, at.tau, -at.tau)
     return votes + at.marginal.apply(deviations - at.tau**2 * votes)  # S votes + W deviations

@@ -113,7 +113,7 @@ class Search:
         else:
             full = check_rank(rank, self.shape) if isinstance(rank, int) else rank
             point = Field.of(self.design, *empty, E).centred().truncated(full)
-            left = E - self.design.slot_values(np.ascontiguousarray(point.factors[0]), point.context_vectors())
+            left = E - self.design.entries.slot_values(np.ascontiguousarray(point.factors[0]), point.context_vectors())
             point = Tucker(point.core / self._pilot_shrinkage, point.factors)
         space = self.fitter.space(point, pilot.space.level)
         scores = replace(pilot, space=space, E=left, offset=offset, eta_variance=0.0)
@@ -132,7 +132,7 @@ class Search:
         It begins at the scores of that mode, with the factors of a start: votes say the same there.
         """
         here, first = mode.scores, self.begin(rank, mode.scores.offset).scores
-        low = self.design.slot_values(first.space.U, first.space.V)
+        low = self.design.entries.slot_values(first.space.U, first.space.V)
         scores = replace(here, space=first.space, E=here.low_rank + here.E - low)
         start = self.fitter.with_factors(mode.at.split_anew(scores))
         return find_mode(start, tolerance=IN_DOUBT * self.design.n_slots)

@@ -55,7 +55,7 @@ class Bundles:
         """Return sums of m logs of random signs, at most 63: on the slots (n_slots, m) and along effects (K, m)."""
         cells, signs = self.cells, rng.integers(0, 1 << 63, self.n, dtype=np.uint64)[self.number]
         slots, linear = np.zeros((cells.n_slots, m)), cells.effects
-        tangent.sum_signed_slots(*cells.slots, self.eta, signs, 0, slots)
+        tangent.sum_signed_slots(*cells.entries.slots, self.eta, signs, 0, slots)
         k, row = 0 if linear is None else linear.values.size, np.zeros(len(signs), dtype=np.int64)
         effects, nowhere = np.zeros((k + self.law.shape[1] + 1, m)), np.full(len(signs), k + self.law.shape[1])
         if linear is not None:
@@ -79,7 +79,7 @@ class Bundles:
 
         `values` on the slots is what is made of a vote's score there.
         """
-        (number, model), (slot_a, slot_b) = self._of_models, self.cells.slots
+        (number, model), (slot_a, slot_b) = self._of_models, self.cells.entries.slots
         each = np.concatenate([self.eta * values[slot_a], -self.eta * values[slot_b]])
         squares = np.bincount(number, each, len(model)) ** 2
         sums = (np.bincount(model, power, self.cells.shape[0]) for power in (squares, squares**2))

@@ -22,6 +22,7 @@ from lrbtl.errors import (
     check_flag,
 )
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.jacobian import gram_apply
 from lrbtl.fitting.local import Local
 from lrbtl.fitting.solvers import IsotropicSolver, Solver, SolverName, touched
 from lrbtl.inference.joint import normal_quantile
@@ -214,7 +215,7 @@ def information_range(here: Local, solver: Solver) -> tuple[float, float]:
 
     def restricted(x: Floats) -> Floats:
         inside = space.solve_isotropic(x)
-        return space.solve_isotropic(here.design.gram_apply(space, weight, inside))
+        return space.solve_isotropic(gram_apply(here.design.entries, space, weight, inside))
 
     start = np.random.default_rng(0).normal(size=space.U.shape[0] * len(space.V))
     options = {"k": 1, "which": "LA", "return_eigenvectors": False, "v0": start, "tol": 1e-3}

@@ -20,6 +20,7 @@ from scipy.special import expit
 from lrbtl.data.battles import Battles
 from lrbtl.errors import MethodError, RankError, as_floats, check_flag, check_type, is_within, spelled
 from lrbtl.fitting.design import CompleteDesign, Design
+from lrbtl.fitting.jacobian import eta_change
 from lrbtl.fitting.local import Local
 from lrbtl.fitting.low_rank import Fit, make_design
 from lrbtl.fitting.solvers import IsotropicSolver, Solver
@@ -223,7 +224,7 @@ class Information:
         if whiten:
             design = self._here.design
             weight = 1.0 if law is None else reference_probability(self.shape) / law.probability(design, self.shape)
-            change = design.eta_change(space, coordinates)
+            change = eta_change(design.entries, space, coordinates)
             variance = float(design.count @ (np.square(weight * change) / self._here.terms.fisher))
         direction = space.dense(coordinates).reshape(self.shape)
         return InfluenceFunction(resolved.label, direction, variance, self.scores, law, whiten)
@@ -240,9 +241,8 @@ class Information:
 
 def _gram(design: Design, weight: Floats, z: Floats) -> Floats:
     """Return the sum of weight <z, X> X for a matrix (d1, D), through the kernel."""
-    *_, slot_start, model = design.slot_table
-    context = np.repeat(np.arange(design.n_contexts), np.diff(slot_start))
-    sums = design.slot_matrix(design.gram_sums(weight, np.ascontiguousarray(z[model, context])))
+    context, model = design.entries.slot_places
+    sums = design.entries.slot_matrix(design.entries.gram_sums(weight, np.ascontiguousarray(z[model, context])))
     return np.asarray(sums if isinstance(sums, np.ndarray) else sums.toarray()).T
 
 

@@ -201,7 +201,7 @@ class VotesRun(NaiveRun):
         """Variance of the votes over that of wins and losses: 1 without ties and soft votes."""
         slots = self.slots
         design = slots.design
-        eta = design.differences(slots.theta) + (0.0 if design.effects is None else design.effects.change)
+        eta = design.entries.differences(slots.theta) + (0.0 if design.effects is None else design.effects.change)
         count = design.count if design.weight is None else design.count * design.weight
         return LOGISTIC.dispersion(eta, design.y, count)
 

@@ -23,6 +23,7 @@ from scipy import sparse
 
 from lrbtl.fitting.bradley_terry import HC3_FLOOR
 from lrbtl.fitting.design import CompleteDesign, Design, every_entry
+from lrbtl.fitting.jacobian import slot_changes
 from lrbtl.fitting.local import Local
 from lrbtl.fitting.solvers import TOUCH, Solver, SolverName, touched
 from lrbtl.lowrank.arrowhead import Arrowhead
@@ -53,7 +54,7 @@ class FoldStep:
         assert self.votes is not None
         design, space = self.votes.design, self.space
         pushed = (space.push(np.ascontiguousarray(direction)) for direction in directions.T)
-        return np.stack([design.slot_changes(space, *change) for change in pushed], axis=1)
+        return np.stack([slot_changes(design.entries, space, *change) for change in pushed], axis=1)
 
     def influence_rows(self, changes: Floats, effects: Floats, cells: Longs) -> Floats:
         """Return score times direction of one vote in some of the fold's cells, (n, M).
@@ -61,7 +62,7 @@ class FoldStep:
         Directions are given by their `changes` and their parts in the effects, (k, M).
         """
         assert self.votes is not None
-        slot_a, slot_b = (side[cells] for side in self.votes.design.slots)
+        slot_a, slot_b = (side[cells] for side in self.votes.design.entries.slots)
         terms = self.votes.terms
         return terms.score[cells, None] * (changes[slot_a] - changes[slot_b]) + terms.effects.along(effects, cells)
 

@@ -162,9 +162,9 @@ def low_rank_covariances(space: TangentSpace, inverse: Inverse, contexts: Longs)
 
 def slot_covariances(design: BlockDesign, space: TangentSpace, inverse: Inverse) -> Iterator[tuple[int, slice, Floats]]:
     """Yield J A^-1 J^T among the slots of each block of a design, some blocks of a group at a time."""
-    thin = not (design.full or space.has_others)
+    thin = not (design.entries.full or space.has_others)
     parts = _context_parts(design, space, inverse) if thin else None
-    for g, group in enumerate(design.groups):
+    for g, group in enumerate(design.blocks.groups):
         size = (group.slots.shape[1] * space.U.shape[1]) ** 2 if thin else design.shape[0] ** 2 + space.q
         for part in in_batches(len(group.slots), size):
             if parts is not None:
@@ -172,7 +172,7 @@ def slot_covariances(design: BlockDesign, space: TangentSpace, inverse: Inverse)
             else:
                 contexts, own = np.unique(group.contexts[part], return_inverse=True)
                 stack, models = low_rank_covariances(space, inverse, contexts), group.models[part]
-                if not design.full:
+                if not design.entries.full:
                     stack = stack[own[:, None, None], models[:, :, None], models[:, None]]
             outside = group.slots[part] == design.n_slots
             if outside.any():
@@ -186,7 +186,7 @@ def _context_parts(design: BlockDesign, space: TangentSpace, inverse: Inverse) -
     along, own = np.zeros((n + 1, r)), np.zeros((len(space.V), r, r))
     if E.size:  # else contexts have no coordinates of their own
         own += E @ inverse.blocks @ E.T
-    for group in design.context_groups:
+    for group in design.blocks.context_groups:
         most = group.slots.shape[1] * r + space.q - d1 * r  # coordinates of the border that votes of a context touch
         product = _whole_product if 2 * most > space.q else _product_of_met
         for part in in_batches(len(group.slots), max(most**2, r * space.q)):

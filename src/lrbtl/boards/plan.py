@@ -311,28 +311,36 @@ def _read_goal(goal: Goal, analysis: Analysis, weights: Floats) -> tuple[Outlook
         words = names[0] if len(names) == 1 else f"{len(names)} targets"
         return Outlook.of(analysis, targets), np.full(len(names), 1 / len(names)), names, words
     d1 = len(battles.models)
-    kind, value = goal if isinstance(goal, tuple) and len(goal) == 2 else (goal, None)
     score = analysis.estimate_boards(weights[None])[0].estimate
     order = np.argsort(np.where(np.isnan(score), np.inf, -score), kind="stable")
-    if kind == "gaps" and value is None:
-        pairs, words = [(i, j) for k, i in enumerate(order) for j in order[k + 1 :]], "the gaps of all pairs"
-    elif kind == "top" and not isinstance(value, bool) and isinstance(value, int | np.integer) and 0 < value < d1:
-        pairs = [(i, j) for k, i in enumerate(order[:value]) for j in order[k + 1 :]]
-        words = f"who the top {value} are" if value > 1 else "who is first"
-    elif kind == "rank":
-        model = battles.model_index(value)
-        pairs, words = [(model, j) for j in order if j != model], f"the rank of {value}"
-    else:
-        raise PlanError(f"goal={goal!r} is not known; give {GOALS}.")
+    pairs, words = _goal_pairs(goal, battles, order)
     contrasts = np.zeros((len(pairs), d1))
     for row, (i, j) in zip(contrasts, pairs, strict=True):
         row[i], row[j] = 1.0, -1.0
     outlook = Outlook.of(analysis, [resolved_score(a, weights) for a in range(d1)], contrasts)
     importance = np.ones(len(pairs))
-    if kind != "gaps":  # the probability that the order is the other one
+    if goal not in ("gaps", ("gaps", None)):  # the probability that the order is the other one
         importance = np.maximum(ndtr(-np.abs(contrasts @ score) / outlook.before), 1e-6)
     names = [f"{battles.models[i]} - {battles.models[j]}" for i, j in pairs]
     return outlook, importance / importance.sum(), names, words
+
+
+def _goal_pairs(goal: Any, battles: Battles | Results, order: Longs) -> tuple[list[tuple[int, int]], str]:
+    """Return the pairs whose gaps a goal asks for, given the order of all models, and the goal in words."""
+    kind, value = goal if isinstance(goal, tuple) and len(goal) == 2 else (goal, None)
+    if kind == "gaps" and value is None:
+        return _and_below(order, len(order)), "the gaps of all pairs"
+    if kind == "top" and not isinstance(value, bool) and isinstance(value, int | np.integer) and 0 < value < len(order):
+        return _and_below(order, int(value)), f"who the top {value} are" if value > 1 else "who is first"
+    if kind == "rank":
+        model = battles.model_index(value)
+        return [(model, int(j)) for j in order if j != model], f"the rank of {value}"
+    raise PlanError(f"goal={goal!r} is not known; give {GOALS}.")
+
+
+def _and_below(order: Longs, n: int) -> list[tuple[int, int]]:
+    """Return pairs of each of the first n models with all below it."""
+    return [(int(i), int(j)) for k, i in enumerate(order[:n]) for j in order[k + 1 :]]
 
 
 def _natural(outlook: Outlook) -> Floats:

@@ -20,6 +20,7 @@ from scipy import sparse
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.jacobian import slot_changes
 from lrbtl.fitting.local import Local, add_penalty, penalised, penalty, penalty_terms
+from lrbtl.fitting.newton_driver import CONVERGED, STUCK
 from lrbtl.fitting.solvers import conjugate_gradients, diagonal_blocks, fix_gauge, invert_blocks
 from lrbtl.lowrank.arrowhead import Arrowhead, Factor, NotPositiveDefinite
 from lrbtl.lowrank.tangent import TangentSpace
@@ -202,63 +203,100 @@ def minimise(
     From a warm start two decrements bound the next one, with a margin, which saves the last step. `curvature` is that
     of nearly the same objective near the start.
     """
-    here = Local.of(design.averaged(), point)
-    objective = here.loss + penalty(here.space.point, ridge)
-    make_model = _model_class(here)
-    decrement, left = 0.0, np.inf
-    kept = latest = curvature if make_model is DirectModel else None  # to go on with; last used
-    sizes = [values[0] for values in here.space.point.singular_values]
-
-    def stop(n_iter: int, converged: bool, reason: str) -> Newton:
-        point = _unpad(here.space, here.design)
-        handed_on = latest if converged and latest is not None and latest.serves else None
-        effects = None if here.design.effects is None else here.design.effects.values
-        return Newton(point, objective, left, n_iter, converged, reason, here.design.link, handed_on, effects)
-
+    descent = _Descent(Local.of(design.averaged(), point), ridge, tol, damping, warm, curvature)
     for n_iter in range(1, max_iter + 1):
-        kept = None if kept is None or _vanishes(here.space.point, sizes) else kept
-        model, last, fresh = make_model.at(here, ridge), decrement, kept is None
+        reason = descent.advance()
+        if reason is not None:
+            return descent.end(n_iter, reason)
+    return descent.end(max_iter, f"stopped after {max_iter} iterations")
+
+
+class _Descent:
+    """Damped Newton steps on the way: where they are, and the Hessian to go on with.
+
+    A round takes the step of a kept Hessian, or of a new one, and damps it until the objective falls. What the fall is
+    of the decrease that was predicted tells whether the Hessian stays and how much the next one is damped.
+    """
+
+    def __init__(
+        self, here: Local, ridge: Floats, tol: float, damping: float, warm: bool, curvature: Curvature | None
+    ) -> None:
+        self.here, self.ridge, self.tol, self.damping, self.warm = here, ridge, tol, damping, warm
+        self.objective = self._value(here)
+        self.make_model = _model_class(here)
+        self.kept = self.latest = curvature if self.make_model is DirectModel else None  # to go on with; last used
+        self.decrement, self.left = 0.0, np.inf
+        self.sizes = [values[0] for values in here.space.point.singular_values]
+
+    def _value(self, at: Local) -> float:
+        return at.loss + penalty(at.space.point, self.ridge)
+
+    def advance(self) -> str | None:
+        """Take a step; return why it is the last one, or None."""
+        if self.kept is not None and _vanishes(self.here.space.point, self.sizes):
+            self.kept = None
+        last = self.decrement
+        try:
+            trial, reached, fresh = self._lower()
+        except NotPositiveDefinite:
+            return "the fit is zero: the data favour nothing"
+        fall = self.objective - reached
+        if fall >= 0:
+            self.here, self.objective = trial, reached
+        elif self.damping > MAX_DAMPING:
+            return STUCK
+        gain = fall / max(self.decrement, 1e-300)
+        right = fresh or 0.75 < gain < 1.25  # a kept Hessian that predicts the decrease
+        slowing = self.warm and gain > 0.75 and last > 0
+        self.left = self.decrement * (min(1.0, MARGIN * self.decrement / last) if slowing else 1.0)
+        enough = self.tol if fresh or self.warm else KEPT_SHARE * self.tol
+        if self.left < enough and self.damping <= 1.0 and right:
+            return CONVERGED
+        if fresh:
+            self._adapt(gain)
+        elif not right or self.decrement > SLOW * last > 0.0:
+            self.kept = None
+        return None
+
+    def _lower(self) -> tuple[Local, float, bool]:
+        """Return a point where the objective is lower, its value, and whether the Hessian is of this point."""
+        here, fresh = self.here, self.kept is None
+        model = self.make_model.at(here, self.ridge)
+        while True:
+            step = self._definite_step(model)
+            trial = Local.of(here.design.moved(step[here.space.extra]), moved_point(here.space, step))
+            reached = self._value(trial)
+            negligible = self.decrement < 1e-13 * abs(self.objective)
+            if self.objective - reached >= 1e-3 * self.decrement or negligible or self.damping > MAX_DAMPING:
+                return trial, reached, fresh
+            if self.kept is None:
+                self.damping = max(8 * self.damping, 1e-6)
+            self.kept, fresh = None, True
+
+    def _definite_step(self, model: DirectModel | KrylovModel) -> Floats:
+        """Return a step, damped until the Hessian is positive definite."""
         while True:
             try:
-                step, decrement, latest, damping = _definite_step(model, damping, kept)
+                step, self.decrement, self.latest = model.step(self.damping, self.kept)
+                return step
             except NotPositiveDefinite:
-                return stop(n_iter, False, "the fit is zero: the data favour nothing")
-            trial = Local.of(here.design.moved(step[here.space.extra]), moved_point(here.space, step))
-            reached = trial.loss + penalty(trial.space.point, ridge)
-            fall = objective - reached
-            if fall >= 1e-3 * decrement or decrement < 1e-13 * abs(objective) or damping > MAX_DAMPING:
-                break
-            if kept is None:
-                damping = max(8 * damping, 1e-6)
-            kept, fresh = None, True
-        if fall >= 0:
-            here, objective = trial, reached
-        elif damping > MAX_DAMPING:
-            return stop(n_iter, False, "no step lowers the objective")
-        gain = fall / max(decrement, 1e-300)
-        right = fresh or 0.75 < gain < 1.25  # a kept Hessian that predicts the decrease
-        left = decrement * min(1.0, MARGIN * decrement / last) if warm and gain > 0.75 and last > 0 else decrement
-        if left < (tol if fresh or warm else KEPT_SHARE * tol) and damping <= 1.0 and right:
-            return stop(n_iter, True, "Newton decrement below tolerance")
-        if fresh:
-            kept = latest if 0.9 < gain < 1.1 and damping < LITTLE_DAMPING else None
-            damping = max(damping * (0.1 if gain > 0.75 else 0.5 if gain > 0.25 else 2.0), 1e-10)
-        elif not right or decrement > SLOW * last > 0.0:
-            kept = None
-    return stop(max_iter, False, f"stopped after {max_iter} iterations")
+                self.damping = max(10 * self.damping, 1e-3)
+                if self.damping > MAX_DAMPING:
+                    raise
 
+    def _adapt(self, gain: float) -> None:
+        """Keep a Hessian that predicted the decrease, and damp the next one by how well it did."""
+        self.kept = self.latest if 0.9 < gain < 1.1 and self.damping < LITTLE_DAMPING else None
+        self.damping = max(self.damping * (0.1 if gain > 0.75 else 0.5 if gain > 0.25 else 2.0), 1e-10)
 
-def _definite_step(
-    model: DirectModel | KrylovModel, damping: float, kept: Curvature | None
-) -> tuple[Floats, float, Curvature | None, float]:
-    """Return a step, the decrease it predicts, its Hessian, and the damping that made it positive definite."""
-    while True:
-        try:
-            return *model.step(damping, kept), damping
-        except NotPositiveDefinite:
-            damping = max(10 * damping, 1e-3)
-            if damping > MAX_DAMPING:
-                raise
+    def end(self, n_iter: int, reason: str) -> Newton:
+        """Return where the steps ended."""
+        here, converged = self.here, reason == CONVERGED
+        handed_on = self.latest if converged and self.latest is not None and self.latest.serves else None
+        effects, link = here.design.effects, here.design.link
+        values = None if effects is None else effects.values
+        point = _unpad(here.space, here.design)
+        return Newton(point, self.objective, self.left, n_iter, converged, reason, link, handed_on, values)
 
 
 def _vanishes(point: Tucker, sizes: list[float]) -> bool:

@@ -59,7 +59,7 @@ class Bundles:
         k, row = 0 if linear is None else linear.values.size, np.zeros(len(signs), dtype=np.int64)
         effects, nowhere = np.zeros((k + self.law.shape[1] + 1, m)), np.full(len(signs), k + self.law.shape[1])
         if linear is not None:
-            width, block = linear.slopes.shape[1], row if linear.start is None else cells.context
+            width, block = linear.slopes.shape[1], row if linear.start is None else cells.entries.context
             for j, slopes in enumerate(linear.slopes.T):
                 tangent.sum_signed_slots(block * width + j, nowhere, self.eta * slopes, signs, 0, effects)
         for j, law in enumerate(self.law.T):

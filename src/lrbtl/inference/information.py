@@ -223,7 +223,9 @@ class Information:
         variance = float(gradients[:, 0] @ coordinates)
         if whiten:
             design = self._here.design
-            weight = 1.0 if law is None else reference_probability(self.shape) / law.probability(design, self.shape)
+            weight = (
+                1.0 if law is None else reference_probability(self.shape) / law.probability(design.entries, self.shape)
+            )
             change = eta_change(design.entries, space, coordinates)
             variance = float(design.count @ (np.square(weight * change) / self._here.terms.fisher))
         direction = space.dense(coordinates).reshape(self.shape)

@@ -163,7 +163,7 @@ def remainder_terms(
             f"{found.initial.shape[1:]}, {len(asked)} targets and {len(found.labels)}."
         )
     law, whiten, scores = as_sampling(sampling), found.algorithm == 2, at.scores
-    atoms, cells = CompleteDesign.of_shape(at.shape), battles.cells
+    atoms, cells = CompleteDesign.of_shape(at.shape).entries, battles.cells
 
     def ratio(pairs: Atoms) -> Floats:
         q = reference_probability(at.shape)

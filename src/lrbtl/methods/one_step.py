@@ -159,7 +159,7 @@ class Law:
     ) -> "Law":
         """Return the law that a sampling gives to the pairs or entries of a shape; `variance` is that of each entry."""
         atoms = every_entry(shape) if entries else CompleteDesign.of_shape(shape)
-        return cls(replace(atoms, variance=variance), sampling.weights(atoms, shape))
+        return cls(replace(atoms, variance=variance), sampling.weights(atoms.entries, shape))
 
     def at(self, space: TangentSpace, link: Link = LOGISTIC) -> Local:
         """Return the atoms, with their probabilities, at a point: sums are expectations [Li26, sec. info-operator]."""
@@ -168,7 +168,8 @@ class Law:
 
 def inverse_weights(law: Sampling, design: Design) -> Floats:
     """Return w = q / p of each cell, q the uniform probability of an atom [Li26, sec. unknown-sampling, corrected]."""
-    return reference_probability(design.shape, entries=not design.centred) / law.probability(design, design.shape)
+    uniform = reference_probability(design.shape, entries=not design.centred)
+    return uniform / law.probability(design.entries, design.shape)
 
 
 def evaluate_targets(

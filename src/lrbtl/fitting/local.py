@@ -14,7 +14,7 @@ from lrbtl.lowrank.arrowhead import Arrowhead, Inverse, inverse_blocks
 from lrbtl.lowrank.tangent import TangentSpace, context_blocks
 from lrbtl.lowrank.tucker import Tucker, mode_product, unfold
 from lrbtl.model.links import CellTerms
-from lrbtl.typing import Floats, Ints, Longs
+from lrbtl.typing import Floats, Ints
 
 STEP = 0.1  # in eta, for derivatives of the information of a vote
 
@@ -271,14 +271,6 @@ class LevelInformation:
         now = x2 @ own[0] - _forms(x, self.now, x)
         slope = x3 @ own[1] - 3 * _forms(x2, self.slope, x)
         bend = x2**2 @ own[2] - 4 * _forms(x3, self.bend, x) + 3 * _forms(x2, self.bend, x2)
-        return _of_logarithm(now, slope, bend)
-
-    def of_pairs(self, a: Longs, b: Longs) -> tuple[Floats, Floats]:
-        """Return the same for gaps of models a and b."""
-        own = [matrix.sum(axis=1) for matrix in (self.now, self.slope, self.bend)]
-        now = (own[0][a] + own[0][b]) / 4 + self.now[a, b] / 2
-        slope = (own[1][a] - own[1][b]) / 8 + 3 * self.slope[a, b] / 4
-        bend = (own[2][a] + own[2][b]) / 16 + 7 * self.bend[a, b] / 8
         return _of_logarithm(now, slope, bend)
 
 

@@ -282,20 +282,6 @@ def mirrored(lower: Floats) -> Floats:
     return lower
 
 
-def symmetric_product(left: Floats, right: Floats) -> Floats:
-    """Return left right^T where that is symmetric, from its lower triangle by panels: little more than half the work.
-
-    >>> symmetric_product(np.array([[1.0], [2.0]]), np.array([[1.0], [2.0]]))
-    array([[1., 2.],
-           [2., 4.]])
-    """
-    out = np.empty((len(left), len(left)))
-    for first in range(0, len(left), PANEL):
-        last = first + PANEL
-        out[first:last, :last] = left[first:last] @ right[:last].T
-    return mirrored(out)
-
-
 def block_product(
     inverse: Floats, cross: Floats | sparse.csr_array, left: Floats, right: Floats
 ) -> Floats | sparse.csr_array:

@@ -94,7 +94,7 @@ NEVER = float("inf")
 ROWS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [  # what is changed, the settings, designs that need it
     ("no shared factors", {"largest_rank": 0}, (THIN, RANK3)),
     ("no design covariates", {"design_covariates": False}, (SIMILAR, TRAFFIC, UNIFORM)),
-    ("no bends of the order", {"max_bends": 0}, (SIMILAR,)),
+    ("no bends of the order", {"bends": 0}, (SIMILAR,)),
     ("normal levels only", {"level_freedom": (NEVER,)}, (TAILS, UNIFORM)),
     ("Student levels only", {"level_freedom": (3.0,)}, (TAILS, UNIFORM)),
     ("spread of levels without end", {"largest_spread": 1e3}, ("5, 30, one unbeaten",)),

@@ -15,8 +15,9 @@ from lrbtl.hierarchical.coordinates import LevelSpace, no_factors
 from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion, Hyperparameters, Scores
 from lrbtl.hierarchical.factor_prior import FactorPrior
-from lrbtl.hierarchical.level_prior import DesignCovariates, LevelPrior
+from lrbtl.hierarchical.level_prior import LevelPrior
 from lrbtl.hierarchical.mode import Mode, find_mode
+from lrbtl.hierarchical.pairings import DesignCovariates
 from lrbtl.hierarchical.random_effects import RandomEffectDesign, RandomEffects
 from lrbtl.lowrank.tucker import check_rank, mode_product, truncate
 from lrbtl.typing import Bools, Floats, Longs, Shape
@@ -69,7 +70,6 @@ def hyper_of(
     covariates = DesignCovariates(
         order=np.linspace(-1.5, 1.5, d1),
         bends=rng.normal(size=(d1, 1)),
-        bend_shares=np.array([0.4]),
         traffic=rng.normal(size=d1),
         traffic_noise=rng.uniform(0.1, 0.3, size=d1),
         informed=(0.4, 0.2),

@@ -1,21 +1,15 @@
-"""The prior of levels against dense covariances, and what the design of small graphs tells of them."""
+"""The prior of levels against dense covariances, and how far it believes the pairings."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import sparse, stats
+from scipy import stats
 from scipy.integrate import quad
 
 from hierarchy_twin import hyper_of
-from lrbtl.hierarchical.level_prior import (
-    LEAST_CURVATURE,
-    DesignCovariates,
-    LevelPrior,
-    Sites,
-    normal_scores,
-    student_sites,
-)
+from lrbtl.hierarchical.level_prior import LEAST_CURVATURE, LevelPrior, Sites, design_weight, student_sites
+from lrbtl.hierarchical.pairings import DesignCovariates
 
 D1 = 9
 PRIORS = {
@@ -191,124 +185,11 @@ def test_a_far_level_is_hardly_held_by_a_heavy_tail():
     assert abs(pull[0]) < 1e-9 and -0.2 < pull[1] < 0.0  # a normal law would pull by 30
 
 
-# ------------------------------------------------------------------------------
-# What pairings tell
-# ------------------------------------------------------------------------------
-
-
-def graph(d1, pairs, votes=1.0):
-    meetings = np.zeros((d1, d1))
-    for (a, b), n in zip(pairs, np.broadcast_to(votes, len(pairs)), strict=True):
-        meetings[a, b] += n
-        meetings[b, a] += n
-    return sparse.csr_array(meetings)
-
-
-def ladder(d1=30, reach=2, votes=20.0):
-    return graph(d1, [(a, a + k) for a in range(d1) for k in range(1, reach + 1) if a + k < d1], votes)
-
-
-def test_a_ladder_has_its_order():
-    found = DesignCovariates.of_meetings(ladder(), 3)
-    steps = np.diff(found.order)
-    assert np.all(steps > 0) or np.all(steps < 0)
-    assert found.informed[0] > 0.9 and found.bends.shape == (30, 3)
-    np.testing.assert_allclose([found.order.mean(), found.order.std()], [0.0, 1.0], atol=1e-12)
-    assert np.all(np.diff(found.bend_shares) < 0) and found.bend_shares[0] < 1.0
-    # eigenvectors of the normalised Laplacian, by their definition
-    A = ladder().toarray()
-    values, vectors = np.linalg.eigh(np.eye(30) - A / np.sqrt(np.outer(A.sum(0), A.sum(0))))
-    bent = vectors[:, 2] / np.sqrt(A.sum(0))
-    assert abs(np.corrcoef(bent, found.bends[:, 0])[0, 1]) == pytest.approx(1.0)
-    assert found.bend_shares[0] == pytest.approx((values[1] / values[2]) ** 2)
-
-
-@pytest.mark.parametrize("d1", [40, 650])
-def test_random_pairing_tells_nothing_of_the_order(d1):
-    informed = []
-    for seed in range(6):
-        rng, n = np.random.default_rng(seed), 10 * d1
-        a = rng.integers(d1, size=n)
-        b = (a + rng.integers(1, d1, size=n)) % d1
-        informed.append(DesignCovariates.of_meetings(graph(d1, list(zip(a, b, strict=True))), 3).informed)
-    order, traffic = np.array(informed).T
-    assert np.mean(order == 0.0) > 0.5 and order.max() < 0.1 and traffic.max() < 0.6
-
-
-def test_many_models_have_the_order_of_a_ladder_too():
-    """Where eigenvectors come from an iteration."""
-    found = DesignCovariates.of_meetings(ladder(700, reach=40), 2)
-    steps = np.diff(found.order)
-    assert np.mean(steps * np.sign(steps.sum()) > 0) > 0.98 and found.informed[0] > 0.9
-
-
-def test_a_star_tells_nothing():
-    """One model that all others meet is a baseline, not a good one."""
-    found = DesignCovariates.of_meetings(graph(12, [(0, k) for k in range(1, 12)], 10.0), 3)
-    assert found.informed == (0.0, 0.0) and not found.columns.any() and found.bends.shape == (12, 0)
-
-
-def test_a_newcomer_is_no_covariate_of_its_own():
-    """Equal traffic and one model of one vote: its level would have no prior."""
-    pairs = [(a, b) for a in range(12) for b in range(a)]
-    votes = np.random.default_rng(0).poisson(40.0, size=len(pairs))
-    found = DesignCovariates.of_meetings(graph(13, [*pairs, (0, 12)], [*votes, 1.0]), 3)
-    assert found.informed[1] < 0.7
-    prior = LevelPrior(found, 1.0)
-    far = np.append(np.zeros(12), 10.0)
-    assert prior.cost(far) > 10.0  # 50 under a normal law
-
-
-def test_parts_that_never_meet_have_no_order():
-    pairs = [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5)]
-    found = DesignCovariates.of_meetings(graph(6, pairs, 10.0), 3)
-    assert not found.order.any() and found.informed[0] == 0.0
-
-
-def test_models_without_votes_have_no_place():
-    inner = ladder(12).toarray()
-    outer = np.zeros((14, 14))
-    outer[:12, :12] = inner
-    found, plain = (DesignCovariates.of_meetings(sparse.csr_array(m), 2) for m in (outer, inner))
-    assert not found.order[12:].any() and not found.bends[12:].any()
-    np.testing.assert_allclose(found.order[:12], plain.order, atol=1e-12)
-
-
-@pytest.mark.parametrize("d1", [2, 3])
-def test_very_few_models_tell_nothing(d1):
-    found = DesignCovariates.of_meetings(graph(d1, [(0, 1)], 9.0), 3)
-    assert not found.columns.any() and found.informed == (0.0, 0.0)
-
-
-def test_equal_votes_tell_nothing_of_traffic():
-    found = DesignCovariates.of_meetings(graph(8, [(a, b) for a in range(8) for b in range(a)], 5.0), 3)
-    assert not found.traffic.any() and not found.traffic_noise.any() and found.informed[1] == 0.0
-
-
-def test_good_models_have_more_votes():
-    """Vote counts beyond Poisson's: their logs, with the variance of counts."""
-    rng = np.random.default_rng(7)
-    rate = np.exp(rng.normal(size=40))
-    rate /= rate.sum()
-    a, b = rng.choice(40, 4000, p=rate), rng.choice(40, 4000, p=rate)
-    found = DesignCovariates.of_meetings(graph(40, [(x, y) for x, y in zip(a, b, strict=True) if x != y]), 3)
-    assert found.informed[1] > 0.95 and np.corrcoef(found.traffic, np.log(rate))[0, 1] > 0.95
-    assert np.all(found.traffic_noise > 0) and found.traffic_noise.argmax() == found.traffic.argmin()
-
-
-def test_names_do_not_matter():
-    rng = np.random.default_rng(8)
-    order, meetings = rng.permutation(30), ladder().toarray()
-    meetings[3, 9] = meetings[9, 3] = 5.0
-    one = DesignCovariates.of_meetings(sparse.csr_array(meetings), 3)
-    two = DesignCovariates.of_meetings(sparse.csr_array(meetings[np.ix_(order, order)]), 3)
-    np.testing.assert_allclose(np.abs(two.order), np.abs(one.order[order]), atol=1e-9)
-    np.testing.assert_allclose(two.traffic, one.traffic[order], atol=1e-12)
-    np.testing.assert_allclose(two.informed, one.informed)
-    np.testing.assert_allclose(two.bends @ two.bends.T, (one.bends @ one.bends.T)[np.ix_(order, order)], atol=1e-8)
-
-
-def test_normal_scores_of_equal_values_are_equal():
-    found = normal_scores(np.array([1.0, 1.0 + 1e-14, 2.0, 0.0]))
-    assert found[0] == found[1] and found[3] < found[0] < found[2]
-    np.testing.assert_allclose(found[2], stats.norm.ppf(3.5 / 4))
+@pytest.mark.parametrize(("ratio", "known"), [(0.5, 50.0), (1.0, 50.0), (1.3, 20.0), (3.0, 50.0)])
+def test_pairings_are_believed_as_far_as_votes_contradict_a_prior_without_them(ratio, known):
+    """The two-sided confidence that the logs of two variances differ, errors sqrt(2 / known); none where X is less."""
+    plain = LevelPrior(DesignCovariates.none(D1), 0.6)
+    found = design_weight(replace(plain, s=0.6 * np.sqrt(ratio)), plain, known)
+    law = stats.norm(0.0, np.sqrt(2.0 / known))
+    expected = max(0.0, law.cdf(np.log(ratio)) - law.cdf(-np.log(ratio)))
+    assert found == pytest.approx(expected, abs=1e-12)

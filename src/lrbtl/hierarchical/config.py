@@ -17,8 +17,8 @@ class HierarchicalConfig:
     ----------
     design_covariates : bool
         Whether the pairings inform the prior of levels: order along the meeting graph, traffic.
-    max_bends : int
-        Most eigenvectors of the meeting graph beside the first.
+    bends : int
+        Hermite polynomials that may bend the order of the meeting graph, from degree 2 on.
     level_freedom : tuple of float
         Degrees of freedom of the laws of levels that are averaged over; inf is normal.
     largest_spread : float
@@ -58,7 +58,7 @@ class HierarchicalConfig:
     """
 
     design_covariates: bool = True
-    max_bends: int = 6
+    bends: int = 6
     level_freedom: tuple[float, ...] = (inf, 3.0)
     largest_spread: float = 6.0
     expectation_from: float = 0.02

@@ -1,12 +1,12 @@
-"""The prior of levels: what the design of the pairings tells of them, and how they spread round that.
+"""The prior of levels: what the design of the pairings says of them, and how they spread round that.
 
     level = X b + e,   b_j ~ N(0, B_j),   e_a independent with scale s, normal or Student's t.
 
-Pairings are made by somebody: similar models meet, good models get more votes. Then who met whom tells of levels, and a
-prior that does not know this is wrong wherever votes are few. X has
+Pairings are made by somebody: similar models meet, good models get more votes. Then who met whom says something of
+levels, and a prior that does not know this is wrong wherever votes are few. X has (`pairings`)
 
-- the order of the models along the Fiedler vector of the meeting graph, as normal scores,
-- further eigenvectors of the graph, which bend that order, of variance B = (lambda_2 / lambda_k)^2 E[b_1^2],
+- the order in which similar models meet, as normal scores,
+- bends of that order, Hermite polynomials: their variance over E[b_1^2] is that of order statistics,
 - the log of a model's votes; where these are few they measure traffic badly, so e has the variance E[b^2] / votes more.
 
 How much of it is believed depends on how far the design is from random pairing, t in [0, 1): the eigenvalue of the
@@ -15,8 +15,8 @@ Poisson's and its error. A coefficient has the prior variance (1 / (1 - t)^2 - 1
 nothing under random pairing, flat on a ladder.
 
 Where somebody chose who meets whom, pairings may also have followed the votes: near ties met, or those that led so far.
-Then they say nothing that the votes do not, and X repeats their noise. Estimates are averaged over both
-(`design_weight`).
+Then they say nothing that the votes do not, and X repeats their noise. Where pairings came from levels, votes without X
+contradict a prior without X. X is believed as far as they do (`design_weight`).
 
 A t law enters by its normal approximation round the posterior of e, moments matched in the sense of the variational
 bound: precision E[-(log p)''] and the mean that gives the slope E[(log p)'] (`Sites`).
@@ -26,155 +26,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg, sparse
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import eigsh
-from scipy.special import gammaln, ndtr, ndtri
+from scipy import linalg
+from scipy.special import gammaln, ndtr
 
+from lrbtl.hierarchical.pairings import DesignCovariates
 from lrbtl.model.links import mean_over_spread
 from lrbtl.typing import Floats
 
-SURE = 1e-6  # least 1 - t: the prior of a coefficient stays finite
-NO_SPREAD = 1e-12
-DENSE = 600  # models up to which eigenvectors are those of a dense matrix
-QUARTILES = 1.349  # standard deviations between the quartiles of a normal law
-QUARTILE_ERROR = 2.33  # relative standard error of a variance by quartiles, times the root of how many
-TRAFFIC_CLIP = 2.5  # standard deviations of log traffic beyond which a model is like those there
 LEAST_CURVATURE = 0.02  # of 1 / s^2: t laws bend the other way in their tails, sites do not
-
-
-@dataclass(frozen=True)
-class DesignCovariates:
-    """What the pairings tell of levels, before any outcome.
-
-    Attributes
-    ----------
-    order : array (d1,)
-        Normal scores of the order along the Fiedler vector; zeros where pairings look random.
-    bends : array (d1, k)
-        Further eigenvectors with more of the graph in them than a random one has.
-    bend_shares : array (k,)
-        (lambda_2 / lambda_k)^2.
-    traffic : array (d1,)
-        Logs of the votes of models, standardised.
-    traffic_noise : array (d1,)
-        Variance of its measurement.
-    informed : tuple of two floats
-        t of the order and of the traffic.
-    """
-
-    order: Floats
-    bends: Floats
-    bend_shares: Floats
-    traffic: Floats
-    traffic_noise: Floats
-    informed: tuple[float, float]
-
-    @classmethod
-    def none(cls, d1: int) -> "DesignCovariates":
-        """Return those of a design that tells nothing."""
-        nothing = np.zeros(d1)
-        return cls(nothing, np.zeros((d1, 0)), np.zeros(0), nothing, nothing, (0.0, 0.0))
-
-    @classmethod
-    def of_meetings(cls, meetings: sparse.csr_array, max_bends: int) -> "DesignCovariates":
-        """Return those of the votes between each two models, (d1, d1); models without votes have no place."""
-        votes = np.asarray(meetings.sum(axis=1), dtype=np.float64).reshape(-1)
-        seen = np.flatnonzero(votes > 0)
-        out = cls.none(len(votes))
-        if len(seen) < 4:
-            return out
-        order, bends, shares, t_order = _graph_columns(meetings[seen][:, seen], max_bends)
-        traffic, noise, t_traffic = _traffic_column(votes)
-        placed = _at_rows(order, seen, len(votes)), _at_rows(bends, seen, len(votes))
-        return cls(*placed, shares, traffic, noise, (t_order, t_traffic))
-
-    @property
-    def chose_pairs(self) -> bool:
-        """Whether somebody chose who meets whom, not only how often a model is shown.
-
-        The largest eigenvalue of a random graph of d models varies by about d^(-2/3) (Tracy and Widom).
-        """
-        return bool(self.informed[0] > len(self.order) ** (-2 / 3))
-
-    @cached_property
-    def loose(self) -> Floats:
-        """Return z of the prior of shared factors, (d1,): the order, its length by how far pairings are from random."""
-        size = float(np.linalg.norm(self.order))
-        if not size > 0.0:
-            return self.order
-        more = len(self.order) * ((1.0 - self.informed[0]) ** -2 - 1.0)  # prior variance along it, times that elsewhere
-        return np.asarray(self.order / size * np.sqrt(more / (1.0 + more)))
-
-    @cached_property
-    def columns(self) -> Floats:
-        """X, (d1, 2 + k): order, traffic, bends."""
-        return np.column_stack([self.order, self.traffic, self.bends])
-
-
-def _at_rows(values: Floats, rows: np.ndarray, d1: int) -> Floats:
-    out = np.zeros((d1, *values.shape[1:]))
-    out[rows] = values
-    return out
-
-
-def _standardised(values: Floats) -> Floats:
-    away = values - values.mean(axis=0)
-    return np.asarray(away / np.maximum(away.std(axis=0), NO_SPREAD))
-
-
-def normal_scores(values: Floats) -> Floats:
-    """Return normal quantiles of the ranks of values; those that are alike share theirs.
-
-    >>> normal_scores(np.array([3.0, 1.0, 1.0])).round(2)
-    array([ 0.97, -0.43, -0.43])
-    """
-    _, place, count = np.unique(values.round(12), return_inverse=True, return_counts=True)
-    middle = np.cumsum(count) - 0.5 * count
-    return np.asarray(ndtri(middle[place] / len(values)))
-
-
-def _graph_columns(meetings: sparse.csr_array, max_bends: int) -> tuple[Floats, Floats, Floats, float]:
-    """Return order, bends with their shares, and t, of a graph in which everybody met somebody."""
-    d1, degree = meetings.shape[0], np.asarray(meetings.sum(axis=1)).reshape(-1)
-    nothing = np.zeros(d1), np.zeros((d1, 0)), np.zeros(0), 0.0
-    if connected_components(meetings, directed=False)[0] > 1:
-        return nothing
-    root = 1.0 / np.sqrt(degree)
-    last, scaled = min(max_bends + 2, d1) - 1, sparse.diags_array(root) @ meetings @ sparse.diags_array(root)
-    if d1 <= DENSE:
-        values, vectors = linalg.eigh(scaled.toarray(), subset_by_index=(d1 - 1 - last, d1 - 2))
-    else:
-        values, vectors = (part[..., :-1] for part in eigsh(scaled, last + 1, which="LA", v0=degree))
-    alike, vectors = values[::-1], root[:, None] * vectors[:, ::-1]
-    edge = min(2.0 / np.sqrt(degree.mean()), 1.0 - SURE)
-    t = np.clip((alike - edge) / (1.0 - edge), 0.0, 1.0 - SURE)
-    if not t[0] > 0.0:
-        return nothing
-    order = _standardised(normal_scores(vectors[:, 0]))
-    bent = np.flatnonzero(t[1:] > 0.0) + 1
-    shares = ((1.0 - alike[0]) / (1.0 - alike[bent])) ** 2
-    return order, _standardised(vectors[:, bent]), shares, float(t[0])
-
-
-def _traffic_column(votes: Floats) -> tuple[Floats, Floats, float]:
-    """Return the log traffic, the variance with which votes measure it, and t.
-
-    Vote counts vary like a gamma mixture of Poisson's: `shape` is that of the gamma law. Their variance is that of the
-    middle half, which must exceed Poisson's by two standard errors, and logs end some deviations away: a newcomer would
-    be a covariate of its own, and have no prior.
-    """
-    low, middle, high = np.quantile(votes, (0.25, 0.5, 0.75))
-    mean, variance = float(votes.mean()), float((high - low) / QUARTILES) ** 2
-    chance = 1.0 + 2.0 * QUARTILE_ERROR / np.sqrt(len(votes))
-    t = min(max(1.0 - chance * mean / max(variance, NO_SPREAD), 0.0), 1.0 - SURE)
-    if not t > 0.0:
-        return np.zeros_like(votes), np.zeros_like(votes), 0.0
-    shape = mean * (1.0 - t) / t
-    logs = np.log(votes + shape)
-    reach = TRAFFIC_CLIP * (np.log(high + shape) - np.log(low + shape)) / QUARTILES
-    logs = np.clip(logs, np.log(middle + shape) - reach, np.log(middle + shape) + reach)
-    return _standardised(logs), 1.0 / (votes + shape + 0.5) / max(float(logs.var()), NO_SPREAD), t
 
 
 @dataclass(frozen=True)
@@ -355,7 +214,7 @@ def student_sites(e: Floats, variance: Floats, scale: Floats, freedom: float) ->
 
 
 def design_weight(informed: LevelPrior, plain: LevelPrior, known: float) -> float:
-    """Return the probability that pairings come from levels, and not from the votes themselves.
+    """Return the confidence with which votes show that pairings come from levels, not from the votes themselves.
 
     Where similar models meet, votes hide how far levels spread, and X raises that spread. Where those met whose votes
     were even so far, it does not. `known` levels are determined by votes: variances of so many have relative errors
@@ -365,6 +224,6 @@ def design_weight(informed: LevelPrior, plain: LevelPrior, known: float) -> floa
     --------
     >>> plain = LevelPrior(DesignCovariates.none(60), s=0.5)
     >>> [round(design_weight(replace(plain, s=s), plain, known=50.0), 2) for s in (0.4, 0.5, 0.6)]
-    [0.01, 0.5, 0.97]
+    [0.0, 0.0, 0.93]
     """
-    return float(ndtr(np.log(informed.spread / plain.spread) * np.sqrt(known / 2.0)))
+    return max(0.0, 2.0 * float(ndtr(np.log(informed.spread / plain.spread) * np.sqrt(known / 2.0))) - 1.0)

@@ -17,8 +17,9 @@ from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion
 from lrbtl.hierarchical.extend import extend_to_all_contexts, extend_to_all_models
 from lrbtl.hierarchical.large import ManyModels, MonteCarloCovariance, simulated_notes, some_contexts, some_models
-from lrbtl.hierarchical.level_prior import DesignCovariates, LevelPrior
+from lrbtl.hierarchical.level_prior import LevelPrior
 from lrbtl.hierarchical.mode import Mode
+from lrbtl.hierarchical.pairings import DesignCovariates
 from lrbtl.hierarchical.random_effects import TAGS, RandomEffectDesign, label_parts, shared_tags
 from lrbtl.hierarchical.search import LIKELY, Component, Search
 from lrbtl.hierarchical.sizes import SizeFitter

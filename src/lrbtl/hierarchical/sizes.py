@@ -17,8 +17,9 @@ from lrbtl.hierarchical.coordinates import LevelSpace, no_factors
 from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion, Hyperparameters, Scores
 from lrbtl.hierarchical.factor_prior import FactorPrior
-from lrbtl.hierarchical.level_prior import DesignCovariates, LevelPrior
+from lrbtl.hierarchical.level_prior import LevelPrior
 from lrbtl.hierarchical.mode import Mode, find_mode
+from lrbtl.hierarchical.pairings import DesignCovariates
 from lrbtl.hierarchical.rank import Residuals, probe_residuals
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.typing import Floats
@@ -80,7 +81,7 @@ class SizeFitter:
     def _design_covariates(self) -> DesignCovariates:
         if not self.config.design_covariates:
             return DesignCovariates.none(self.shape[0])
-        return DesignCovariates.of_meetings(self.design.meetings, self.config.max_bends)
+        return DesignCovariates.of_meetings(self.design.meetings, self.config.bends)
 
     def space(self, point: Tucker, level: Floats) -> LevelSpace:
         """Return the coordinates at a point."""

@@ -15,6 +15,7 @@ import argparse
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from replications import keep_results, known_results, replicate_all
 
 D, RANK, ALPHA, FOLDS = 200, 5, 5.0, 6
 QUICK = 10
+SOME = 1000  # scores per truth where all 40,000 are too many
 PARTS = ("start", "normal", "law", "proof", "switches", "real")
 FIGURES = Path(__file__).parents[1] / "docs" / "paper"
 PAGE = FIGURES.with_suffix(".md")
@@ -35,7 +37,7 @@ DATA = Path(os.environ.get("LRBTL_DATA", Path(__file__).parents[2] / "shared" / 
 SIZES = (30_000, 40_000, 60_000, 80_000, 100_000)  # n / d^2 from .75 to 2.5
 RANKS = (2, 3, 5, 8, 10)
 NORMAL = [f"uniform {n} rank {RANK}" for n in SIZES] + [f"uniform 60000 rank {r}" for r in RANKS if r != RANK]
-LAWS = ("known", "estimated")
+UNEVEN = ["Dirichlet 60000"]
 TARGETS = [lrbtl.score(0, 0), lrbtl.win_probability(0, 1, 0)]
 NAMES = ("entry", "win probability")
 PAPER = {  # tab:main-results, tab:nonuniform: coverage, median se, its ratio to the oracle's
@@ -50,7 +52,7 @@ PAPER = {  # tab:main-results, tab:nonuniform: coverage, median se, its ratio to
     ("Dirichlet 60000", "entry", "Algorithm 1, known law"): (0.936, 0.372, 1.044),
     ("Dirichlet 60000", "entry", "Algorithm 1, estimated law"): (0.936, 0.372, 1.044),
 }
-PAPER_START = {"separate fits, prior sd 5": (4.01, 12.3, 2.69), "alternating minimisation": (0.41, 1.8, 0.28)}
+PAPER_START = {"separate fits, prior sd 10": (4.01, 12.3, 2.69), "alternating minimisation": (0.41, 1.8, 0.28)}
 PAPER_REAL = {  # tab:real-data-full at 20%: empirical std, median se, coverage
     ("score(gemini-2.5-pro, math)", "naive"): (0.199, 0.274, 0.998),
     ("score(gemini-2.5-pro, math)", "Algorithm 2"): (0.355, 0.523, 0.986),
@@ -83,15 +85,15 @@ def dirichlet() -> lrbtl.ProductSampling:
     return lrbtl.ProductSampling(rng.dirichlet(np.full(D, 5.0)), rng.dirichlet(np.full(D, 5.0)))
 
 
-def shared_fits(rank: int) -> Callable[[lrbtl.Battles], lrbtl.Fit]:
-    """Return a function that fits votes once, for several algorithms on the same folds."""
-    known: dict[bytes, lrbtl.Fit] = {}
+def shared(estimator: Callable[..., Any], rank: int) -> Callable[[lrbtl.Battles], Any]:
+    """Return an initial estimator that sees votes once, for several algorithms on the same folds."""
+    known: dict[bytes, Any] = {}
 
-    def initial(votes: lrbtl.Battles) -> lrbtl.Fit:
+    def initial(votes: lrbtl.Battles) -> Any:
         cells = votes.cells
         key = b"".join(x.tobytes() for x in (cells.context, cells.a, cells.b, cells.y, cells.count))
         if key not in known:
-            known[key] = lrbtl.fit(votes, rank)
+            known[key] = estimator(votes, rank)
         return known[key]
 
     return initial
@@ -109,19 +111,23 @@ def read_design(name: str) -> tuple[int, int, lrbtl.ProductSampling | None]:
 
 
 def replicate(name: str, seed: int, known: dict[str, Any]) -> dict[str, Any]:
-    """Return estimates and standard errors of every method in one replication."""
+    """Return estimates and standard errors of every method in one replication.
+
+    "Algorithm 1" and "Algorithm 2" are the paper's: their fits are those of alternating minimisation.
+    """
     warnings.simplefilter("ignore", LrbtlWarning)
     n, rank, law = read_design(name)
     battles = lrbtl.simulate_battles(truth(rank), n, sampling=law, rng=1_000_000 + seed)
-    initial, out = shared_fits(rank), {"seed": seed}
+    own, better = shared(lrbtl.alternating_minimisation, rank), shared(lrbtl.fit, rank)
+    out: dict[str, Any] = {"seed": seed}
 
     def add(label: str, found: Any) -> None:
         out[label] = {"estimate": found.estimate.tolist(), "se": found.se.tolist()}
 
-    laws: dict[str, Any] = {"": None}
+    starts: dict[str, tuple[Any, Any]] = {"": (None, own), ", penalised fits": (None, better)}
     if law is not None:
-        laws = {", known law": law, ", estimated law": lrbtl.ProductSampling.estimate(battles)}
-    for suffix, sampling in laws.items():
+        starts = {", known law": (law, own), ", estimated law": (lrbtl.ProductSampling.estimate(battles), own)}
+    for suffix, (sampling, initial) in starts.items():
         for number in (1, 2):
             options = {"rank": rank, "whiten": number == 2, "initial": initial, "folds": FOLDS, "rng": seed}
             add(f"Algorithm {number}{suffix}", lrbtl.one_step(battles, TARGETS, sampling=sampling, **options))
@@ -176,13 +182,20 @@ def coverage_table(rows: Iterable[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def coverage_part(designs: Sequence[str], reps: int, jobs: int) -> list[dict[str, Any]]:
-    """Run the designs and return their rows."""
-    rows = []
+def coverage_part(
+    designs: Iterable[str], asked: Sequence[str] | None, known: Iterable[dict[str, Any]], reps: int, jobs: int
+) -> list[dict[str, Any]]:
+    """Run the designs that are asked for and return the rows of all; those with more replications so far are kept."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in known:
+        found.setdefault(row["design"], []).append(row)
     for name in designs:
-        needed = ["efficient", "whitened"]
-        rows += coverage_rows(name, replicate_all(f"paper {name}", replicate, reps, jobs, needed=needed))
-    return rows
+        if asked is not None and name not in asked:
+            continue
+        rows = coverage_rows(name, replicate_all(f"paper {name}", replicate, reps, jobs, needed=["whitened"]))
+        if reps >= min((row["replications"] for row in found.get(name, [])), default=0):
+            found[name] = rows
+    return [row for name in designs for row in found.get(name, [])]
 
 
 # ------------------------------------------------------------------------------
@@ -211,7 +224,7 @@ def start_rows(reps: int) -> list[dict[str, Any]]:
                 "fit": lrbtl.fit(battles, RANK).scores,
             }
             if n == 60_000:
-                each["separate fits, prior sd 5"] = lrbtl.fit_separate(battles, prior_sd=5.0).scores
+                each["separate fits, prior sd 10"] = lrbtl.fit_separate(battles, prior_sd=10.0).scores
             for name, scores in each.items():
                 found.setdefault(name, []).append(errors_of(scores, goal))
         for name, errors in found.items():
@@ -267,7 +280,7 @@ def proof_table(rows: Iterable[dict[str, Any]]) -> list[str]:
 def switches() -> dict[str, lrbtl.Improvements]:
     """Return the improvements of `efficient` and `whitened`, none, one at a time, and all."""
     return {
-        "none (as printed)": lrbtl.Improvements.none(),
+        "none, penalised fits": lrbtl.Improvements.none(),
         "ridge share": lrbtl.Improvements(None, False, False, False),
         "noisy fit": lrbtl.Improvements(1.0, True, False, False),
         "model floor": lrbtl.Improvements(1.0, False, True, False),
@@ -277,32 +290,52 @@ def switches() -> dict[str, lrbtl.Improvements]:
 
 
 def switch_rows(reps: int) -> list[dict[str, Any]]:
-    """Return coverage and error of all 40,000 scores with each improvement, on the paper's design at 60,000 votes."""
+    """Return coverage and error of scores with each improvement, on the paper's design at 60,000 votes."""
     rows = []
     for method in ("efficient", "whitened"):
+        rows.append(switch_row(method, "none, the paper's fits", as_printed, reps))
         for name, improvements in switches().items():
-            inside, large, squares = [], [], []
-            for seed in range(reps):
-                goal = lrbtl.simulate_scores((D, D), RANK, scale=ALPHA, rng=seed)
-                battles = lrbtl.simulate_battles(goal, 60_000, rng=100 + seed)
-                law = lrbtl.UniformSampling() if method == "whitened" else None
-                found = lrbtl.infer(
-                    battles,
-                    lrbtl.all_scores(),
-                    method=method,
-                    rank=RANK,
-                    n_folds=FOLDS,
-                    sampling=law,
-                    improvements=improvements,
-                )
-                away = found.estimate - goal.reshape(-1)
-                covered = np.abs(away) < 1.959964 * found.se
-                inside.append(np.mean(covered))
-                large.append(np.mean(covered[np.abs(goal.reshape(-1)) > 2]))
-                squares.append(np.mean(away**2))
-            values = {"coverage": np.mean(inside), "of large scores": np.mean(large), "rmse": np.sqrt(np.mean(squares))}
-            rows.append({"method": method, "improvement": name, **{key: float(x) for key, x in values.items()}})
+            rows.append(switch_row(method, name, partial(improved, improvements), reps))
     return rows
+
+
+Scores = tuple[np.ndarray, np.ndarray, np.ndarray]  # positions, estimates, standard errors
+
+
+def switch_row(method: str, name: str, run: Callable[[lrbtl.Battles, str, int], Scores], reps: int) -> dict[str, Any]:
+    """Return coverage and error of the scores that `run` estimates, over truths."""
+    inside, large, squares = [], [], []
+    for seed in range(reps):
+        goal = lrbtl.simulate_scores((D, D), RANK, scale=ALPHA, rng=seed)
+        which, estimate, se = run(lrbtl.simulate_battles(goal, 60_000, rng=100 + seed), method, seed)
+        truth = goal.reshape(-1)[which]
+        covered = np.abs(estimate - truth) < 1.959964 * se
+        inside.append(np.mean(covered))
+        large.append(np.mean(covered[np.abs(truth) > 2]))
+        squares.append(np.mean((estimate - truth) ** 2))
+    values = {"coverage": np.mean(inside), "of large scores": np.mean(large), "rmse": np.sqrt(np.mean(squares))}
+    return {"method": method, "improvement": name, **{key: float(x) for key, x in values.items()}}
+
+
+def as_printed(battles: lrbtl.Battles, method: str, seed: int) -> Scores:
+    """Return `SOME` random scores by Algorithm 1 or 2, its fits those of alternating minimisation."""
+    which = np.random.default_rng(seed).choice(D * D, SOME, replace=False)
+    initial, estimates, errors = shared(lrbtl.alternating_minimisation, RANK), [], []
+    for part in np.split(which, SOME // 100):  # directions of all at once would fill the memory
+        targets = [lrbtl.score(int(a), int(u)) for a, u in zip(*np.divmod(part, D), strict=True)]
+        options = {"rank": RANK, "whiten": method == "whitened", "initial": initial, "folds": FOLDS, "rng": seed}
+        found = lrbtl.one_step(battles, targets, **options)
+        estimates.append(found.estimate)
+        errors.append(found.se)
+    return which, np.concatenate(estimates), np.concatenate(errors)
+
+
+def improved(improvements: lrbtl.Improvements, battles: lrbtl.Battles, method: str, seed: int) -> Scores:
+    """Return all scores by a method with some improvements."""
+    law = lrbtl.UniformSampling() if method == "whitened" else None
+    options = {"method": method, "rank": RANK, "n_folds": FOLDS, "sampling": law, "improvements": improvements}
+    found = lrbtl.infer(battles, lrbtl.all_scores(), **options)
+    return np.arange(D * D), found.estimate, found.se
 
 
 def switch_table(rows: Iterable[dict[str, Any]]) -> list[str]:
@@ -342,7 +375,7 @@ def arena(path: Path) -> lrbtl.Battles:
 
 def arena_estimates(sample: lrbtl.Battles, seed: int) -> dict[str, Any]:
     """Return what each method says of the targets, None where it has no estimate."""
-    targets, initial = list(ARENA.values()), shared_fits(ARENA_RANK)
+    targets, initial = list(ARENA.values()), shared(lrbtl.fit, ARENA_RANK)
     plain = {"rank": ARENA_RANK, "initial": initial, "folds": FOLDS, "rng": seed}
     methods: dict[str, Callable[[], Any]] = {
         "naive": lambda: lrbtl.infer(sample, targets, method="naive"),
@@ -490,26 +523,28 @@ def draw(results: dict[str, Any]) -> None:
         figure.savefig(FIGURES / "coverage.png", dpi=110)
 
 
+TABLES: dict[str, tuple[str, Callable[[Any], list[str]]]] = {
+    "start": ("The initial estimator (`fig:convergence`, `tab:naive-altmin`)", start_table),
+    "normal": (
+        "Coverage (`tab:main-results`, `fig:clt-entry`, `fig:clt-winprob`, `fig:coverage-n`, `fig:coverage-r`)",
+        coverage_table,
+    ),
+    "law": ("Uneven sampling (`tab:nonuniform`, `fig:clt-nonuniform`)", coverage_table),
+    "proof": ("Terms of the error over the oracle's standard error (`tab:proof_outline`)", proof_table),
+    "switches": ("What the improvements buy, scores of the paper's design at 60,000 votes", switch_table),
+    "real": ("Arena votes (`tab:categories`, `tab:real-data-full`, `tab:subsample-fractions`)", real_table),
+}
+
+
 def page(results: dict[str, Any]) -> str:
     """Return all tables as Markdown."""
-    headings: dict[str, tuple[str, Callable[[Any], list[str]]]] = {
-        "start": ("The initial estimator (`fig:convergence`, `tab:naive-altmin`)", start_table),
-        "normal": (
-            "Coverage (`tab:main-results`, `fig:clt-entry`, `fig:coverage-n`, `fig:coverage-r`)",
-            coverage_table,
-        ),
-        "law": ("Uneven sampling (`tab:nonuniform`, `fig:clt-nonuniform`)", coverage_table),
-        "proof": ("Terms of the error over the oracle's standard error (`tab:proof_outline`)", proof_table),
-        "switches": ("What the improvements buy, all 40,000 scores at 60,000 votes", switch_table),
-        "real": ("Arena votes (`tab:categories`, `tab:real-data-full`, `tab:subsample-fractions`)", real_table),
-    }
     lines = ["# The paper's tables and figures beside ours", ""]
-    for part, (heading, table) in headings.items():
+    for part, (heading, table) in TABLES.items():
         if results.get(part):
             lines += [
                 f"## {heading}",
                 "",
-                f"{results['replications'].get(part)} replications",
+                f"{results['replications'].get(part)} replications or more",
                 "",
                 *table(results[part]),
                 "",
@@ -545,16 +580,20 @@ def main() -> None:
     parser.add_argument("--reps", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--designs", nargs="+", choices=[*NORMAL, *UNEVEN], help="of normal and law; all by default")
     parser.add_argument("--data", type=Path, default=DATA)
     arguments = parser.parse_args()
     reps = QUICK if arguments.quick else arguments.reps
     few = max(1, min(3 if arguments.quick else 20, reps))
     warnings.simplefilter("ignore", LrbtlWarning)
-    results = known_results("paper") or {"replications": {}}
+
+    def known(part: str) -> list[dict[str, Any]]:
+        return known_results("paper").get(part, [])
+
     runs: dict[str, Callable[[], Any]] = {
         "start": lambda: start_rows(few),
-        "normal": lambda: coverage_part(NORMAL, reps, arguments.jobs),
-        "law": lambda: coverage_part(["Dirichlet 60000"], reps, arguments.jobs),
+        "normal": lambda: coverage_part(NORMAL, arguments.designs, known("normal"), reps, arguments.jobs),
+        "law": lambda: coverage_part(UNEVEN, arguments.designs, known("law"), reps, arguments.jobs),
         "proof": lambda: proof_rows(reps),
         "switches": lambda: switch_rows(few),
         "real": lambda: real_rows(arguments.data, reps, arguments.jobs),
@@ -564,11 +603,22 @@ def main() -> None:
             print(f"no votes at {arguments.data}: part 'real' is left out")
             continue
         print(part, flush=True)
-        results[part] = runs[part]()
-        results["replications"][part] = few if part in ("start", "switches") else reps
-        keep_results("paper", results, page(results))
+        keep(part, runs[part](), few if part in ("start", "switches") else reps)
+    results = known_results("paper")
     draw(results)
     fill_page(results)
+
+
+def keep(part: str, found: Any, reps: int) -> None:
+    """Print what was found, and write it where no larger run did; rows of coverage have their own number of runs."""
+    results = known_results("paper") or {"replications": {}}
+    counts = results["replications"]
+    print("\n".join(TABLES[part][1](found)), flush=True)
+    if part in ("normal", "law"):
+        results[part], counts[part] = found, min(row["replications"] for row in found)
+    elif reps >= counts.get(part, 0):
+        results[part], counts[part] = found, reps
+    keep_results("paper", results, page(results))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import lrbtl
 RESULTS = Path(__file__).parent / "results" / "rank_sets.json"
 SHAPES = [(9, 4), (12, 5), (18, 8), (12, 20)]
 VOTES = [40, 300]  # per score
+DRAWS = 2000
 GROUPS = ["thirds", "pairs", "distinct"]  # which models are equally good
 
 
@@ -39,13 +40,13 @@ def one(truth: np.ndarray, n: int, seed: int, method: str) -> dict[str, float]:
     """Return what one data set gives: any false statement, lengths of sets, false and true top-k tests."""
     battles = lrbtl.simulate_battles(truth, n, rng=seed)
     analysis = lrbtl.analyse(battles, method=method, rank=2)
-    sets = lrbtl.rank_sets(analysis, draws=1000, rng=seed)
+    sets = lrbtl.rank_sets(analysis, draws=DRAWS, rng=seed)
     d1, d2 = truth.shape
     better = (truth[:, None] > truth[None] + 1e-9).sum(axis=0)  # models strictly better than each
     worse = (truth[:, None] < truth[None] - 1e-9).sum(axis=0)
     wrong = (sets.lower > 1 + better) | (sets.upper < d1 - worse)
     each = 1 - 0.05 / d2
-    simple = [lrbtl.rank_sets(analysis, categories=[u], level=each, draws=1000, rng=seed) for u in range(d2)]
+    simple = [lrbtl.rank_sets(analysis, categories=[u], level=each, draws=DRAWS, rng=seed) for u in range(d2)]
     lower, upper = (np.column_stack([getattr(x, name)[:, 0] for x in simple]) for name in ("lower", "upper"))
     k = max(1, d1 // 4)
     test, inside = sets.top(k), better + (d1 - better - worse) <= k  # no k others are at least as good

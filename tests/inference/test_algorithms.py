@@ -116,6 +116,14 @@ def test_what_is_printed_follows_from_influence_values():
     np.testing.assert_allclose(found.initial.sum(axis=1), 0, atol=1e-10)
     text = str(found)
     assert "Algorithm 1" in text and "gap" in text and "correction" in text
+    folds = found.fold_columns()
+    near(np.reshape(folds["psi_k"], (2, 6)).T, found.fold_estimates)
+    near(share @ np.reshape(folds["variance"], (2, 6)).T, found.variance)
+    near(np.reshape(folds["|H_k|"], (2, 6)).T, np.abs(found.directions).max(axis=(2, 3)))
+    near(folds["|T_k|"][:6], np.abs(found.initial).max(axis=(1, 2)))
+    near(np.reshape(folds["|phi|"], (2, 6)).max(axis=1), found.largest)
+    for name in ("psi_k", "|T_k|", "|H_k|", "|phi|"):
+        assert name in text and f"{folds[name][-1]:.4g}" in text
     assert found.to_frame("pandas").shape == (2, 8)
     assert found.conf_int().shape == (2, 2)
     estimate = found.to_estimate()

@@ -49,7 +49,7 @@ from lrbtl.methods.one_step import FoldStep, Law, Recipe, evaluate_targets, fold
 from lrbtl.methods.targets import Resolved, Stack
 from lrbtl.methods.whitened import WhitenedRecipe
 from lrbtl.model.sampling import Sampling, UniformSampling, as_sampling
-from lrbtl.tables import text_table, to_frame
+from lrbtl.tables import mark_gap, shown_rows, text_table, to_frame
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed
 
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PAPER_FOLDS = 6  # [Li26, sec. simulations]
+FOLD_ROWS = 24  # printed
 CLEARLY = 1e-6  # p-value of uniform sampling below which it is surely not that
 
 Initial = Callable[[Battles], "Fit | ArrayLike"] | Sequence["Fit | ArrayLike"]
@@ -175,10 +176,50 @@ class OneStep:
         """Return a frame with columns label, estimate, se, lower, upper, plug_in, correction, variance."""
         return to_frame(self._columns(level), backend)
 
+    def fold_columns(self) -> dict[str, list[Any]]:
+        """Return what each fold found, target by target, as plain lists.
+
+        Columns: label, fold, votes, plug_in psi(T_k), correction, psi_k, variance (of the fold's influence values), and
+        the largest sizes of T_k, of H_k and of phi.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> truth = lrbtl.simulate_scores((12, 6), 2, scale=2, rng=0)
+        >>> battles = lrbtl.simulate_battles(truth, 20_000, rng=1)
+        >>> lrbtl.one_step(battles, lrbtl.gap(0, 1, 2), rank=2, folds=2).fold_columns()["votes"]
+        [10000, 10000]
+        """
+        K, M = self.fold_estimates.shape
+        squares, sizes = np.zeros((K, M)), np.zeros((K, M))
+        for k in range(K):
+            own = self.fold == k
+            squares[k] = self.count[own] @ np.square(self.influence[own]) / self.fold_sizes[k]
+            sizes[k] = np.abs(self.influence[own]).max(axis=0)
+        parts = {
+            "plug_in": self.plug_in,
+            "correction": self.fold_estimates - self.plug_in,
+            "psi_k": self.fold_estimates,
+            "variance": squares,
+            "|T_k|": np.broadcast_to(np.abs(self.initial).reshape(K, -1).max(axis=1)[:, None], (K, M)),
+            "|H_k|": np.abs(self.directions).reshape(K, M, -1).max(axis=2),
+            "|phi|": sizes,
+        }
+        return {
+            "label": [label for label in self.labels for _ in range(K)],
+            "fold": [*range(K)] * M,
+            "votes": [int(n) for n in self.fold_sizes] * M,
+            **{name: part.T.reshape(-1).tolist() for name, part in parts.items()},
+        }
+
     def summary(self, level: float = 0.95) -> str:
-        """Return the estimates with what they are made of, as text."""
+        """Return the estimates with what they are made of, overall and fold by fold, as text."""
         columns = self._columns(level)
         rows = [[str(label), *(f"{x:.4g}" for x in values)] for label, *values in zip(*columns.values(), strict=True)]
+        folds = self.fold_columns()
+        parts = [[f"{x:,}" if isinstance(x, int) else f"{x:.4g}" for x in part] for part in [*folds.values()][1:]]
+        head, tail = shown_rows(len(folds["label"]), FOLD_ROWS)
+        shown = mark_gap([[part[i] for i in (*head, *tail)] for part in (folds["label"], *parts)], len(folds["label"]))
         sizes = f"{int(self.fold_sizes.min()):,} to {int(self.fold_sizes.max()):,}"
         kind = "score-whitened" if self.algorithm == 2 else "efficient"
         lines = [
@@ -186,6 +227,8 @@ class OneStep:
             f"  votes {self.n_battles:,}, folds {len(self.fold_sizes)} of {sizes}, rank {self.rank}, "
             f"sampling: {self.sampling}",
             text_table([*columns], rows),
+            "by fold, with the largest sizes of scores, direction and influence values:",
+            text_table([*folds], shown),
         ]
         return "\n".join(lines)
 

@@ -67,6 +67,19 @@ PAPER_REAL = {  # tab:real-data-full at 20%: empirical std, median se, coverage
     ("gap to o3, hard_prompt", "Algorithm 2"): (0.378, 0.476, 0.976),
     ("gap to o3, hard_prompt", "Algorithm 1"): (0.116, 0.141, 0.976),
 }
+PAPER_CATEGORIES = {  # tab:categories
+    "code_technical": 19_091,
+    "general": 14_682,
+    "creative_practical": 12_395,
+    "math": 6_583,
+    "creative_writing": 6_432,
+    "instruction_following": 5_885,
+    "analytical": 5_686,
+    "creative_abstract": 4_744,
+    "domain_knowledge": 2_953,
+    "code_general": 2_699,
+}
+PAPER_VOTES = 81_150
 PAPER_SHARES = {0.2: (0.160, 0.977, 0.129, 0.954), 0.1: (0.298, 0.956, 0.203, 0.952)}
 PAPER_SHARES |= {0.05: (0.379, 0.945, 0.252, 0.932), 0.02: (2.245, 0.947, 0.408, 0.915)}
 
@@ -258,7 +271,8 @@ def proof_rows(reps: int) -> list[dict[str, Any]]:
         terms = []
         for seed in range(reps):
             battles = lrbtl.simulate_battles(goal, n, rng=seed)
-            found = lrbtl.one_step(battles, target, rank=rank, whiten=number == 2, rng=seed)
+            options = {"rank": rank, "whiten": number == 2, "rng": seed}
+            found = lrbtl.one_step(battles, target, initial=shared(lrbtl.alternating_minimisation, rank), **options)
             split = lrbtl.remainder_terms(battles, found, target, goal, rank=rank)
             terms.append([getattr(split, name)[0] / split.oracle_se[0] for name in names])
         sizes = np.sqrt(np.mean(np.square(terms), axis=0))
@@ -278,13 +292,13 @@ def proof_table(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def switches() -> dict[str, lrbtl.Improvements]:
-    """Return the improvements of `efficient` and `whitened`, none, one at a time, and all."""
+    """Return the improvements of `efficient` and `whitened`: penalised fits, one more at a time, and all."""
     return {
-        "none, penalised fits": lrbtl.Improvements.none(),
-        "ridge share": lrbtl.Improvements(None, False, False, False),
-        "noisy fit": lrbtl.Improvements(1.0, True, False, False),
-        "model floor": lrbtl.Improvements(1.0, False, True, False),
-        "allowance": lrbtl.Improvements(1.0, False, False, True),
+        "penalised fits": lrbtl.Improvements(1.0, False, False, False),
+        "and ridge share": lrbtl.Improvements(None, False, False, False),
+        "and noisy fit": lrbtl.Improvements(1.0, True, False, False),
+        "and model floor": lrbtl.Improvements(1.0, False, True, False),
+        "and allowance": lrbtl.Improvements(1.0, False, False, True),
         "all": lrbtl.Improvements(),
     }
 
@@ -293,7 +307,7 @@ def switch_rows(reps: int) -> list[dict[str, Any]]:
     """Return coverage and error of scores with each improvement, on the paper's design at 60,000 votes."""
     rows = []
     for method in ("efficient", "whitened"):
-        rows.append(switch_row(method, "none, the paper's fits", as_printed, reps))
+        rows.append(switch_row(method, "none (as printed)", as_printed, reps))
         for name, improvements in switches().items():
             rows.append(switch_row(method, name, partial(improved, improvements), reps))
     return rows
@@ -375,14 +389,19 @@ def arena(path: Path) -> lrbtl.Battles:
 
 def arena_estimates(sample: lrbtl.Battles, seed: int) -> dict[str, Any]:
     """Return what each method says of the targets, None where it has no estimate."""
-    targets, initial = list(ARENA.values()), shared(lrbtl.fit, ARENA_RANK)
-    plain = {"rank": ARENA_RANK, "initial": initial, "folds": FOLDS, "rng": seed}
+    targets, plain = list(ARENA.values()), {"rank": ARENA_RANK, "folds": FOLDS, "rng": seed}
+    own, better = (shared(fit, ARENA_RANK) for fit in (lrbtl.alternating_minimisation, lrbtl.fit))
+
+    def whitened(initial: Any) -> lrbtl.OneStep:
+        law = lrbtl.ProductSampling.estimate(sample)
+        return lrbtl.one_step(sample, targets, whiten=True, sampling=law, initial=initial, **plain)
+
     methods: dict[str, Callable[[], Any]] = {
         "naive": lambda: lrbtl.infer(sample, targets, method="naive"),
-        "Algorithm 2": lambda: lrbtl.one_step(
-            sample, targets, whiten=True, sampling=lrbtl.ProductSampling.estimate(sample), **plain
-        ),
-        "Algorithm 1": lambda: lrbtl.one_step(sample, targets, **plain),
+        "Algorithm 2": lambda: whitened(own),
+        "Algorithm 1": lambda: lrbtl.one_step(sample, targets, initial=own, **plain),
+        "Algorithm 2, penalised fits": lambda: whitened(better),
+        "Algorithm 1, penalised fits": lambda: lrbtl.one_step(sample, targets, initial=better, **plain),
         "efficient": lambda: lrbtl.infer(sample, targets, method="efficient", rank=ARENA_RANK, rng=seed),
         "default": lambda: lrbtl.infer(sample, targets),
     }
@@ -412,10 +431,11 @@ def real_rows(path: Path, reps: int, jobs: int) -> dict[str, Any]:
     """Return the categories, and one row per share, target and method."""
     os.environ["LRBTL_ARENA"] = str(path)
     battles = arena(path)
+    plain = ("Algorithm 2", "Algorithm 1", "Algorithm 2, penalised fits", "Algorithm 1, penalised fits")
+    methods = ("naive", *plain, "efficient", "default")
     names = [battles.context_label(u) for u in range(battles.n_contexts)]
     categories = dict(zip(map(str, names), battles.context_counts.tolist(), strict=True))
     goals = lrbtl.infer(battles, list(ARENA.values()), method="naive").estimate
-    methods = ("naive", "Algorithm 2", "Algorithm 1", "efficient", "default")
     rows = []
     for share in SHARES:
         found = replicate_all(f"paper arena {share}", arena_replicate, reps, jobs, needed=methods)
@@ -443,9 +463,13 @@ def real_rows(path: Path, reps: int, jobs: int) -> dict[str, Any]:
 
 def real_table(found: dict[str, Any]) -> list[str]:
     """Return categories, the table of targets and that of shares as Markdown."""
-    total = sum(found["categories"].values())
-    lines = ["| category | votes | % |", "|---|---|---|"]
-    lines += [f"| {name} | {n:,} | {100 * n / total:.1f} |" for name, n in found["categories"].items()]
+    total, theirs = sum(found["categories"].values()), dict(PAPER_CATEGORIES)
+    lines = ["| category | votes | % | paper: votes | % |", "|---|---|---|---|---|"]
+    for name, n in found["categories"].items():
+        paper = f"{theirs[name]:,} | {100 * theirs.pop(name) / PAPER_VOTES:.1f}" if name in theirs else " | "
+        lines.append(f"| {name} | {n:,} | {100 * n / total:.1f} | {paper} |")
+    lines += [f"| {name} | | | {n:,} | {100 * n / PAPER_VOTES:.1f} |" for name, n in theirs.items()]
+    lines.append(f"| total | {total:,} | 100.0 | {PAPER_VOTES:,} | 100.0 |")
     lines += ["", "| target | truth | method | std | paper | se | paper | coverage | paper |", "|" + "---|" * 9]
     for row in (row for row in found["rows"] if row["share"] == SHARES[0]):
         paper = [f"{x:.3f}" for x in row["paper"]] if row["paper"] else [""] * 3
@@ -453,16 +477,21 @@ def real_table(found: dict[str, Any]) -> list[str]:
         cells = [x for pair in zip(own, paper, strict=True) for x in pair]
         lines.append(f"| {row['target']} | {row['truth']:+.3f} | {row['method']} | {' | '.join(cells)} |")
     lines += ["", "Mean over the four targets, and the paper's:", ""]
-    lines += ["| share | naive std, coverage | paper | Algorithm 1 | paper | efficient | default |", "|" + "---|" * 7]
+    heads = "share | naive std, coverage | paper | Algorithm 1 | paper | ratio of std | paper | efficient | default"
+    lines += [f"| {heads} |", "|" + "---|" * 9]
     for share in SHARES:
-        cells = []
+        cells, stds = [], []
         for method in ("naive", "Algorithm 1", "efficient", "default"):
             own = [row for row in found["rows"] if row["share"] == share and row["method"] == method]
             means = [np.mean([row[key] for row in own]) if own else np.nan for key in ("std", "coverage")]
             cells.append(f"{means[0]:.3f}, {means[1]:.3f}")
+            stds.append(means[0])
         paper = PAPER_SHARES[share]
-        theirs = [f"{paper[0]:.3f}, {paper[1]:.3f}", f"{paper[2]:.3f}, {paper[3]:.3f}"]
-        lines.append(f"| {share:.0%} | {cells[0]} | {theirs[0]} | {cells[1]} | {theirs[1]} | {cells[2]} | {cells[3]} |")
+        naive, first = f"{paper[0]:.3f}, {paper[1]:.3f}", f"{paper[2]:.3f}, {paper[3]:.3f}"
+        ratios = f"{stds[0] / stds[1]:.2f} | {paper[0] / paper[2]:.2f}"
+        lines.append(
+            f"| {share:.0%} | {cells[0]} | {naive} | {cells[1]} | {first} | {ratios} | {cells[2]} | {cells[3]} |"
+        )
     return lines
 
 

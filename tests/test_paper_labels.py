@@ -20,11 +20,11 @@ def texts():
 
 
 def citations():
-    """(file, label) of every citation [Li26, eq. label, ...], and of every label in docs/paper.md and its tests."""
+    """(file, label) of every citation [Li26, eq. label, ...] or [eq. label], and of those in docs/paper.md and its tests."""
     found = []
     for path, text in texts().items():
         joined = re.sub(r"\s+", " ", text)
-        for inside in re.findall(r"\[Li26,([^\]]*)\]", joined):
+        for inside in re.findall(rf"\[(?:Li26,|(?=(?:{KINDS})\. ))([^\]]*)\]", joined):
             found += [(path.name, f"{kind}:{name}") for kind, name in CITED.findall(inside)]
         if path.name in ("paper.md", "test_errata.py", "paper.py"):
             labels = re.findall(rf"`+({KINDS}):([A-Za-z0-9_-]+)`+", text)
@@ -33,7 +33,7 @@ def citations():
 
 
 def test_citations_are_found():
-    assert ("algorithms.py", "alg:ws-onestep") in citations()
+    assert {("algorithms.py", "alg:ws-onestep"), ("mathematics.md", "eq:onestep-fold")} <= {*citations()}
     assert len({label for _, label in citations()}) > 60
 
 
@@ -42,3 +42,12 @@ def test_every_cited_label_exists():
     labels = set(re.findall(r"\\label\{([^}]*)\}", SOURCE.read_text(encoding="utf-8")))
     missing = sorted({(name, label) for name, label in citations() if label not in labels})
     assert not missing
+
+
+@pytest.mark.skipif(not SOURCE.exists(), reason="the source of the paper is not here")
+def test_every_table_and_figure_of_the_paper_has_its_place():
+    text = SOURCE.read_text(encoding="utf-8")
+    floats = re.findall(r"\\begin\{(?:table|figure)\}.*?\\end\{(?:table|figure)\}", text, flags=re.DOTALL)
+    labels = [re.findall(r"\\label\{([^}]*)\}", each)[0] for each in floats]
+    shown = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8").split("## Tables and figures")[1]
+    assert len(labels) == 15 and not [label for label in labels if f"`{label}`" not in shown]

@@ -280,6 +280,15 @@ def test_compare_names_near_models(log, capsys):
     assert "unknown model 'why'" in check_one_line(capsys.readouterr())
 
 
+def test_report_with_rank_sets(log, tmp_path, capsys):
+    out = tmp_path / "report.html"
+    assert main(["report", str(log), "-o", str(out), "--rank", "1", "--rank-sets", "2"]) == EXIT_OK
+    page = out.read_text()
+    assert "Rank sets" in page and "rank_lower" in page and "Top 2" in page and "possible" in page
+    assert main(["report", str(log), "-o", str(out), "--rank-sets", "0"]) != EXIT_OK
+    assert "k=0" in capsys.readouterr().err
+
+
 def test_report(log, tmp_path):
     out = tmp_path / "report.html"
     assert main(["report", str(log), "-o", str(out), "--rank", "1", "--title", "<Spring>"]) == EXIT_OK

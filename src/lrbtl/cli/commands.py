@@ -175,6 +175,9 @@ def run_report(options: Namespace) -> None:
         makers = next((known[name] for name in known if name.strip().lower().startswith("organi")), None)
         named = None if makers is None else dict(zip(boards.models, makers, strict=True))
         tables.append(("Stability", stability(boards, organisations=named)))
+    if options.rank_sets is not None:
+        sets = boards.rank_sets()
+        tables += [("Rank sets", sets), (f"Top {options.rank_sets}", sets.top(options.rank_sets))]
     write_report(path, boards, title=options.title, meta=options.meta, battles=battles, tables=tables)
     say(f"wrote {path}")
 

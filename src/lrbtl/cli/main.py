@@ -356,6 +356,12 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="a tab on how many votes, voters or (of --meta) organisations the first place rests on; takes new fits",
     )
+    parser.add_argument(
+        "--rank-sets",
+        type=int,
+        metavar="K",
+        help="tabs with ranks that hold for all models in all categories at once, and with tests of 'among the top K'",
+    )
     _add_view(parser)
     _add_analysis(parser)
 

@@ -265,8 +265,9 @@ def one_step(
         Algorithm 2: H = d_eff P_T Gamma and the score s / I.
     initial : function or sequence, optional
         A function from the votes of the other folds to scores or a `Fit`, or K of either, in the order of the folds.
-        Scores are centred and truncated to the rank. By default `fit`, whose penalty is chosen in each fold;
-        ``lambda votes: lrbtl.alternating_minimisation(votes, rank)`` is the paper's own.
+        Scores are centred and truncated to the rank. By default `fit`, whose penalty is chosen in each fold: Algorithm
+        2 needs one, as it divides by the information. ``lambda votes: lrbtl.alternating_minimisation(votes, rank)`` is
+        the paper's own; the intervals of Algorithm 1 cover better with it.
     folds : int or array (K, n_cells), optional
         Number of random folds, by default 6 as in the paper, or how many votes of each cell lie in each fold.
     sampling : Sampling, optional

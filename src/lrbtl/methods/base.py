@@ -44,8 +44,8 @@ class Improvements:
     Attributes
     ----------
     ridge_share : float or None
-        Share of the fit's penalty in the initial estimates, which trades some variance for less bias; None is 0.5 for
-        `efficient` and 0.75 for `whitened`, and 1 as printed.
+        Share of the fit's penalty in the initial estimates: a small one has less bias, a large one less noise. 0 is no
+        penalty, as printed; None is 0.5 for `efficient` and 0.75 for `whitened`.
     noisy_fit : bool
         Scores and information are means over the noise of the fitted eta, instead of values at the fit.
     model_floor : bool
@@ -57,7 +57,7 @@ class Improvements:
     --------
     >>> import lrbtl
     >>> lrbtl.Improvements.none()
-    Improvements(ridge_share=1.0, noisy_fit=False, model_floor=False, allowance=False)
+    Improvements(ridge_share=0.0, noisy_fit=False, model_floor=False, allowance=False)
     """
 
     ridge_share: float | None = None
@@ -68,7 +68,7 @@ class Improvements:
     @classmethod
     def none(cls) -> "Improvements":
         """Return the algorithms as printed."""
-        return cls(1.0, False, False, False)
+        return cls(0.0, False, False, False)
 
 
 class RunOptions(TypedDict, total=False):

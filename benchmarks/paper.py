@@ -522,7 +522,7 @@ def draw(results: dict[str, Any]) -> None:
     shown = [
         row for row in rows if row["design"] in ("uniform 60000 rank 5", "uniform 80000 rank 5", "Dirichlet 60000")
     ]
-    shown = [row for row in shown if row["method"].startswith("Algorithm")]
+    shown = [row for row in shown if row["method"].startswith("Algorithm") and "penalised" not in row["method"]]
     if shown:
         figure, axes = plt.subplots(
             -(-len(shown) // 4), 4, figsize=(11, 2.2 * -(-len(shown) // 4)), layout="constrained"
@@ -535,7 +535,8 @@ def draw(results: dict[str, Any]) -> None:
         figure.savefig(FIGURES / "z-scores.png", dpi=110)
         curves = [row for row in results.get("normal", []) if row["target"] == "entry"]
         figure, axes = plt.subplots(2, 2, figsize=(8, 5), layout="constrained")
-        for method in ("Algorithm 1", "Algorithm 2", "efficient", "whitened"):
+        plain = ("Algorithm 1", "Algorithm 2", "Algorithm 1, penalised fits", "Algorithm 2, penalised fits")
+        for method in (*plain, "efficient", "whitened"):
             own = [row for row in curves if row["method"] == method]
             for column, (designs, number) in enumerate(((NORMAL[: len(SIZES)], 1), (NORMAL, 3))):
                 some = [row for row in own if row["design"] in designs and (column == 0 or " 60000 " in row["design"])]
@@ -573,7 +574,7 @@ def page(results: dict[str, Any]) -> str:
             lines += [
                 f"## {heading}",
                 "",
-                f"{results['replications'].get(part)} replications or more",
+                f"{results['replications'].get(part)} replications{' or more' * (part in ('normal', 'law'))}",
                 "",
                 *table(results[part]),
                 "",

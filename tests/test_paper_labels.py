@@ -20,7 +20,7 @@ def texts():
 
 
 def citations():
-    """(file, label) of every citation [Li26, eq. label, ...] or [eq. label], and of those in docs/paper.md and its tests."""
+    """(file, label) of every citation [Li26, eq. label, ...] or [eq. label], and all in docs/paper.md and its tests."""
     found = []
     for path, text in texts().items():
         joined = re.sub(r"\s+", " ", text)

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PAPER_FOLDS = 6  # [Li26, sec. simulations]
-FOLD_ROWS = 24  # printed
+FOLD_ROWS = 12  # printed
 CLEARLY = 1e-6  # p-value of uniform sampling below which it is surely not that
 
 Initial = Callable[[Battles], "Fit | ArrayLike"] | Sequence["Fit | ArrayLike"]

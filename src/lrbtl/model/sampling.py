@@ -213,7 +213,8 @@ class ProductSampling(_Weighted):
         """Return a test that votes follow this law, against pairs or contexts that go together.
 
         Pearson's statistics of the pairs (over all contexts) and of models by contexts, against `draws` logs of the
-        same size from the law; the p-value is twice the smaller of the two.
+        same size from the law; the p-value is twice the smaller of the two. A law that was estimated from these votes
+        is estimated from each log as well.
 
         Examples
         --------
@@ -228,11 +229,25 @@ class ProductSampling(_Weighted):
         if of_entries(cells):
             raise SamplingError("the fit of a product law is tested for pairs; observed entries have none.")
         n = int(cells.count.sum())
-        seen = _pearson(cells.context, cells.a, cells.b, cells.count, self, shape)
-        drawn = np.array([_pearson(*self.draw(n, shape, generator), None, self, shape) for _ in range(draws)])
+        own, seen = self._is_estimate(battles), _pearson(cells.context, cells.a, cells.b, cells.count, self, shape)
+        drawn = np.empty((draws, 2))
+        for i in range(draws):
+            log = self.draw(n, shape, generator)
+            drawn[i] = _pearson(*log, None, _estimated(*log, None, shape) or self if own else self, shape)
         each = (1.0 + (drawn >= seen).sum(axis=0)) / (1.0 + draws)
         both = float(min(1.0, 2.0 * each.min()))
         return SamplingTest(float(seen[0]), float(seen[1]), float(each[0]), float(each[1]), both)
+
+    def _is_estimate(self, battles: Data) -> bool:
+        """Whether the law is the estimate from these battles."""
+        cells = battles.cells
+        found = _estimated(cells.context, cells.a, cells.b, cells.count, battles.shape)
+        pairs = [] if found is None else [(found.models, self.models), (found.contexts, self.contexts)]
+        return bool(pairs) and all(
+            x is not None and y is not None and x.shape == y.shape and np.allclose(x, y, rtol=1e-6, atol=1e-12)
+            for x, y in pairs
+            if x is not y
+        )
 
     def weights(self, cells: Atoms, shape: Shape) -> Floats:
         """Return p(context, {a, b}) of each cell's atom, zero where it is impossible."""
@@ -390,6 +405,16 @@ class SamplingTest:
     pairs_pvalue: float
     contexts_pvalue: float
     pvalue: float
+
+
+def _estimated(context: AnyInts, a: AnyInts, b: AnyInts, count: AnyInts | None, shape: Shape) -> ProductSampling | None:
+    """Return the product law of battles; a model without any has probability zero. None where one model is in all."""
+    seen = np.bincount(a, count, shape[0]) + np.bincount(b, count, shape[0])
+    frequencies = seen / seen.sum()
+    if shape[0] > 2 and frequencies.max() >= 0.5:
+        return None
+    share = np.bincount(context, count, n_contexts(shape)).reshape(shape[1:])
+    return ProductSampling(solve_model_law(frequencies), share / share.sum() if len(shape) > 1 else None)
 
 
 def _pair_numbers(a: AnyInts, b: AnyInts, d1: int) -> Longs:

@@ -155,8 +155,9 @@ class Estimate(JointValues):
             probability may leave (0, 1). "elo": scores times 400 / ln 10.
         kind
             "normal": estimate ± c se. "bernstein": a bound for the mean of the influence values that needs no normal
-            approximation, from their second moment and largest observed size; wider, and not for `joint`. "entry": covers each
-            target whatever the others are, from its own votes; see the page on decisions for when to ask for which.
+            approximation, from their second moment and largest observed size; wider, and not for `joint`. "entry":
+            covers each target whatever the others are, from its own votes; see the page on decisions for when to ask
+            for which.
 
         Examples
         --------

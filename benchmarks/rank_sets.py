@@ -22,7 +22,7 @@ import lrbtl
 RESULTS = Path(__file__).parent / "results" / "rank_sets.json"
 SHAPES = [(9, 4), (12, 5), (18, 8), (12, 20)]
 VOTES = [40, 300]  # per score
-DRAWS = 2000
+DRAWS = 1000
 GROUPS = ["thirds", "pairs", "distinct"]  # which models are equally good
 
 

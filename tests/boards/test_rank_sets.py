@@ -24,7 +24,7 @@ def scores_of(analysis):
 
 
 def looped_sets(score, cov, level, draws):
-    """Rank sets by step-down over ordered pairs of each category, in loops; a pair leaves in both directions."""
+    """Rank sets by step-down over ordered pairs of each category, in loops."""
     C, d1 = score.shape
     pairs = [(u, a, b) for u in range(C) for a in range(d1) for b in range(d1) if a != b]
     weights = np.zeros((len(pairs), C * d1))
@@ -39,7 +39,7 @@ def looped_sets(score, cov, level, draws):
         if not more:
             break
         shown |= more
-        left -= more | {pairs.index((u, b, a)) for u, a, b in (pairs[i] for i in more)}
+        left -= more
     lower, upper = np.ones((d1, C), int), np.full((d1, C), d1)
     for i in shown:
         u, a, b = pairs[i]

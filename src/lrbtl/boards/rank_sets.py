@@ -2,9 +2,8 @@
 
 For scores theta[a, u] with joint covariance over models and categories, let t_ab,u be the gap of a over b in category u
 over its standard error. A pair is shown where t exceeds c, the quantile of the largest centred t over all pairs of all
-categories, by the Gaussian multiplier bootstrap; pairs that were shown leave the maximum, in both directions, and the
-rest is tested again (step-down) until nothing more is shown. Equal models stay in the maximum until one of their pairs
-is shown, so that c is large enough for all of them; and after a over b, b over a can no longer be shown. Then
+categories, by the Gaussian multiplier bootstrap; pairs that were shown leave the maximum, and the rest is tested again
+(step-down) until nothing more is shown. Then
 
     lower(a, u) = 1 + #{b shown above a in u},   upper(a, u) = d - #{b shown below a in u}
 
@@ -318,7 +317,7 @@ class _Gaps:
             critical = self.valid.joint(critical, level, int(active.sum()))
             more = active & (t > critical * tail_widening(critical, self.noise))
             shown |= more
-            active &= ~(more | more.swapaxes(1, 2))
+            active &= ~more
             if not more.any() or not active.any():
                 return shown, critical
 

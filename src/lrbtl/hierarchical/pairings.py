@@ -1,9 +1,9 @@
 """Who met whom and how often, as covariates of levels: the order of the models, bends of it, traffic.
 
-Where similar models meet, the meeting graph is a ladder, and its order is that of the models. There are two such orders,
-and the mean of their places is taken: along the Fiedler vector, and sifted, where model by model goes to the place with
-the fewest places between opponents, summed over votes. The first suits opponents drawn evenly from those nearby, the
-second those at geometric distances, of which it is the likeliest order.
+Where similar models meet, the meeting graph is a ladder, and its order is that of the models. The mean of two orders is
+taken: along the Fiedler vector, and sifted, where model by model goes to the place with the fewest places between
+opponents, summed over votes. The first suits opponents drawn evenly from those nearby, the second those at geometric
+distances, of which it is the likeliest order.
 
 Levels in that order are order statistics. With z their normal scores and b the scale of a normal law, these have means
 b z and the covariance of a bridge, b^2 (min(p, q) - p q) / (d phi phi) at shares p and q of d models. Its

@@ -28,7 +28,7 @@ from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.power import error_to_show
 from lrbtl.inference.targets import Target, pair_rows, resolve_targets
 from lrbtl.inference.verdicts import ELO, PROBABILITIES, read_size, size_words
-from lrbtl.methods.base import RunOptions
+from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.targets import Resolved, resolved_score
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats
@@ -316,6 +316,7 @@ def votes_words(votes: float) -> str:
     return f"{math.ceil(votes / unit) * unit:,} more votes"
 
 
+@named_options
 @one_blas_thread
 def votes_needed(
     battles: Battles | Frame,

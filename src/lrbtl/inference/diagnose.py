@@ -36,6 +36,7 @@ from lrbtl.inference.calibration import Calibration, LinkComparison, calibrate, 
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.targets import Target, context_weights, resolve_targets, score
+from lrbtl.methods.base import named_options
 from lrbtl.methods.clusters import design_effects
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.one_step import evaluate_targets, inverse_weights
@@ -275,6 +276,7 @@ def diagnose(
     sampling: Sampling | None = None,
     **options: Unpack[AnalysisOptions],
 ) -> Diagnosis: ...
+@named_options
 def diagnose(
     battles: Data | Frame,
     fit: Fit | Analysis | None = None,

@@ -1,5 +1,6 @@
 """As a guest in somebody else's program: labels reach no terminal, documents are reproducible, options teach."""
 
+import inspect
 import json
 from importlib.resources import files
 from pathlib import Path
@@ -103,6 +104,29 @@ def test_wrong_options_name_the_function_and_what_to_write(evil, option, advice)
     for call in (lrbtl.gate, lrbtl.compare):
         with pytest.raises(OptionError, match=call.__name__):
             call(evil, EVIL + "0", EVIL + "1", **option)
+
+
+@pytest.mark.parametrize(
+    ("call", "option", "advice"),
+    [
+        (lrbtl.history, "alpha", r"history\(\) has no option 'alpha': give level=, which is 1 - alpha"),
+        (lrbtl.history, "contexts", r"history\(\) has no option 'contexts'"),
+        (lrbtl.Battles.read, "clustr", r"Battles.read\(\) has no option 'clustr': did you mean cluster="),
+        (lrbtl.Battles.scan, "seed", r"Battles.read\(\) has no option 'seed'"),
+        (lrbtl.Battles.from_frame, "winer", r"Battles.from_frame\(\) has no option 'winer': did you mean winner="),
+        (lrbtl.analyse, "alpha", r"ask its result for intervals of a level, such as conf_int\(level=0.95\)"),
+        (lrbtl.leaderboard, "n_bootstrap", "intervals come from one fit, without a bootstrap"),
+        (lrbtl.diagnose, "cluster", r"Write diagnose\(Battles.read\(votes, cluster=...\)\)"),
+    ],
+)
+def test_calls_that_read_votes_name_themselves_too(evil, call, option, advice):
+    with pytest.raises(OptionError, match=advice):
+        call(evil, **{option: 1})
+    with pytest.raises(OptionError, match=r"Give it there: Battles.read\(votes, cluster=...\)"):
+        lrbtl.changes(1, 2, cluster="voter")
+    with pytest.raises(OptionError, match=r"gap\(\) has no option 'weight': did you mean weights="):
+        lrbtl.gap(0, 1, weight="equal")
+    assert "cluster" in inspect.signature(lrbtl.Battles.read).parameters  # help lists them
 
 
 def test_an_analysis_answers_every_question_from_one_fit(evil, monkeypatch):

@@ -73,6 +73,9 @@ def _is_saved_board(file: str) -> bool:
 def run_history(options: Namespace) -> None:
     """Print ratings over time."""
     columns = columns_of(options)
+    for name in ("context", "tags", "scorer"):
+        if getattr(options, name):
+            raise UsageError(f"a history is of all votes together: leave --{name} out.")
     period: Any = options.period
     if period is not None and period.isdigit():
         period = int(period)

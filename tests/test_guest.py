@@ -4,6 +4,7 @@ import inspect
 import json
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -119,7 +120,7 @@ def test_wrong_options_name_the_function_and_what_to_write(evil, option, advice)
         (lrbtl.diagnose, "cluster", r"Write diagnose\(Battles.read\(votes, cluster=...\)\)"),
     ],
 )
-def test_calls_that_read_votes_name_themselves_too(evil, call, option, advice):
+def test_calls_that_read_votes_name_themselves_too(evil, call: Any, option, advice):
     with pytest.raises(OptionError, match=advice):
         call(evil, **{option: 1})
     with pytest.raises(OptionError, match=r"Give it there: Battles.read\(votes, cluster=...\)"):
@@ -148,6 +149,27 @@ def test_an_analysis_answers_every_question_from_one_fit(evil, monkeypatch):
         analysis.leaderboard(method="naive")
 
 
+def test_votes_needed_is_asked_of_an_analysis_too():
+    battles = lrbtl.demo_battles()
+    analysis, target = lrbtl.analyse(battles), lrbtl.gap("iris-large", "amber-large")
+    mine, theirs = analysis.votes_needed(target, half_width=20), lrbtl.votes_needed(battles, target, half_width=20)
+    assert mine == theirs
+    est = analysis.estimate(target)
+    assert est.to_pandas().shape == est.to_polars().shape == (1, 7)
+
+
+def test_overall_is_a_name_of_all_contexts():
+    battles = lrbtl.Battles.read({"model_a": list("xyx") * 40, "model_b": list("yxy") * 40, "winner": [1, 0.5, 0] * 40,
+                                  "task": ["code", "math"] * 60})  # fmt: skip
+    board, other = lrbtl.leaderboard(battles, context="overall"), lrbtl.leaderboard(battles)
+    np.testing.assert_array_equal(board.score, other.score)
+    assert board.context is None and str(board) == str(other)
+    pair = [lrbtl.gap("x", "y", "overall"), lrbtl.gap("x", "y")]
+    assert len(set(lrbtl.infer(battles, pair).estimate.tolist())) == 1
+    called = lrbtl.Battles.from_arrays(["x"], ["y"], [1], [["overall"]], counts=[30])
+    assert lrbtl.leaderboard(called, context="overall").context == "overall"
+
+
 def test_a_row_of_a_board(evil):
     board = lrbtl.leaderboard(evil)
     row = board[board.models[0]]
@@ -157,6 +179,8 @@ def test_a_row_of_a_board(evil):
         board["nobody"]
     with pytest.raises(AttributeError, match="no 'colour'"):
         _ = row.colour
+    board = lrbtl.leaderboard(evil)
+    assert [row.model for row in board] == list(board.models) and board.models[0] in board and "none" not in board
 
 
 def test_three_weightings_have_three_labels_and_boards_agree_with_targets(evil):

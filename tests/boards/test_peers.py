@@ -177,11 +177,20 @@ def test_alpaca_evals_annotations(tmp_path):
 
 def test_arena_hards_judgments(tmp_path):
     """The score of its `show_result.py`, written out: a clear win counts three times, both games must have a score."""
-    label = {"A>B": [1], "A>>B": [1] * 3, "A=B": [0.5], "B>A": [0], "B>>A": [0] * 3, "A<B": [0], "A<<B": [0] * 3}
+    label: dict[str, list[float]] = {
+        "A>B": [1],
+        "A>>B": [1] * 3,
+        "A=B": [0.5],
+        "B>A": [0],
+        "B>>A": [0] * 3,
+        "A<B": [0],
+        "A<<B": [0] * 3,
+    }
     rng = np.random.default_rng(9)
     own = {}
     for model in MODELS:
-        rows, scores = [], []
+        rows: list[dict[str, Any]] = []
+        scores: list[float] = []
         for k in range(200):
             first, second = (rng.choice([*label, ""], p=[0.25, 0.1, 0.2, 0.2, 0.1, 0.07, 0.05, 0.03]) for _ in range(2))
             games = [{"score": str(word) or None, "judgment": {}} for word in (first, second)]

@@ -5,6 +5,7 @@ import json
 import sys
 import zipfile
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,10 +46,35 @@ class Dataset:
         assert kind == "arrow"
         return _Whole()
 
+    def __len__(self):
+        return 120
+
 
 class _Whole:
     def __getitem__(self, which):
         return pa.table(COLUMNS)
+
+    def iter(self, batch_size):
+        yield from (pa.table(COLUMNS).slice(k, 50) for k in range(0, 120, 50))
+
+
+class StreamedSet:
+    """What a streamed data set of Hugging Face offers, which may not know its columns."""
+
+    column_names = None
+
+    def with_format(self, kind):
+        assert kind == "arrow"
+        return _Whole()
+
+
+class Splits(dict):
+    """What Hugging Face calls a DatasetDict."""
+
+    column_names: dict = {}  # noqa: RUF012
+
+    def with_format(self, kind):
+        raise AssertionError("choose a split")
 
 
 def sources(folder):
@@ -72,6 +98,8 @@ def sources(folder):
     yield frame.to_dict(orient="records")
     yield Stream(table)
     yield Dataset()
+    yield StreamedSet()
+    yield Splits(train=Dataset())
 
 
 def test_everything_that_holds_votes_gives_the_same_battles(tmp_path):
@@ -84,11 +112,17 @@ def test_everything_that_holds_votes_gives_the_same_battles(tmp_path):
             source.close()
 
 
+def test_a_split_must_be_chosen():
+    for call in (lrbtl.Battles.read, lrbtl.leaderboard, lrbtl.Battles.from_frame):
+        with pytest.raises(InputTypeError, match=r"these are 2 data sets, 'train', 'test': give one of them"):
+            call(Splits(train=Dataset(), test=Dataset()))
+
+
 def test_what_outcomes_became_is_said_wherever_votes_are_read():
     words = ["model_a", "both_bad", "tie", "skip"] * 5
     log = {"model_a": list("xyzx") * 5, "model_b": list("yzxz") * 5, "winner": words}
     skipped = "5 votes dropped for their outcome, winner skip"
-    cases = [
+    cases: list[tuple[dict[str, Any], list[str]]] = [
         ({}, ["5 both_bad votes kept as ties"]),
         ({"both_bad": "drop"}, ["5 both_bad votes dropped"]),
         ({"both_bad": "outcome"}, ["5 both_bad votes kept as an outcome of their own"]),

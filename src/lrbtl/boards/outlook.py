@@ -18,8 +18,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from lrbtl.boards.components import prepared
 from lrbtl.data.battles import Battles
-from lrbtl.data.frames import Frame, as_battles
+from lrbtl.data.frames import Frame
 from lrbtl.data.observations import Data
 from lrbtl.errors import LooksError, MarginError, NoDecisionError, PowerError, TooLargeError, UninformedError
 from lrbtl.inference.analysis import Analysis, analyse
@@ -333,7 +334,7 @@ def votes_needed(
 
     Parameters
     ----------
-    battles : Battles or data frame
+    battles : Battles, data frame or Analysis
         See `leaderboard`.
     target : Target
         Such as `gap("x", "y")`, which weighs categories by their votes, as boards and `gate` do;
@@ -372,13 +373,13 @@ def votes_needed(
     z = normal_quantile(level)
     if half_width is not None and (options.get("valid", "once") != "once" or options.get("looks") is not None):
         raise LooksError("a width is planned for one look: leave valid and looks out, or ask for power=.")
-    battles = as_battles(battles)
+    battles, options, made = prepared(battles, options)
     limit = None if margin is None else read_size(margin)
     assumed = None if gap is None else read_size(gap, "gap")
     if half_width is not None:
         size = read_size(half_width, "half_width")
     check_size(battles)
-    analysis = analyse(battles, **options)
+    analysis = analyse(battles, **options) if made is None else made
     resolved = resolve_targets(battles, [target])
     found = Outlook.of(analysis, resolved)
     value, unit, slope = found.scale()

@@ -123,10 +123,12 @@ def test_wrong_options_name_the_function_and_what_to_write(evil, option, advice)
 def test_calls_that_read_votes_name_themselves_too(evil, call: Any, option, advice):
     with pytest.raises(OptionError, match=advice):
         call(evil, **{option: 1})
+    changes: Any = lrbtl.changes
     with pytest.raises(OptionError, match=r"Give it there: Battles.read\(votes, cluster=...\)"):
-        lrbtl.changes(1, 2, cluster="voter")
+        changes(1, 2, cluster="voter")
+    gap: Any = lrbtl.gap
     with pytest.raises(OptionError, match=r"gap\(\) has no option 'weight': did you mean weights="):
-        lrbtl.gap(0, 1, weight="equal")
+        gap(0, 1, weight="equal")
     assert "cluster" in inspect.signature(lrbtl.Battles.read).parameters  # help lists them
 
 

@@ -4,7 +4,6 @@ import inspect
 import json
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -120,15 +119,13 @@ def test_wrong_options_name_the_function_and_what_to_write(evil, option, advice)
         (lrbtl.diagnose, "cluster", r"Write diagnose\(Battles.read\(votes, cluster=...\)\)"),
     ],
 )
-def test_calls_that_read_votes_name_themselves_too(evil, call: Any, option, advice):
+def test_calls_that_read_votes_name_themselves_too(evil, call, option, advice):
     with pytest.raises(OptionError, match=advice):
         call(evil, **{option: 1})
-    changes: Any = lrbtl.changes
     with pytest.raises(OptionError, match=r"Give it there: Battles.read\(votes, cluster=...\)"):
-        changes(1, 2, cluster="voter")
-    gap: Any = lrbtl.gap
+        lrbtl.changes(1, 2, **{"cluster": "voter"})
     with pytest.raises(OptionError, match=r"gap\(\) has no option 'weight': did you mean weights="):
-        gap(0, 1, weight="equal")
+        lrbtl.gap(0, 1, **{"weight": "equal"})
     assert "cluster" in inspect.signature(lrbtl.Battles.read).parameters  # help lists them
 
 
@@ -158,6 +155,25 @@ def test_votes_needed_is_asked_of_an_analysis_too():
     assert mine == theirs
     est = analysis.estimate(target)
     assert est.to_pandas().shape == est.to_polars().shape == (1, 7)
+
+
+def test_everything_that_is_printed_is_shown_in_notebooks_without_wrapping():
+    battles = lrbtl.demo_battles()
+    analysis, pair = lrbtl.analyse(battles), ("iris-large", "amber-large")
+    target = lrbtl.gap(*pair)
+    results = [analysis.gate(*pair), analysis.win_matrix(), analysis.votes_needed(target, half_width=20), battles]
+    results += [
+        analysis.boards().rank_sets(),
+        analysis.leaderboard().first(),
+        lrbtl.watch(battles),
+        analysis.diagnose(),
+    ]
+    for result in results:
+        assert "white-space:pre;" in result._repr_html_() and str(result).split()[0] in result._repr_html_()
+    for table in (analysis.leaderboard(), analysis.boards(), analysis.compare(*pair), analysis.estimate(target)):
+        assert "white-space:nowrap" in table._repr_html_()
+    many = lrbtl.simulate_battles(lrbtl.simulate_scores((300,), 1, scale=1, rng=0), 20_000, rng=1)
+    assert lrbtl.leaderboard(many)._repr_html_().count("<tr") < 70  # rows in the middle are left out
 
 
 def test_overall_is_a_name_of_all_contexts():

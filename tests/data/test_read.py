@@ -68,10 +68,10 @@ class StreamedSet:
         return _Whole()
 
 
-class Splits(dict):
+class Splits(dict[str, Any]):
     """What Hugging Face calls a DatasetDict."""
 
-    column_names: dict = {}  # noqa: RUF012
+    column_names: Any = None
 
     def with_format(self, kind):
         raise AssertionError("choose a split")

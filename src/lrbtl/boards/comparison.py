@@ -27,7 +27,16 @@ from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.methods.targets import resolved_gap, resolved_win
 from lrbtl.model.links import LOGISTIC, mean_over_spread
-from lrbtl.tables import Framed, Printed, format_intervals, format_numbers, format_percents, plain_numbers, text_table
+from lrbtl.tables import (
+    Framed,
+    Printed,
+    Told,
+    format_intervals,
+    format_numbers,
+    format_percents,
+    plain_numbers,
+    text_table,
+)
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed
 
@@ -289,7 +298,7 @@ def _direct(battles: Battles, i: int, j: int, boards: Floats) -> tuple[Longs, Fl
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WinMatrix(Framed):
+class WinMatrix(Told, Framed):
     """Probabilities that one model beats another, for all pairs.
 
     Attributes

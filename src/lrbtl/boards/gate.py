@@ -23,7 +23,7 @@ from lrbtl.inference.verdicts import AHEAD, BEHIND, CANNOT_TELL, ELO, EQUIVALENT
 from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.targets import resolved_gap
 from lrbtl.model.links import LOGISTIC
-from lrbtl.tables import format_intervals, shown
+from lrbtl.tables import Told, format_intervals, shown
 from lrbtl.threads import one_blas_thread
 
 SHIP, WORSE = "ship", "worse"
@@ -31,7 +31,7 @@ EXIT_CODES = {SHIP: 0, WORSE: 1, CANNOT_TELL: 2}
 
 
 @dataclass(frozen=True)
-class Gate:
+class Gate(Told):
     """Whether a candidate may replace a baseline.
 
     Attributes

@@ -31,6 +31,7 @@ from lrbtl.inference.targets import Target, pair_rows, resolve_targets
 from lrbtl.inference.verdicts import ELO, PROBABILITIES, read_size, size_words
 from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.targets import Resolved, resolved_score
+from lrbtl.tables import Told
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats
 
@@ -247,7 +248,7 @@ def solve_budget(value: Callable[[float], float], wanted: float, start: float = 
 
 
 @dataclass(frozen=True)
-class VotesNeeded:
+class VotesNeeded(Told):
     """How many more votes a goal takes; `int` of it is `votes`, and infinity says that no number is enough.
 
     Attributes

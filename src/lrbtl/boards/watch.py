@@ -43,7 +43,7 @@ from lrbtl.inference.targets import Weights, read_pair
 from lrbtl.inference.verdicts import CANNOT_TELL, read_size
 from lrbtl.methods.base import DEFAULT_TUNING, RunOptions, named_options
 from lrbtl.methods.targets import resolved_gap
-from lrbtl.tables import shown
+from lrbtl.tables import Told, shown
 from lrbtl.threads import one_blas_thread
 
 Goal = str | tuple[Any, ...]
@@ -51,7 +51,7 @@ Answer = tuple[str, bool, str, float | None]  # question, whether it is decided,
 
 
 @dataclass(frozen=True)
-class Watch:
+class Watch(Told):
     """Today's answer to a question that is asked again and again.
 
     Attributes

@@ -12,14 +12,14 @@ import numpy as np
 from lrbtl.data.cells import component_members, points, weak_components
 from lrbtl.data.labels import Labelled, context_name, some_of
 from lrbtl.errors import ClusterError, spelled
-from lrbtl.tables import shown_lines
+from lrbtl.tables import Told, shown_lines
 from lrbtl.typing import Bools, Floats, Longs
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
 
 
-class Described(Labelled):
+class Described(Told, Labelled):
     """What battles tell of themselves in numbers and words; `Battles` is one of these."""
 
     if TYPE_CHECKING:

@@ -44,6 +44,7 @@ from lrbtl.methods.targets import Stack, resolved_score
 from lrbtl.methods.whitened import WhitenedRecipe
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import ProductSampling, Sampling, as_sampling
+from lrbtl.tables import Told
 from lrbtl.typing import Floats, Longs, Rank, Seed
 
 Level = Literal["ok", "warn"]
@@ -65,7 +66,7 @@ class AnalysisOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Diagnosis:
+class Diagnosis(Told):
     """What the votes tell and what they do not; `sentences` says it in words.
 
     Attributes

@@ -212,6 +212,26 @@ def test_three_weightings_have_three_labels_and_boards_agree_with_targets(evil):
     assert "Elo" in str(est)
 
 
+def test_answers_of_every_call_say_weights_that_are_not_the_default():
+    battles = lrbtl.demo_battles()
+    analysis, pair = lrbtl.analyse(battles), ("iris-large", "amber-large")
+    calls = [
+        lambda **options: str(analysis.gate(*pair, **options)),
+        lambda **options: str(analysis.compare(*pair, **options)),
+        lambda **options: str(analysis.win_matrix(**options)),
+        lambda **options: str(analysis.plan(500, goal=("top", 3), **options)),
+        lambda **options: str(lrbtl.watch(battles, **options)),
+        lambda **options: str(analysis.votes_needed(lrbtl.gap(*pair, **options), half_width=20)),
+    ]
+    for call in calls:
+        assert "weights equal" in call(weights="equal") and "weights coding: 2, maths: 1" in call(
+            weights={"coding": 2, "maths": 1}
+        )
+        assert "weights" not in call() and "weights" not in call(weights="traffic")
+    assert analysis.gate(*pair, weights="equal").to_dict()["weights"] == "weights equal"
+    assert "who the top 3 are, maths" in str(analysis.plan(500, goal=("top", 3), context="maths", weights="equal"))
+
+
 def test_bombs_are_refused_before_the_work(evil):
     many = {
         "model_a": [f"m{k}" for k in range(40_000)],

@@ -55,7 +55,18 @@ _HOMES = [
     ("show.report", ["report_html", "write_report"]),
 ]
 # What people use first, in the order of use: `dir(lrbtl)` leads with these. All other names keep working on top.
-_FIRST = ["Battles", "leaderboard", "analyse", "compare", "gate", "infer", "gap", "score", "win_probability", "win_rate"]
+_FIRST = [
+    "Battles",
+    "leaderboard",
+    "analyse",
+    "compare",
+    "gate",
+    "infer",
+    "gap",
+    "score",
+    "win_probability",
+    "win_rate",
+]
 _FIRST += ["win_matrix", "changes", "history", "plan", "votes_needed", "choose", "watch", "influence", "diagnose"]
 _FIRST += ["forecast", "report_html", "write_report", "plot_leaderboard", "save_picture", "demo_battles"]
 _FIRST += ["Analysis", "Estimate", "Leaderboard", "Leaderboards", "Results"]

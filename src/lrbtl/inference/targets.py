@@ -121,6 +121,19 @@ def weights_name(weights: Weights) -> str:
     return f"weights {', '.join(words)}{more}"
 
 
+def weights_note(battles: Data, weights: Weights, context: Any = None) -> str:
+    """Return the words for weights that are not the default, where several contexts are averaged; else nothing.
+
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], ["code", "math"])
+    >>> weights_note(battles, "equal"), weights_note(battles, "traffic"), weights_note(battles, "equal", "math")
+    ('weights equal', '', '')
+    """
+    averaged = battles.n_contexts if context is None else len(battles.context_indices(context))
+    default = isinstance(weights, str) and weights == default_weights(battles)
+    return "" if default or averaged == 1 else weights_name(weights)
+
+
 def _short(weight: Any) -> str:
     return f"{float(weight):.4g}" if is_within(weight, -np.inf, np.inf) else spelled(weight)
 
@@ -467,9 +480,7 @@ def _label(
 ) -> str:
     """Return the name of a target with the battles' own labels; weights too, where they are not the default."""
     named = None if context is None else battles.context_title(context)
-    averaged = battles.n_contexts if context is None else len(battles.context_indices(context))
-    default = isinstance(weights, str) and weights == default_weights(battles)
-    given = None if default or averaged == 1 else weights
+    given = weights if weights_note(battles, weights, context) else None
     return target_name(kind, *(battles.models[i] for i in models), context=named, weights=given, among=among)
 
 

@@ -84,6 +84,8 @@ def test_links_lead_to_files(page):
 def test_every_public_name_has_a_page():
     listed = re.findall(r"^   lrbtl\.(\w+)$", (ROOT / "docs" / "api.rst").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(lrbtl.__all__), "list public names in docs/api.rst"
+    first = [name for name in dir(lrbtl) if name in lrbtl.__all__]
+    assert sorted(listed[: len(first)]) == first, "lead docs/api.rst with the names used first"
 
 
 @pytest.mark.parametrize("index", ["index.md", "llms.txt"])

@@ -1,5 +1,6 @@
 """As a guest in somebody else's program: labels reach no terminal, documents are reproducible, options teach."""
 
+import inspect
 import json
 from importlib.resources import files
 from pathlib import Path
@@ -105,6 +106,29 @@ def test_wrong_options_name_the_function_and_what_to_write(evil, option, advice)
             call(evil, EVIL + "0", EVIL + "1", **option)
 
 
+@pytest.mark.parametrize(
+    ("call", "option", "advice"),
+    [
+        (lrbtl.history, "alpha", r"history\(\) has no option 'alpha': give level=, which is 1 - alpha"),
+        (lrbtl.history, "contexts", r"history\(\) has no option 'contexts'"),
+        (lrbtl.Battles.read, "clustr", r"Battles.read\(\) has no option 'clustr': did you mean cluster="),
+        (lrbtl.Battles.scan, "seed", r"Battles.read\(\) has no option 'seed'"),
+        (lrbtl.Battles.from_frame, "winer", r"Battles.from_frame\(\) has no option 'winer': did you mean winner="),
+        (lrbtl.analyse, "alpha", r"ask its result for intervals of a level, such as conf_int\(level=0.95\)"),
+        (lrbtl.leaderboard, "n_bootstrap", "intervals come from one fit, without a bootstrap"),
+        (lrbtl.diagnose, "cluster", r"Write diagnose\(Battles.read\(votes, cluster=...\)\)"),
+    ],
+)
+def test_calls_that_read_votes_name_themselves_too(evil, call, option, advice):
+    with pytest.raises(OptionError, match=advice):
+        call(evil, **{option: 1})
+    with pytest.raises(OptionError, match=r"Give it there: Battles.read\(votes, cluster=...\)"):
+        lrbtl.changes(1, 2, **{"cluster": "voter"})
+    with pytest.raises(OptionError, match=r"gap\(\) has no option 'weight': did you mean weights="):
+        lrbtl.gap(0, 1, **{"weight": "equal"})
+    assert "cluster" in inspect.signature(lrbtl.Battles.read).parameters  # help lists them
+
+
 def test_an_analysis_answers_every_question_from_one_fit(evil, monkeypatch):
     battles = lrbtl.Battles.read(evil, contexts=EVIL)
     analysis = lrbtl.analyse(battles)
@@ -124,6 +148,46 @@ def test_an_analysis_answers_every_question_from_one_fit(evil, monkeypatch):
         analysis.leaderboard(method="naive")
 
 
+def test_votes_needed_is_asked_of_an_analysis_too():
+    battles = lrbtl.demo_battles()
+    analysis, target = lrbtl.analyse(battles), lrbtl.gap("iris-large", "amber-large")
+    mine, theirs = analysis.votes_needed(target, half_width=20), lrbtl.votes_needed(battles, target, half_width=20)
+    assert mine == theirs
+    est = analysis.estimate(target)
+    assert est.to_pandas().shape == est.to_polars().shape == (1, 7)
+
+
+def test_everything_that_is_printed_is_shown_in_notebooks_without_wrapping():
+    battles = lrbtl.demo_battles()
+    analysis, pair = lrbtl.analyse(battles), ("iris-large", "amber-large")
+    target = lrbtl.gap(*pair)
+    results = [analysis.gate(*pair), analysis.win_matrix(), analysis.votes_needed(target, half_width=20), battles]
+    results += [
+        analysis.boards().rank_sets(),
+        analysis.leaderboard().first(),
+        lrbtl.watch(battles),
+        analysis.diagnose(),
+    ]
+    for result in results:
+        assert "white-space:pre;" in result._repr_html_() and str(result).split()[0] in result._repr_html_()
+    for table in (analysis.leaderboard(), analysis.boards(), analysis.compare(*pair), analysis.estimate(target)):
+        assert "white-space:nowrap" in table._repr_html_()
+    many = lrbtl.simulate_battles(lrbtl.simulate_scores((300,), 1, scale=1, rng=0), 20_000, rng=1)
+    assert lrbtl.leaderboard(many)._repr_html_().count("<tr") < 70  # rows in the middle are left out
+
+
+def test_overall_is_a_name_of_all_contexts():
+    battles = lrbtl.Battles.read({"model_a": list("xyx") * 40, "model_b": list("yxy") * 40, "winner": [1, 0.5, 0] * 40,
+                                  "task": ["code", "math"] * 60})  # fmt: skip
+    board, other = lrbtl.leaderboard(battles, context="overall"), lrbtl.leaderboard(battles)
+    np.testing.assert_array_equal(board.score, other.score)
+    assert board.context is None and str(board) == str(other)
+    pair = [lrbtl.gap("x", "y", "overall"), lrbtl.gap("x", "y")]
+    assert len(set(lrbtl.infer(battles, pair).estimate.tolist())) == 1
+    called = lrbtl.Battles.from_arrays(["x"], ["y"], [1], [["overall"]], counts=[30])
+    assert lrbtl.leaderboard(called, context="overall").context == "overall"
+
+
 def test_a_row_of_a_board(evil):
     board = lrbtl.leaderboard(evil)
     row = board[board.models[0]]
@@ -133,6 +197,8 @@ def test_a_row_of_a_board(evil):
         board["nobody"]
     with pytest.raises(AttributeError, match="no 'colour'"):
         _ = row.colour
+    board = lrbtl.leaderboard(evil)
+    assert [row.model for row in board] == list(board.models) and board.models[0] in board and "none" not in board
 
 
 def test_three_weightings_have_three_labels_and_boards_agree_with_targets(evil):
@@ -144,6 +210,26 @@ def test_three_weightings_have_three_labels_and_boards_agree_with_targets(evil):
         len(set(est.labels)) == 3 and lrbtl.infer(battles, lrbtl.gap(a, b, weights="traffic")).labels == est.labels[:1]
     )
     assert "Elo" in str(est)
+
+
+def test_answers_of_every_call_say_weights_that_are_not_the_default():
+    battles = lrbtl.demo_battles()
+    analysis, pair = lrbtl.analyse(battles), ("iris-large", "amber-large")
+    calls = [
+        lambda **options: str(analysis.gate(*pair, **options)),
+        lambda **options: str(analysis.compare(*pair, **options)),
+        lambda **options: str(analysis.win_matrix(**options)),
+        lambda **options: str(analysis.plan(500, goal=("top", 3), **options)),
+        lambda **options: str(lrbtl.watch(battles, **options)),
+        lambda **options: str(analysis.votes_needed(lrbtl.gap(*pair, **options), half_width=20)),
+    ]
+    for call in calls:
+        assert "weights equal" in call(weights="equal") and "weights coding: 2, maths: 1" in call(
+            weights={"coding": 2, "maths": 1}
+        )
+        assert "weights" not in call() and "weights" not in call(weights="traffic")
+    assert analysis.gate(*pair, weights="equal").to_dict()["weights"] == "weights equal"
+    assert "who the top 3 are, maths" in str(analysis.plan(500, goal=("top", 3), context="maths", weights="equal"))
 
 
 def test_bombs_are_refused_before_the_work(evil):

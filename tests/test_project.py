@@ -103,3 +103,26 @@ def test_the_example_of_a_gate_decides(tmp_path, wins, code):
     decision = json.loads((tmp_path / "decision.json").read_text())
     if code == 2:
         assert decision["needed"]["planned"] > 0  # what the next step of the workflow prints
+
+
+def test_releases_come_with_attestations_and_a_bill_of_materials():
+    text = (ROOT / ".github" / "workflows" / "wheels.yml").read_text(encoding="utf-8")
+    (job,) = re.findall(r"  provenance:\n(.*)", text, re.DOTALL)
+    assert "attest-build-provenance" in job and "attestations: write" in job and "id-token: write" in job
+    subjects = re.findall(r"subject-path: \|\n((?: {12}\S+\n)+)", job)[0].split()
+    assert subjects == ["dist/*", "sbom.cdx.json"] and "cyclonedx-py environment" in job and "SHA256SUMS" in job
+    assert re.search(r"^permissions:\n  contents: read$", text, re.MULTILINE)  # no job has more but by its own words
+
+
+def test_every_test_that_the_table_of_findings_names_exists():
+    text = (ROOT / "docs" / "robustness.md").read_text(encoding="utf-8")
+    file, named = None, 0
+    for path, name in re.findall(r"`([\w/.-]+\.py)?(?:::(test_\w+))?`", text):
+        file = path or file
+        if not path and not name:
+            continue
+        found = ROOT / "tests" / file
+        assert found.is_file(), file
+        assert not name or f"def {name}(" in found.read_text(encoding="utf-8"), f"{file}::{name}"
+        named += bool(name)
+    assert named > 60

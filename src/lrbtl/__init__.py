@@ -67,9 +67,9 @@ _FIRST = [
     "win_probability",
     "win_rate",
 ]
-_FIRST += ["win_matrix", "changes", "history", "plan", "votes_needed", "influence", "diagnose", "report_html"]
-_FIRST += ["write_report", "plot_leaderboard", "save_picture", "demo_battles", "simulate_scores", "simulate_battles"]
-_FIRST += ["Analysis", "Estimate", "Leaderboard", "Leaderboards", "Results", "forecast"]
+_FIRST += ["win_matrix", "changes", "history", "plan", "votes_needed", "choose", "watch", "influence", "diagnose"]
+_FIRST += ["forecast", "report_html", "write_report", "plot_leaderboard", "save_picture", "demo_battles"]
+_FIRST += ["Analysis", "Estimate", "Leaderboard", "Leaderboards", "Results"]
 _MODULES = {"errors": "lrbtl.errors", "plots": "lrbtl.show.plots", "links": "lrbtl.model.links"}
 _MODULES |= {
     "targets": "lrbtl.inference.targets",

@@ -226,6 +226,19 @@ class Framed(ABC):
         return self.to_frame("polars")
 
 
+class Told:
+    """A result whose text says everything: in a notebook it is shown as printed, and no line wraps.
+
+    >>> class Answer(Told):
+    ...     def __str__(self): return "a < b"
+    >>> Answer()._repr_html_()
+    "<pre style='white-space:pre;overflow-x:auto'>a &lt; b</pre>"
+    """
+
+    def _repr_html_(self) -> str:
+        return f"<pre style='white-space:pre;overflow-x:auto'>{escape(str(self))}</pre>"
+
+
 class Printed(Framed):
     """A table below a heading: as text, HTML and a frame."""
 

@@ -228,4 +228,5 @@ def test_fschats_older_function_is_a_logistic_regression_with_a_ridge():
     names = np.array(["llama-13b", "x", "y", "z"])
     log = lrbtl.Battles.from_arrays(names[a], names[b], y, counts=count)
     board = lrbtl.leaderboard(log, compat="fschat")
-    assert board["llama-13b"].score == pytest.approx(800.0) and "compute_elo_mle_with_tie" in board.info.notes[-1]
+    assert board["llama-13b"].score == pytest.approx(800.0) and "compute_elo_mle_with_tie" in board.info.notes[0]
+    assert board.info.notes[1].endswith("count as half a win for both")  # the rule for ties is said here too

@@ -235,3 +235,26 @@ def test_dates_are_shown_without_their_midnight():
     frame = pd.DataFrame({"model_a": ["x", "y"] * 40, "model_b": ["y", "x"] * 40, "winner": ["model_a", "tie"] * 40})
     text = str(lrbtl.history(frame.assign(day=days), "day"))
     assert "2026-01-01 to 2026-01-08" in text and "T00:00" not in text
+
+
+def test_time_stamps_make_periods_and_files_are_read(truth, tmp_path):
+    a, b, won, t = draw(truth, 900)
+    seconds = 1.7e9 + 86400.0 * np.array(t) + np.random.default_rng(0).integers(80_000, size=len(t))
+    log = {"model_a": a, "model_b": b, "winner": won, "at": seconds}
+    note = "at holds times: periods of a day were chosen (period= names others)"
+    found = lrbtl.history(log, "at")
+    assert len(found.periods) <= len(set(t)) + 1 and note in found.heading()
+    few = {name: column[:200] for name, column in log.items()}  # not as many periods as there are votes
+    assert len(lrbtl.history(few, "at").periods) < 20
+    assert note not in lrbtl.history(log, "at", period="day").heading()
+    rows = zip(*log.values(), strict=True)
+    path = tmp_path / "votes.csv"
+    path.write_text("model_a,model_b,winner,at\n" + "".join(f"{','.join(map(str, row))}\n" for row in rows))
+    np.testing.assert_allclose(lrbtl.history(path, "at").score, found.score)
+    np.testing.assert_allclose(lrbtl.history(str(path), "at", period="day").score, found.score)
+
+
+def test_a_history_says_what_outcomes_became():
+    log = {"model_a": list("xy") * 60, "model_b": list("yx") * 60, "winner": ["model_a", "both_bad"] * 60}
+    found = lrbtl.history({**log, "day": ["2024-01-05"] * 60 + ["2024-02-10"] * 60}, "day")
+    assert "60 both_bad votes kept as ties" in found.heading()

@@ -42,6 +42,13 @@ def test_a_state_grows(days, state, capsys):
     assert battles.cells.count.tolist() == whole.cells.count.tolist()
 
 
+def test_notes_of_many_nights_are_added_up(state, tmp_path, capsys):
+    for k in range(3):
+        (tmp_path / f"{k}.csv").write_text(f"model_a,model_b,winner\nx,y,both_bad\ny,x,model_a\nx,y,0.{k + 1}\n")
+        assert run("add", state, tmp_path / f"{k}.csv") == 0
+    assert lrbtl.Battles.load(state).notes == ("3 both_bad votes kept as ties",)
+
+
 def test_a_file_counts_once(days, state, tmp_path, capsys):
     run("add", state, *days)
     before = state.read_bytes()

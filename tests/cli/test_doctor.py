@@ -42,7 +42,7 @@ def test_a_table_is_explained(log, capsys):
 def test_its_commands_work(log, capsys):
     main(["doctor", log])
     told = [line.strip() for line in capsys.readouterr().out.splitlines() if line.startswith("  lrbtl ")]
-    assert len(told) == 7
+    assert len(told) == 8
     for command in told:
         code = main(shlex.split(command)[1:])
         assert code in ((0, 1, 2) if " gate " in command else (0,)), command
@@ -116,5 +116,20 @@ def test_empty_cells_and_tags_of_all_votes_are_said(tmp_path, capsys):
     assert "tags        tags (2); every vote has chat, whose board is that of all votes" in text
     commands = [line.split()[1:] for line in text.splitlines() if line.startswith("  lrbtl leaderboard")]
     assert len(commands) == 2
-    for command in commands:
+    path.write_text(path.read_text().replace("language,tags", "language,judge"))  # another column of categories
+    assert main(["doctor", str(path)]) == 0
+    text = capsys.readouterr().out
+    commands += [line.split()[1:] for line in text.splitlines() if line.startswith("  lrbtl leaderboard")]
+    assert ["--context", "judge"] in [command[-2:] for command in commands]
+    for command in commands[2:]:
         assert main(command) == 0
+
+
+def test_a_folder_of_a_tool_reads_like_its_files(tmp_path, capsys):
+    base = {"generator_1": "ref", "annotator": "judge", "preference": 1.75}
+    for model in ("new", "old"):
+        rows = [{**base, "generator_2": model, "instruction": f"q{k}"} for k in range(40)]
+        (tmp_path / f"{model}.json").write_text(json.dumps(rows))
+    assert main(["doctor", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "AlpacaEval annotations, 80 rows read as 80 battles" in text and "clusters    question (40)" in text

@@ -138,6 +138,11 @@ def test_wrong_use_gives_one_line(case, log, monkeypatch, capsys):
     assert files_of(log.parent) == before
 
 
+def test_unknown_options_name_the_command_and_the_nearest_one(log, capsys):
+    assert main(["gate", str(log), "--candidate", "x", "--baseline", "y", "--jsn"]) == 3
+    assert "--jsn; did you mean --json? (see lrbtl gate --help)" in capsys.readouterr().err
+
+
 def test_no_permission(log, capsys):
     if os.geteuid() == 0:
         pytest.skip("root may read everything")

@@ -61,6 +61,11 @@ def test_history_of_a_file(folder, capsys):
     assert code == 0 and len(set(row["period"] for row in table(folder / "history.csv"))) <= 120
 
 
+def test_a_history_is_of_all_votes(folder, capsys):
+    code, _ = run(capsys, "history", folder / "new.lrbtl", "--time", "day", "--context", "task")
+    assert code == 2
+
+
 def test_plans_and_votes_needed(folder, capsys):
     code, said = run(capsys, "plan", folder / "new.lrbtl", "300", "--goal", "top=2", "--category", "code")
     assert code == 0 and "who the top 2 are" in said

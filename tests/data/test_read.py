@@ -5,6 +5,7 @@ import json
 import sys
 import zipfile
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,10 +46,35 @@ class Dataset:
         assert kind == "arrow"
         return _Whole()
 
+    def __len__(self):
+        return 120
+
 
 class _Whole:
     def __getitem__(self, which):
         return pa.table(COLUMNS)
+
+    def iter(self, batch_size):
+        yield from (pa.table(COLUMNS).slice(k, 50) for k in range(0, 120, 50))
+
+
+class StreamedSet:
+    """What a streamed data set of Hugging Face offers, which may not know its columns."""
+
+    column_names = None
+
+    def with_format(self, kind):
+        assert kind == "arrow"
+        return _Whole()
+
+
+class Splits(dict[str, Any]):
+    """What Hugging Face calls a DatasetDict."""
+
+    column_names: Any = None
+
+    def with_format(self, kind):
+        raise AssertionError("choose a split")
 
 
 def sources(folder):
@@ -72,6 +98,8 @@ def sources(folder):
     yield frame.to_dict(orient="records")
     yield Stream(table)
     yield Dataset()
+    yield StreamedSet()
+    yield Splits(train=Dataset())
 
 
 def test_everything_that_holds_votes_gives_the_same_battles(tmp_path):
@@ -82,6 +110,56 @@ def test_everything_that_holds_votes_gives_the_same_battles(tmp_path):
         assert battles.digest == expected and NOTE in battles.notes, source
         if isinstance(source, io.IOBase):
             source.close()
+
+
+def test_a_split_must_be_chosen():
+    for call in (lrbtl.Battles.read, lrbtl.leaderboard, lrbtl.Battles.from_frame):
+        with pytest.raises(InputTypeError, match=r"these are 2 data sets, 'train', 'test': give one of them"):
+            call(Splits(train=Dataset(), test=Dataset()))
+
+
+def test_what_outcomes_became_is_said_wherever_votes_are_read():
+    words = ["model_a", "both_bad", "tie", "skip"] * 5
+    log = {"model_a": list("xyzx") * 5, "model_b": list("yzxz") * 5, "winner": words}
+    skipped = "5 votes dropped for their outcome, winner skip"
+    cases: list[tuple[dict[str, Any], list[str]]] = [
+        ({}, ["5 both_bad votes kept as ties"]),
+        ({"both_bad": "drop"}, ["5 both_bad votes dropped"]),
+        ({"both_bad": "outcome"}, ["5 both_bad votes kept as an outcome of their own"]),
+        ({"ties": "drop"}, ["5 both_bad votes dropped", "5 votes dropped for their outcome, winner tie"]),
+        ({"outcomes": {"both_bad": None}}, ["5 both_bad votes dropped"]),
+        ({"outcomes": {"both_bad": 0}}, ["5 both_bad votes read as 0"]),
+    ]
+    for options, said in cases:
+        for read in (lrbtl.Battles.read, lrbtl.Battles.from_frame, lrbtl.Battles.scan):
+            given = {**options, "outcomes": {"skip": None, **options.get("outcomes", {})}}
+            assert sorted(read(log, **given).notes) == sorted([*said, skipped]), (options, read)
+    battles = lrbtl.Battles.read(log, outcomes={"skip": None})
+    both = battles + battles
+    assert both.notes == ("10 both_bad votes kept as ties", "10 votes dropped for their outcome, winner skip")
+    board = lrbtl.leaderboard(both)
+    assert set(both.notes) <= set(json.loads(board.to_json())["notes"]) and both.notes[0] in lrbtl.report_html(board)
+    many = lrbtl.Battles.read({**log, "winner": ["tie", "y", *(f"no {k}" for k in range(18))]}, outcomes={
+        f"no {k}": None for k in range(18)})  # fmt: skip
+    assert many.notes == ("18 votes dropped for their outcome",)
+    soft = lrbtl.Battles.read({**log, "winner": [0.5, 0.25, 0.75, 1.0] * 5}, ties="drop")
+    assert soft.n_battles == 15 and soft.notes == ("5 votes dropped for their outcome, winner 0.5",)
+
+
+def test_scan_is_read(tmp_path):
+    pq.write_table(pa.table(COLUMNS), tmp_path / "votes.parquet")
+    whole = lrbtl.Battles.read(tmp_path / "votes.parquet")
+    assert lrbtl.Battles.scan(tmp_path / "votes.parquet").digest == whole.digest
+    part = lrbtl.Battles.read(tmp_path / "votes.parquet", where=[("category", "==", "code")])
+    assert part.n_battles == 60
+    whole.save(tmp_path / "votes.lrbtl")
+    assert lrbtl.Battles.scan(tmp_path / "votes.lrbtl").digest == whole.digest
+    records = [arena(k) for k in range(1, 60)]
+    pq.write_table(pa.Table.from_pylist(records), tmp_path / "arena.parquet")
+    one, other = (read(tmp_path / "arena.parquet") for read in (lrbtl.Battles.read, lrbtl.Battles.scan))
+    assert one.digest == other.digest and other.cluster_names == ("session",)
+    with pytest.raises(InputTypeError, match="this is LMArena battles: filter it beforehand"):
+        lrbtl.Battles.read(tmp_path / "arena.parquet", where=[("language", "==", "en")])
 
 
 def test_every_call_guesses_alike(tmp_path):
@@ -196,6 +274,8 @@ def test_the_judges_own_value_wins_and_only_scorers_that_name_a_winner_vote(tmp_
     path.write_text(json.dumps(both))
     assert lrbtl.Battles.read(path).n_battles == 6
     assert lrbtl.Battles.read(path, scorer="other").cells.y.max() == 0.0
+    assert main(["leaderboard", str(path), "--scorer", "other", "--quiet"]) == 0
+    assert main(["leaderboard", str(path), "--scorer", "none", "--quiet"]) == 1
     with pytest.raises(InputTypeError, match="scorer="):
         lrbtl.Battles.read(COLUMNS, scorer="other")
 

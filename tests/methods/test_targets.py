@@ -129,7 +129,12 @@ def test_linear_targets_have_a_constant_gradient():
         (lrbtl.gap("a", "d", U), "gap(a, d, x2 / y1)"),
         (lrbtl.win_probability("a", "d"), "win_probability(a, d)"),
         (lrbtl.win_rate("a"), "win_rate(a)"),
-        (lrbtl.weighted_score("a", GAMMA[0]), "weighted_score(a, weights of 3 contexts)"),
+        (
+            lrbtl.weighted_score("a", [0.5, 0.25, 0, 0, 0, 1]),
+            "weighted_score(a, weights 0.5, 0.25, 0, 0, ... (6 contexts))",
+        ),
+        (lrbtl.win_rate("a", ["b", "d"], weights="equal"), "win_rate(a, weights equal, among b, d)"),
+        (lrbtl.score("a", among=["a", "b"]), "score(a, among a, b)"),
         (lrbtl.linear(GAMMA), "linear"),
         (lrbtl.linear(GAMMA, label="mine"), "mine"),
         (lrbtl.tail_score("a"), "tail_score(a)"),

@@ -17,7 +17,7 @@ import numpy as np
 
 from lrbtl.boards.columns import COLUMNS, printed_columns
 from lrbtl.boards.documents import board_document, read_document
-from lrbtl.data.labels import SEPARATOR, context_name, find_label, is_hashable, shown_context, suggest_labels
+from lrbtl.data.labels import OVERALL, SEPARATOR, context_name, find_label, is_hashable, shown_context, suggest_labels
 from lrbtl.errors import DocumentError, UnknownContextError, UnknownModelError, check_type, check_whole, spelled
 from lrbtl.fitting.low_rank import Fit
 from lrbtl.inference.always_valid import Validity
@@ -54,7 +54,6 @@ SIZES = {"elo": ELO, "logit": 1.0}  # of a unit of log odds, on scales of scores
 BASE_RATING = 1000.0  # Elo points of the mean model
 BOARDS_SHOWN = 12  # in a notebook
 ROWS_SHOWN = 60
-OVERALL = "overall"
 GAINS = 1.02, 10.0  # below, sharing between contexts gains nothing worth telling; above, separate fits hardly exist
 MOST_NAMED = 8  # effects that a heading spells out
 
@@ -180,6 +179,14 @@ class Leaderboard(Framed):
         index = {label: k for k, label in enumerate(self.models)}
         k = find_label(index, model, "model", UnknownModelError)
         return BoardRow({column.name: column.values(self)[k] for column in COLUMNS if not column.needs_floor})
+
+    def __iter__(self) -> Iterator[BoardRow]:
+        """Yield the rows, best first."""
+        columns = {column.name: column.values(self) for column in COLUMNS if not column.needs_floor}
+        return (BoardRow({name: values[k] for name, values in columns.items()}) for k in range(len(self)))
+
+    def __contains__(self, model: object) -> bool:
+        return model in self.models
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "basis": None, "could_show": self.detectable, "over_separate": self.gain}

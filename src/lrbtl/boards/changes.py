@@ -24,6 +24,7 @@ from lrbtl.data.labels import index_labels, shown_context
 from lrbtl.errors import ChangeError, make_rng
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import holm, normal_quantile
+from lrbtl.methods.base import strict_question
 from lrbtl.methods.targets import resolved_score
 from lrbtl.tables import Printed, format_intervals, format_numbers, format_pvalues, mark_gap, shown, shown_rows
 from lrbtl.threads import one_blas_thread
@@ -143,6 +144,7 @@ class Changes(Printed):
         return list(columns), mark_gap(list(columns.values()), len(self.models))
 
 
+@strict_question
 @one_blas_thread
 def changes(
     before: Leaderboard | Leaderboards, after: Leaderboard | Leaderboards, *, level: float | None = None, rng: Seed = 0

@@ -21,13 +21,22 @@ from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import max_gap_quantile, normal_quantile, sidak_quantile
 from lrbtl.inference.power import detectable_words
 from lrbtl.inference.selection import Selected
-from lrbtl.inference.targets import Weights, pair_rows, read_pair
+from lrbtl.inference.targets import Weights, pair_rows, read_pair, weights_note
 from lrbtl.inference.verdicts import read_size, verdict_words
 from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.methods.targets import resolved_gap, resolved_win
 from lrbtl.model.links import LOGISTIC, mean_over_spread
-from lrbtl.tables import Framed, Printed, format_intervals, format_numbers, format_percents, plain_numbers, text_table
+from lrbtl.tables import (
+    Framed,
+    Printed,
+    Told,
+    format_intervals,
+    format_numbers,
+    format_percents,
+    plain_numbers,
+    text_table,
+)
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs, Seed
 
@@ -223,10 +232,15 @@ def compare(
         detectable=verdicts.detectable,
         level=level,
         method=component.analysis.provenance.method,
-        notes=battles.notes,
+        notes=(*battles.notes, *_weights_notes(battles, weights)),
         margin=verdicts.margin,
         valid=gaps.validity.words(),
     )
+
+
+def _weights_notes(battles: Battles, weights: Weights, context: Any = None) -> list[str]:
+    words = weights_note(battles, weights, context)
+    return [f"categories are averaged with {words}"] if words else []
 
 
 MOST_JOINT = 200  # models whose win probabilities have joint intervals: 20,000 pairs, a covariance of 3 GB
@@ -289,7 +303,7 @@ def _direct(battles: Battles, i: int, j: int, boards: Floats) -> tuple[Longs, Fl
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WinMatrix(Framed):
+class WinMatrix(Told, Framed):
     """Probabilities that one model beats another, for all pairs.
 
     Attributes
@@ -398,7 +412,8 @@ def win_matrix(
         block = win_table(part.analysis, board, order, level, joint=joint, rng=options.get("rng", 0))
         win[here, here], lower[here, here], upper[here, here] = block
         start = here.stop
-    return WinMatrix(models, win, lower, upper, battles.board_label(context), level, joint, battles.notes)
+    notes = (*battles.notes, *_weights_notes(battles, weights, context))
+    return WinMatrix(models, win, lower, upper, battles.board_label(context), level, joint, notes)
 
 
 def best_first(analysis: Analysis, weights: Floats) -> Longs:

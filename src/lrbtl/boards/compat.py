@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lrbtl.boards.board import BASE_RATING, Leaderboard, Leaderboards
-from lrbtl.boards.components import battle_counts
+from lrbtl.boards.components import battle_counts, self_note, tie_note
 from lrbtl.boards.ranking import rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD, component_members, strong_components
@@ -340,7 +340,7 @@ def _board(
         method=compat,
         effects=None if style is None else _effects(battles, style, compat),
         info=Provenance(
-            method=compat, n_battles=battles.n_battles, level=level, notes=(*battles.notes, *_notes(compat, cells.y))
+            method=compat, n_battles=battles.n_battles, level=level, notes=(*battles.notes, *_notes(compat, battles))
         ),
     )
 
@@ -350,12 +350,15 @@ def _shift(models: tuple[Any, ...], ratings: Floats, compat: Compat, anchor: tup
     return 0.0 if anchor is None or anchor[0] not in models else anchor[1] - float(ratings[models.index(anchor[0])])
 
 
-def _notes(compat: str, y: Floats) -> tuple[str, ...]:
+def _notes(compat: str, battles: Battles) -> tuple[str, ...]:
+    y, count = battles.cells.y, battles.cells.count
     says = f"ratings by the arithmetic of {NAMES[compat]}, which gives no intervals"
     if compat == "arena-rank":
         says = f"ratings and intervals by the arithmetic of {NAMES[compat]}; ranks and tiers from its intervals"
+    own = (self_note(battles.n_self),) if battles.n_self else ()
     if np.any(y != 0.5):
-        return (says,)
+        n_ties = int(count[y == 0.5].sum())
+        return (says, *own, *((tie_note(n_ties, battles.n_battles),) if n_ties else ()))
     ties = "every vote is a tie: all ratings are the same"
     widths = ", and its intervals have no width, however few votes there are" if compat == "arena-rank" else ""
     return says, ties + widths

@@ -224,6 +224,23 @@ def _warn_groups(battles: Battles, groups: list[Longs]) -> None:
     )
 
 
+def self_note(n: int) -> str:
+    """Return what became of votes of a model against itself."""
+    return f"{count_of(n, 'vote')} of a model against itself left out"
+
+
+def tie_note(ties: int, votes: int, *, own: bool = False) -> str:
+    """Return what ties mean, which may be an outcome of their own.
+
+    >>> tie_note(1, 4), tie_note(20, 80, own=True)
+    ('1 tie (25.0%) counts as half a win for both', '20 ties (25.0%) are an outcome of their own')
+    """
+    one = ties == 1
+    meaning = "an outcome of their own" if own else "half a win for both"
+    verb = ("is" if one else "are") if own else ("counts as" if one else "count as")
+    return f"{count_of(ties, 'tie')} ({ties / votes:.1%}) {verb} {meaning}"
+
+
 def vote_notes(part: Component, weights: Floats) -> list[str]:
     """Return what votes carry, what became of ties and of votes that both were bad, and what other links mean."""
     cells, link, here = part.battles.cells, part.analysis.provenance.link, _cells_of(part.battles, weights)
@@ -238,12 +255,9 @@ def vote_notes(part: Component, weights: Floats) -> list[str]:
         same = " or ".join(f"{name} ({part.battles.cluster_sizes(k).size:,})" for k, name in enumerate(names))
         notes.append(f"votes of the same {same} may be alike: intervals allow for it")
     if part.battles.n_self and len(count) == len(cells.count):
-        notes.append(f"{count_of(part.battles.n_self, 'vote')} of a model against itself left out")
+        notes.append(self_note(part.battles.n_self))
     if ties:
-        one = ties == 1
-        meaning = "an outcome of their own" if own else "half a win for both"
-        verb = ("is" if one else "are") if own else ("counts as" if one else "count as")
-        notes.append(f"{count_of(ties, 'tie')} ({ties / count.sum():.1%}) {verb} {meaning}")
+        notes.append(tie_note(ties, int(count.sum()), own=own))
     if bad:
         say = f"{count_of(bad, 'vote')} ({bad / count.sum():.1%}) {'says' if bad == 1 else 'say'}"
         notes.append(f"{say} that both were bad, which sets the zero of scores")

@@ -18,12 +18,12 @@ from lrbtl.data.labels import shown_context
 from lrbtl.errors import LinkError, NoDecisionError, TooLargeError, UninformedError
 from lrbtl.inference.always_valid import ONE_LOOK, Validity
 from lrbtl.inference.power import POWER, Prospect, detectable_words, error_to_clear, error_to_show
-from lrbtl.inference.targets import Weights, read_pair
+from lrbtl.inference.targets import Weights, read_pair, weights_note
 from lrbtl.inference.verdicts import AHEAD, BEHIND, CANNOT_TELL, ELO, EQUIVALENT, read_size, size_words
 from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.targets import resolved_gap
 from lrbtl.model.links import LOGISTIC
-from lrbtl.tables import format_intervals, shown
+from lrbtl.tables import Told, format_intervals, shown
 from lrbtl.threads import one_blas_thread
 
 SHIP, WORSE = "ship", "worse"
@@ -31,7 +31,7 @@ EXIT_CODES = {SHIP: 0, WORSE: 1, CANNOT_TELL: 2}
 
 
 @dataclass(frozen=True)
-class Gate:
+class Gate(Told):
     """Whether a candidate may replace a baseline.
 
     Attributes
@@ -60,6 +60,8 @@ class Gate:
     entry : bool
         Whether the interval is entry-wise, as in a category: it covers this gap by its own votes, whatever the other
         gaps are.
+    weights : str
+        How categories were averaged, in words; "" where by their votes, or where there is one.
 
     Examples
     --------
@@ -85,6 +87,7 @@ class Gate:
     needed: VotesNeeded | None
     valid: str = ONE_LOOK.words()
     entry: bool = False
+    weights: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -105,6 +108,7 @@ class Gate:
 
     def _sentence(self) -> str:
         where = "" if self.context is None else f" in {shown_context(self.context)}"
+        where += f" ({self.weights})" if self.weights else ""
         (ends,) = format_intervals(np.array([self.lower]), np.array([self.upper]), 0)
         gap = f"{self.gap:+.0f} Elo points ({ends})"
         gap = gap if math.isfinite(self.gap) else "the method has no score for one of them"
@@ -202,6 +206,7 @@ def gate(
         needed=needed,
         valid=found.validity.words(),
         entry=entry,
+        weights=weights_note(battles, weights, context),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from lrbtl.boards.board import BASE_RATING
 from lrbtl.data.battles import Battles
 from lrbtl.data.describe import linked_models
 from lrbtl.data.labels import find_label, index_labels
-from lrbtl.data.periods import MOST_PERIODS, check_time, with_periods
+from lrbtl.data.periods import MOST_PERIODS, check_time, chosen_period, with_periods
+from lrbtl.data.read import read_rows
 from lrbtl.errors import (
     IslandWarning,
     LinkError,
@@ -31,6 +33,7 @@ from lrbtl.inference.joint import holm, normal_quantile
 from lrbtl.methods.base import Provenance
 from lrbtl.methods.clusters import check_clusters, design_effects
 from lrbtl.model.links import LOGISTIC
+from lrbtl.options import strict
 from lrbtl.tables import Printed, format_intervals, format_numbers, format_pvalues, mark_gap, shown, shown_rows
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs
@@ -238,6 +241,14 @@ def change_words(change: Estimate) -> str:
     return f"{ELO * change.estimate[0]:+.0f} ± {ELO * change.se[0]:.0f} (p {p})"
 
 
+def frame_options() -> list[Parameter]:
+    """Return the options of `Battles.from_frame` that a history takes, and `link`, which is always the usual one."""
+    known = signature(Battles.from_frame).parameters
+    taken = [each for name, each in known.items() if name not in ("frame", "contexts")]
+    return [*taken, Parameter("link", Parameter.KEYWORD_ONLY, default=LOGISTIC.name)]
+
+
+@partial(strict, more=frame_options())
 @one_blas_thread
 def history(
     battles: Any,
@@ -257,19 +268,20 @@ def history(
 
     Parameters
     ----------
-    battles : Battles, data frame or dict of columns
+    battles : Battles, data frame, dict of columns, file or folder
     time : str
         Of battles, the context mode that holds the periods, whose levels are in order of time; by default the only
-        mode. Of a frame, its column of times: dates, ISO texts, years, or seconds since 1970.
+        mode. Of a log, its column of times: dates, ISO texts, years, or seconds since 1970.
     period : "day", "week", "month", "quarter", "year", int or None
-        Of a frame: the length of a period, or a number of periods with equally many rows. None takes the values of the
-        column as they are; of more than 400, such as time stamps, the shortest period that makes at most 120.
+        Of a log: the length of a period, or a number of periods with equally many rows. None takes the values of the
+        column as they are. Of more than 400 values, or times of day, it takes the shortest period that makes at most
+        120, and a note says so.
     min_battles : int
         Models with fewer votes are left out of the mean of all ratings.
     level : float
         Of the bands, each by itself.
     **columns
-        Of a frame: the options of `Battles.from_frame`.
+        Of a log: the options of `Battles.from_frame`.
 
     Returns
     -------
@@ -321,8 +333,12 @@ def _read(
         return battles, mode, battles.levels[mode]
     if not isinstance(time, str):
         raise PeriodError("name the column of times: history(frame, time='date', period='month').")
-    frame, known = with_periods(battles, time, period)
-    found = Battles.from_frame(frame, contexts=time, **columns)
+    log = read_rows(battles)
+    chosen = chosen_period(log.columns, time) if period is None else None
+    frame, known = with_periods(log.columns, time, chosen or period)
+    found = Battles.from_frame(frame, contexts=time, **{**log.carried, **columns})
+    said = () if chosen is None else (f"{time} holds times: periods of a {chosen} were chosen (period= names others)",)
+    found = replace(found, notes=(*said, *log.notes, *found.notes))
     mode = check_time(time, found.mode_names)
     return found, mode, found.levels[mode] if known is None else known
 
@@ -405,7 +421,7 @@ def _story(
     se = np.where(inside, ELO * np.sqrt(np.maximum(variances, 0.0)), np.nan).T
     order = np.lexsort((-score[np.arange(d1), ends[:, 1]], ends[:, 1] < T - 1))
     reach = float(ndtri(0.5 + level / 2))
-    notes = ["categories are pooled"] if pooled else []
+    notes = [*battles.notes, *(["categories are pooled"] if pooled else [])]
     if battles.cluster_names:
         names = " and of one ".join(battles.cluster_names)
         notes.append(f"bands allow for votes of one {names} to be alike, by one factor for all periods")

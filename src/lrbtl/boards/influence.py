@@ -15,6 +15,7 @@ from lrbtl.errors import InfluenceError, LevelError
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.targets import Target, context_weights, resolve_targets
+from lrbtl.methods.base import strict_question
 from lrbtl.methods.targets import Resolved, resolved_gap
 from lrbtl.model.links import mean_over_spread
 from lrbtl.tables import Printed, shown
@@ -142,6 +143,7 @@ class Flip:
         return "\n".join([first, *(f"  {count:,} × {shown(what)}" for what, count in self.removed[:ROWS_SHOWN])])
 
 
+@strict_question
 @one_blas_thread
 def influence(
     analysis: Analysis | Leaderboard | Leaderboards, target: Target | None = None, *, by: str | None = None

@@ -18,8 +18,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from lrbtl.boards.components import prepared
 from lrbtl.data.battles import Battles
-from lrbtl.data.frames import Frame, as_battles
+from lrbtl.data.frames import Frame
 from lrbtl.data.observations import Data
 from lrbtl.errors import LooksError, MarginError, NoDecisionError, PowerError, TooLargeError, UninformedError
 from lrbtl.inference.analysis import Analysis, analyse
@@ -28,8 +29,9 @@ from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.power import error_to_show
 from lrbtl.inference.targets import Target, pair_rows, resolve_targets
 from lrbtl.inference.verdicts import ELO, PROBABILITIES, read_size, size_words
-from lrbtl.methods.base import RunOptions
+from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.targets import Resolved, resolved_score
+from lrbtl.tables import Told
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats
 
@@ -246,7 +248,7 @@ def solve_budget(value: Callable[[float], float], wanted: float, start: float = 
 
 
 @dataclass(frozen=True)
-class VotesNeeded:
+class VotesNeeded(Told):
     """How many more votes a goal takes; `int` of it is `votes`, and infinity says that no number is enough.
 
     Attributes
@@ -316,6 +318,7 @@ def votes_words(votes: float) -> str:
     return f"{math.ceil(votes / unit) * unit:,} more votes"
 
 
+@named_options
 @one_blas_thread
 def votes_needed(
     battles: Battles | Frame,
@@ -332,7 +335,7 @@ def votes_needed(
 
     Parameters
     ----------
-    battles : Battles or data frame
+    battles : Battles, data frame or Analysis
         See `leaderboard`.
     target : Target
         Such as `gap("x", "y")`, which weighs categories by their votes, as boards and `gate` do;
@@ -371,13 +374,13 @@ def votes_needed(
     z = normal_quantile(level)
     if half_width is not None and (options.get("valid", "once") != "once" or options.get("looks") is not None):
         raise LooksError("a width is planned for one look: leave valid and looks out, or ask for power=.")
-    battles = as_battles(battles)
+    battles, options, made = prepared(battles, options)
     limit = None if margin is None else read_size(margin)
     assumed = None if gap is None else read_size(gap, "gap")
     if half_width is not None:
         size = read_size(half_width, "half_width")
     check_size(battles)
-    analysis = analyse(battles, **options)
+    analysis = analyse(battles, **options) if made is None else made
     resolved = resolve_targets(battles, [target])
     found = Outlook.of(analysis, resolved)
     value, unit, slope = found.scale()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack, overload
+from typing import Any, TypeGuard, Unpack, overload
 
 import numpy as np
 from scipy.special import ndtr
@@ -21,7 +21,7 @@ from lrbtl.errors import PlanError, check_choice, is_within, listed, spelled
 from lrbtl.inference.always_valid import Validity
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.joint import normal_quantile
-from lrbtl.inference.targets import Target, Weights, context_weights, resolve_targets
+from lrbtl.inference.targets import Target, Weights, context_weights, resolve_targets, weights_note
 from lrbtl.inference.verdicts import ELO
 from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.targets import resolved_score
@@ -242,6 +242,10 @@ def plan(
     analysis = analyse(battles, **options) if made is None else made
     reach = Validity.of(analysis.provenance).two_sided(level)
     outlook, importance, names, words = _read_goal(goal, analysis, share)
+    if not _is_targets(goal):
+        said = weights_note(battles, weights, context)
+        words += "" if context is None else f", {shown_context(battles.board_label(context))}"
+        words += f" ({said})" if said else ""
     votes = rounded(outlook.best(budget, importance, price, allowed), price, budget)
     even = outlook.uniform(price, allowed)
     habit = outlook.traffic / float(np.sum(outlook.traffic * price[:, None]))
@@ -302,10 +306,15 @@ def _read_allowed(battles: Battles, forbid: Iterable[tuple[Any, Any]]) -> Bools:
     return np.tile(allowed, (battles.n_contexts, 1))
 
 
+def _is_targets(goal: Goal) -> TypeGuard[Target | Sequence[Target]]:
+    several = isinstance(goal, list | tuple) and all(isinstance(each, Target) for each in goal)
+    return isinstance(goal, Target) or several
+
+
 def _read_goal(goal: Goal, analysis: Analysis, weights: Floats) -> tuple[Outlook, Floats, list[str], str]:
     """Return the outlook on the targets of a goal, their importance, names, and the goal in words."""
     battles = analysis.battles
-    if isinstance(goal, Target) or (isinstance(goal, list | tuple) and all(isinstance(x, Target) for x in goal)):
+    if _is_targets(goal):
         targets = resolve_targets(battles, [goal] if isinstance(goal, Target) else list(goal))
         names = [target.label for target in targets]
         words = names[0] if len(names) == 1 else f"{len(names)} targets"

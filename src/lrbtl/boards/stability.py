@@ -18,6 +18,7 @@ from lrbtl.data.battles import Battles
 from lrbtl.data.labels import some_of
 from lrbtl.errors import InfluenceError, LrbtlError, LrbtlWarning, check_whole, without
 from lrbtl.inference.analysis import Analysis, analyse
+from lrbtl.methods.base import strict_question
 from lrbtl.methods.targets import Resolved
 from lrbtl.model.links import LOGISTIC
 from lrbtl.tables import Printed, shown
@@ -118,6 +119,7 @@ class Stability(Printed):
         return ["change", "fewest", "of", "share", "then"], rows
 
 
+@strict_question
 @one_blas_thread
 def stability(
     board: Analysis | Leaderboard | Leaderboards,

@@ -39,11 +39,11 @@ from lrbtl.files import locked
 from lrbtl.inference.always_valid import Validity
 from lrbtl.inference.joint import max_gap_quantile
 from lrbtl.inference.power import error_to_show
-from lrbtl.inference.targets import Weights, read_pair
+from lrbtl.inference.targets import Weights, read_pair, weights_note
 from lrbtl.inference.verdicts import CANNOT_TELL, read_size
 from lrbtl.methods.base import DEFAULT_TUNING, RunOptions, named_options
 from lrbtl.methods.targets import resolved_gap
-from lrbtl.tables import shown
+from lrbtl.tables import Told, shown
 from lrbtl.threads import one_blas_thread
 
 Goal = str | tuple[Any, ...]
@@ -51,7 +51,7 @@ Answer = tuple[str, bool, str, float | None]  # question, whether it is decided,
 
 
 @dataclass(frozen=True)
-class Watch:
+class Watch(Told):
     """Today's answer to a question that is asked again and again.
 
     Attributes
@@ -203,6 +203,12 @@ class Question:
             "looks": options.get("looks"),
         }
 
+    def where(self, board: Leaderboard, basis: Basis) -> str:
+        """Return the category that is asked about, or how they are averaged, as words of the question."""
+        said = weights_note(basis.analysis.battles, self.weights, board.context)
+        place = "" if board.context is None else f" in {shown_context(board.context)}"
+        return f"{place} ({said})" if said else place
+
     def is_that_of(self, entry: Watched) -> bool:
         """Return whether a watch has asked this before."""
         asked = self.settings({})
@@ -288,7 +294,7 @@ def _look(battles: Battles, asked: Question, options: RunOptions, known: Watched
 def _of_gap(asked: Question, board: Leaderboard, basis: Basis) -> Answer:
     """Return the answer on a gap."""
     pair, margin, level = asked.arguments, asked.margin, asked.level
-    where = "" if board.context is None else f" in {shown_context(board.context)}"
+    where = asked.where(board, basis)
     i, j = read_pair(basis.analysis.battles, *pair)
     target = resolved_gap(i, j, basis.weights, f"{pair[0]} - {pair[1]}")
     found = basis.analysis.estimate_resolved([target])
@@ -311,7 +317,7 @@ def _of_top(asked: Question, board: Leaderboard, basis: Basis) -> Answer:
     if k >= ranked:
         raise MethodError(f"goal=('top', {k}) leaves no model out: there are {ranked} ranked models.")
     names = [str(model) for model in board.models]
-    where = "" if board.context is None else f" in {shown_context(board.context)}"
+    where = asked.where(board, basis)
     inside, rivals = board.rank_upper[:k] <= k, int((board.rank_lower[k:ranked] <= k).sum())
     if not asked.arguments:
         words = f"Is {names[0]} better than all others{where}?"

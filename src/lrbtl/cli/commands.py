@@ -325,7 +325,6 @@ def new_file(
     digest, more = read_standard_input(options, columns) if file == STANDARD_INPUT else (file_digest(Path(file)), None)
     if digest not in known or options.again:
         more = read(options, file, columns) if more is None else more
-        more = replace(more, notes=())  # said once; a state of many nights does not repeat them
         joined = more if battles is None else battles + more
         known[digest] = str(file)
         return Source(str(file), digest, more.n_battles), joined

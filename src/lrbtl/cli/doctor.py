@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,7 @@ from lrbtl.data.formats import ToolLog, read_tool_log
 from lrbtl.data.frames import read_battles
 from lrbtl.data.item_logs import find_item_log
 from lrbtl.data.labels import is_missing
-from lrbtl.data.logs import BatchLog, open_log
+from lrbtl.data.logs import BatchLog, list_files, open_log
 from lrbtl.data.tags import tags_of
 from lrbtl.errors import FileReadError, InputTypeError, MissingColumnError
 
@@ -54,7 +54,8 @@ def run_doctor(options: Namespace) -> None:
     if (results := results_of(options.file)) is not None:
         show("\n".join(describe_results(options.file, results)))
         return
-    log = read_tool_log(options.file)
+    files = list_files(options.file, tools=True)
+    log = read_tool_log(files[0] if len(files) == 1 else files)
     columns, n_rows = _columns(options.file) if log is None else _tool_columns(log)
     try:
         found = find_columns(Columns(), list(columns))
@@ -72,7 +73,7 @@ def run_doctor(options: Namespace) -> None:
     for line in supports(columns, found, roles, n_rows):
         show(f"  {line}")
     show("\nCommands to run")
-    for command, why in commands(options.file, battles, found, roles):
+    for command, why in commands(options.file, columns, battles, found, roles):
         show(f"  {command}\n      {why}")
 
 
@@ -197,19 +198,19 @@ def tags_of_all(column: Coded) -> list[str]:
     return sorted(set.intersection(*sets)) if sets else []
 
 
-def commands(path: str, battles: Battles, found: Found, roles: Roles) -> list[tuple[str, str]]:
-    """Return commands to run, and what for."""
-    file = shlex.quote(path)
-    if not found.contexts and roles.gaps:
-        file += " --no-context"  # a column that would be guessed may have empty cells
+def commands(path: str, columns: Iterable[str], battles: Battles, found: Found, roles: Roles) -> list[tuple[str, str]]:
+    """Return commands to run on a file with some columns, and what for."""
+    plain = file = shlex.quote(path)
+    if not found.contexts and find_columns(Columns(), list(columns)).contexts:
+        file += " --no-context"  # the column that would be guessed has empty cells
     rows = [(f"lrbtl leaderboard {file}", "the overall board")]
     if found.contexts and battles.n_contexts > 1:
         rows.append((f"lrbtl leaderboard {file} --board all", f"a board for each level of {found.contexts[0]}"))
     other = next((name for name in roles.categories if name not in found.contexts), None)
     if other is not None:
-        rows.append((f"lrbtl leaderboard {file} --context {shlex.quote(other)}", "another column as categories"))
+        rows.append((f"lrbtl leaderboard {plain} --context {shlex.quote(other)}", "another column as categories"))
     if tags := next(iter(roles.tags), ",".join(roles.flags)):
-        rows.append((f"lrbtl leaderboard {file} --tags {shlex.quote(tags)} --board all", "a board for each tag"))
+        rows.append((f"lrbtl leaderboard {plain} --tags {shlex.quote(tags)} --board all", "a board for each tag"))
     first, second = (shlex.quote(str(battles.models[k])) for k in np.argsort(-battles.model_counts, kind="stable")[:2])
     rows.append((f"lrbtl compare {file} {first} {second} --margin 10", "two models in every category"))
     rows.append((f"lrbtl gate {file} --candidate {first} --baseline {second}", "may one replace the other?"))
@@ -220,5 +221,5 @@ def commands(path: str, battles: Battles, found: Found, roles: Roles) -> list[tu
     if carried:
         rows.append((f"lrbtl leaderboard {file} {' '.join(carried)}", "what votes carry is allowed for"))
     if roles.times:
-        rows.append((f"lrbtl.history(frame, {next(iter(roles.times))!r})", "in Python: scores over time"))
+        rows.append((f"lrbtl history {plain} --time {shlex.quote(next(iter(roles.times)))}", "scores over time"))
     return rows

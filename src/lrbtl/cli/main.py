@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -41,6 +42,7 @@ of `lrbtl watch`: 0 may stop, 2 go on
 FILE_NOTE = """\
 FILE is CSV, TSV, JSON lines or Parquet (also .gz) with one battle per row: two models, who won, and category columns;
 a folder of such files, a quoted pattern ('logs/*.parquet'), - for standard input, or a state that `lrbtl add` made.
+Files of LMArena, FastChat, arena-hard-auto, AlpacaEval, MT-Bench and Inspect are read as they are, also in folders.
 The winner is model_a, model_b, tie, both_bad, or a number from 0 (the second won) to 1 (the first won).
 """
 
@@ -52,6 +54,14 @@ nothing was measured.
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return what was read; raise for an option that this command does not have, with the nearest one."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            near = get_close_matches(rest[0].partition("=")[0], self._option_string_actions, n=1)
+            self.error(f"unrecognized arguments: {' '.join(rest)}{f'; did you mean {near[0]}?' if near else ''}")
+        return found, rest
 
     def error(self, message: str) -> Any:
         """Raise instead of printing the usage."""
@@ -184,6 +194,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
         "or several columns of 0 and 1",
     )
     group.add_argument("--no-context", action="store_true", help="use no category column")
+    group.add_argument("--scorer", metavar="NAME", help="of an Inspect log: the scorer that votes, by default all")
     group.add_argument("--count", metavar="COLUMN", help="how often a row happened")
     group = parser.add_argument_group("votes")
     group.add_argument(

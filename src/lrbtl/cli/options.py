@@ -49,7 +49,8 @@ def columns_of(options: Namespace) -> Columns:
 def read(options: Namespace, source: Any, columns: Columns) -> Battles:
     """Return the battles of a log or a state, and say what was guessed."""
     words = {"outcomes": read_outcome_words(options.outcome), "ties": options.ties, "both_bad": options.both_bad}
-    found = read_battles(source, columns, progress=progress_of(options), **words, **vote_fields(options))
+    given = {"scorer": options.scorer, "progress": progress_of(options), **words, **vote_fields(options)}
+    found = read_battles(source, columns, **given)
     for sentence in found.said:
         say(command_words(sentence))
     kept = [command_words(note) for note in found.battles.notes if not note.startswith(GUESSED)]

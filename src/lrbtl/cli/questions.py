@@ -27,8 +27,7 @@ from lrbtl.cli.options import (
 )
 from lrbtl.cli.results import results_of
 from lrbtl.data.battles import Battles
-from lrbtl.data.formats import read_tool_log
-from lrbtl.data.logs import as_path, list_files, open_log
+from lrbtl.data.logs import as_path
 from lrbtl.data.read import STANDARD_INPUT
 from lrbtl.errors import UsageError
 from lrbtl.inference.targets import gap
@@ -74,6 +73,9 @@ def _is_saved_board(file: str) -> bool:
 def run_history(options: Namespace) -> None:
     """Print ratings over time."""
     columns = columns_of(options)
+    for name in ("context", "tags", "scorer"):
+        if getattr(options, name):
+            raise UsageError(f"a history is of all votes together: leave --{name} out.")
     period: Any = options.period
     if period is not None and period.isdigit():
         period = int(period)
@@ -81,7 +83,7 @@ def run_history(options: Namespace) -> None:
     words = {"outcomes": read_outcome_words(options.outcome), "ties": options.ties, "both_bad": options.both_bad}
     given = {name: value for name, value in named.items() if value is not None}
     story = history(
-        read_table(options.file),
+        options.file,
         options.time,
         period=period,
         min_battles=options.min_battles,
@@ -91,22 +93,6 @@ def run_history(options: Namespace) -> None:
         **vote_fields(options),
     )
     write_and_show(options, story, f"History of {file_title(options.file)}")
-
-
-def read_table(file: str) -> Any:
-    """Return the columns of a file, a folder or a pattern."""
-    files = list_files(file, tools=True)
-    tool = read_tool_log(files[0] if len(files) == 1 else files)
-    if tool is not None:
-        return tool.columns
-    log = open_log(file)
-    wanted = log.names
-    out: dict[str, list[Any]] = {name: [] for name in wanted}
-    for batch in log.batches(wanted, sets=wanted):
-        for name, column in zip(wanted, batch, strict=True):
-            labels = list(column.labels)
-            out[name] += [labels[code] for code in column.codes.tolist()]
-    return out
 
 
 def run_plan(options: Namespace) -> None:

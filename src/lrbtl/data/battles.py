@@ -17,7 +17,7 @@ from lrbtl.data.build import Axis, build_cells, context_axes
 from lrbtl.data.cells import Cells
 from lrbtl.data.columns import Found, named_columns
 from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, read_counts, scaled
-from lrbtl.data.describe import Described
+from lrbtl.data.describe import Described, added_notes
 from lrbtl.data.encode import Log, as_columns, as_names, as_table, column_names, encode, read_frame
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.item_logs import ItemColumns, open_items
@@ -43,6 +43,7 @@ from lrbtl.errors import (
     listed,
     warn_user,
 )
+from lrbtl.options import strict
 from lrbtl.typing import Floats, Longs, Seed
 
 Ties = Literal["half", "drop"]
@@ -117,6 +118,7 @@ class Battles(Described, Stored):
             )
 
     @classmethod
+    @strict
     def from_arrays(
         cls,
         model_a: Any,
@@ -179,6 +181,7 @@ class Battles(Described, Stored):
         return cls._from_columns(coded, axes, count, carried, reweight, outcome_name="outcome")
 
     @classmethod
+    @strict
     def from_frame(
         cls,
         frame: Any,
@@ -302,6 +305,7 @@ class Battles(Described, Stored):
         return battles if tags is None else replace(battles, tag_mode=TAG_MODE)
 
     @classmethod
+    @strict
     def from_items(
         cls,
         frame: Any,
@@ -369,13 +373,13 @@ class Battles(Described, Stored):
         if reweight is not None:
             check_choice(reweight, ("pairs",), "reweight", VoteWeightError)
         votes = None if carried is None else carried.votes
-        cells, labels, n_self = build_cells(coded, axes, counts, votes=votes, **options)
+        cells, labels, n_self, said = build_cells(coded, axes, counts, votes=votes, **options)
         if n_self:
             warn_user(
                 f"{n_self:,} battles of a model against itself were dropped: check the model columns if they are many.",
                 SelfBattleWarning,
             )
-        battles = cls(cells, labels[0], tuple(labels[1:]), tuple(axis.what for axis in axes[1:]), n_self)
+        battles = cls(cells, labels[0], tuple(labels[1:]), tuple(axis.what for axis in axes[1:]), n_self, notes=said)
         if carried is None:
             return battles if reweight is None else replace(battles, reweight=reweight)
         return replace(
@@ -436,7 +440,7 @@ class Battles(Described, Stored):
         labels = tuple(map(_labels.union_labels, self.cluster_labels, more.cluster_labels, self.cluster_names))
         parts = [side._recoded(models, levels, labels) for side in (self, more)]
         merged = _cells.merge_cells(*parts, n_models=len(models), n_contexts=prod(map(len, levels)))
-        notes = tuple(dict.fromkeys((*self.notes, *more.notes)))
+        notes = added_notes(self.notes, more.notes)
         kept = replace(self, cells=merged, models=models, levels=levels, cluster_labels=labels, notes=notes)
         return replace(kept, n_self=self.n_self + more.n_self, covariates=scaled(self.covariates, merged))
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lrbtl.data.cells import Cells, Column, canonical_outcome, count_battles, other_side, recode_cells
+from lrbtl.data.cells import BOTH_BAD, Cells, Column, canonical_outcome, count_battles, other_side, recode_cells
 from lrbtl.data.encode import Coded, as_columns, check_lengths, used_codes
 from lrbtl.data.labels import LabelIndex, index_labels, map_contexts, map_labels, sort_labels, suggest_labels
-from lrbtl.data.outcomes import BothBad, Outcomes, Sides, read_outcomes
+from lrbtl.data.outcomes import BothBad, Outcomes, Sides, is_both_bad, read_outcomes
 from lrbtl.data.votes import Votes
 from lrbtl.errors import (
     CodeRangeError,
@@ -21,9 +21,11 @@ from lrbtl.errors import (
     TooLargeError,
     check_whole,
 )
+from lrbtl.tables import shown
 from lrbtl.typing import AnyInts, Floats, Longs
 
 _MAX_CODE = 1 << 24  # models or levels of a mode
+MOST_WORDS = 4  # outcomes that notes name each by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,8 @@ def build_cells(
     votes: Votes | None = None,
     both_bad: BothBad = "tie",
     sides: tuple[str, str] = ("model_a", "model_b"),
-) -> tuple[Cells, list[tuple[Any, ...]], int]:
-    """Cells, labels per axis and number of self-battles dropped.
+) -> tuple[Cells, list[tuple[Any, ...]], int, tuple[str, ...]]:
+    """Cells, labels per axis, number of self-battles dropped, and a sentence on each kind of outcome that was changed.
 
     Parameters
     ----------
@@ -95,6 +97,7 @@ def build_cells(
     y_column, outcomes_found = _outcome_column(
         *read_outcomes(outcome, met, outcomes, outcome_name, both_bad, counts), ties
     )
+    said = outcome_notes(outcome, y_column, outcomes_found, outcome_name, counts)
     levels, contexts = [], []
     for axis, mode in zip(axes[1:], modes, strict=True):
         labels, _, (column,) = _label_axis(axis, [mode])
@@ -111,7 +114,7 @@ def build_cells(
     if not cells.n_cells:
         why = f"{n_self} compare a model with itself, " if n_self else ""
         raise EmptyDataError(f"no battles are left: {why}the others have count 0 or an outcome to drop.")
-    return *_drop_idle(cells, [models, *levels], axes, columns), n_self
+    return *_drop_idle(cells, [models, *levels], axes, columns), n_self, said
 
 
 def _outcome_column(codes: AnyInts, y: Floats, ties: str) -> tuple[Column, Floats]:
@@ -124,6 +127,41 @@ def _outcome_column(codes: AnyInts, y: Floats, ties: str) -> tuple[Column, Float
     meaning = np.full(len(y), -1, dtype=np.int32)
     meaning[known] = np.searchsorted(values, y[known])
     return Column(codes, meaning), values
+
+
+def outcome_notes(outcome: Coded, y: Column, values: Floats, name: str, counts: Longs | None) -> tuple[str, ...]:
+    """Return what became of votes that both were bad, and which votes were dropped for their outcome.
+
+    Parameters
+    ----------
+    outcome : Coded
+        Words as they were read.
+    y : Column
+        What each of them was found to mean: a position in `values`, or -1 to drop such rows.
+    """
+    used = np.flatnonzero(np.bincount(y.codes, minlength=len(y.meaning))[: len(outcome.labels)])
+    if isinstance(outcome.labels, np.ndarray):  # soft votes, of which there may be very many
+        used = used[y.meaning[used] < 0]
+    words = {
+        code: word
+        for code, word in zip(used.tolist(), outcome.values(used), strict=True)
+        if y.meaning[code] < 0 or is_both_bad(word)
+    }
+    votes = np.bincount(y.codes, counts, minlength=len(y.meaning)) if words else np.zeros(0)
+    total: dict[str, int] = {}
+    for code, word in words.items():
+        value = np.nan if y.meaning[code] < 0 else float(values[y.meaning[code]])
+        said = _became(word, value, name if len(words) <= MOST_WORDS else None)
+        total[said] = total.get(said, 0) + int(votes[code])
+    return tuple(f"{count:,} {said}" for said, count in total.items() if count)
+
+
+def _became(word: object, value: float, name: str | None) -> str:
+    """Return what became of votes with an outcome: NaN where they were dropped; no name where there are many words."""
+    if not is_both_bad(word):
+        return "votes dropped for their outcome" + ("" if name is None else f", {name} {shown(word)}")
+    kept = {0.5: "kept as ties", BOTH_BAD: "kept as an outcome of their own"}
+    return "both_bad votes " + ("dropped" if np.isnan(value) else kept.get(value, f"read as {value:g}"))
 
 
 def _drop_idle(

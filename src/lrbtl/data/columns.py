@@ -23,6 +23,16 @@ GUESSES = {
     "count": ["count", "n_battles"],
 }
 GUESSED = "guessed"  # how the note on guessed columns begins
+CARRIED: dict[str, Any] = {  # what outcomes mean and what votes carry, with the defaults of all that reads votes
+    "outcomes": None,
+    "ties": "half",
+    "both_bad": "tie",
+    "covariates": None,
+    "position": False,
+    "weight": None,
+    "cluster": None,
+    "reweight": None,
+}
 
 
 @dataclass(frozen=True)

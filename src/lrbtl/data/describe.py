@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from math import comb
 from typing import TYPE_CHECKING
@@ -11,14 +12,14 @@ import numpy as np
 from lrbtl.data.cells import component_members, points, weak_components
 from lrbtl.data.labels import Labelled, context_name, some_of
 from lrbtl.errors import ClusterError, spelled
-from lrbtl.tables import shown_lines
+from lrbtl.tables import Told, shown_lines
 from lrbtl.typing import Bools, Floats, Longs
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
 
 
-class Described(Labelled):
+class Described(Told, Labelled):
     """What battles tell of themselves in numbers and words; `Battles` is one of these."""
 
     if TYPE_CHECKING:
@@ -117,6 +118,23 @@ def describe_battles(battles: Battles) -> str:
     for k, name in enumerate(battles.cluster_names):
         lines.append(f"  clusters   {battles.cluster_sizes(k).size:,} by {name}")
     return shown_lines("\n".join(lines + [f"  warning    {text}" for text in battle_warnings(battles)]))
+
+
+def added_notes(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
+    """Return the notes of two logs put together: what begins with a count is counted in both.
+
+    >>> added_notes(["2 both_bad votes dropped", "votes of May"], ["1,000 both_bad votes dropped", "votes of May"])
+    ('1,002 both_bad votes dropped', 'votes of May')
+    """
+    total: dict[str, int | None] = {}
+    for note in (*first, *second):
+        count, _, rest = note.partition(" ")
+        number = count.replace(",", "")
+        if number.isdecimal() and rest:
+            total[rest] = (total.get(rest) or 0) + int(number)
+        else:
+            total[note] = None
+    return tuple(text if count is None else f"{count:,} {text}" for text, count in total.items())
 
 
 def battle_warnings(battles: Battles) -> list[str]:

@@ -24,6 +24,7 @@ from lrbtl.errors import (
 from lrbtl.typing import AnyInts, Bools, Floats, Ints, Longs
 
 _CHUNK = 1 << 18
+STREAMED_ROWS = 10_000  # of a data set at a time
 _DENSE = 1 << 16  # integer ranges up to this size are used as codes directly
 _OFFSETS = {"string": np.int32, "large_string": np.int64}  # of Arrow's texts
 
@@ -427,7 +428,7 @@ def as_table(source: Any) -> Any:
         return {name: [row.get(name) for row in source] for name in names}
     kind = type(source)  # whose attributes are declared: some frames have one for every name
     if hasattr(kind, "with_format") and hasattr(kind, "column_names"):  # of Hugging Face
-        return source.with_format("arrow")[:]
+        return _data_set(source)
     batches = source if isinstance(source, list | tuple) else [source]
     if batches and all(hasattr(type(part), "__arrow_c_array__") and hasattr(part, "schema") for part in batches):
         return import_module("pyarrow").Table.from_batches(batches)
@@ -441,6 +442,21 @@ def as_table(source: Any) -> Any:
         except nw.exceptions.DuplicateError:  # which `column_names` says
             return source
     return source
+
+
+def _data_set(source: Any) -> Any:
+    """Return a data set of Hugging Face as Arrow data; raise where it is a dict of several."""
+    if isinstance(source, Mapping):
+        if len(source) != 1:
+            raise InputTypeError(
+                f"these are {len(source)} data sets, {', '.join(map(spelled, source))}: give one of them, such as "
+                "data['train']."
+            )
+        return _data_set(next(iter(source.values())))
+    arrow = source.with_format("arrow")
+    if hasattr(type(source), "__len__"):
+        return arrow[:]
+    return import_module("pyarrow").concat_tables(arrow.iter(batch_size=STREAMED_ROWS))  # which is streamed
 
 
 def column_names(frame: Any) -> list[str]:

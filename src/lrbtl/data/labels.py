@@ -28,6 +28,7 @@ from lrbtl.typing import Longs
 Label = Hashable
 LabelIndex = dict[Any, int]
 
+OVERALL = "overall"  # what the mean of all contexts is called, where no level is
 SEPARATOR = " / "  # between the levels of a context of several modes, in every text
 ANY = "*"  # a mode of which all levels are meant
 BETWEEN_TAGS = ", "  # in the label of a set of tags, which stands in braces
@@ -141,11 +142,11 @@ def shown_context(context: Any) -> str:
     ('a / "b / c"', 'a / *')
     """
     if context is None:
-        return "overall"
+        return OVERALL
     if isinstance(context, tuple):
         context = tuple(f'"{part}"' if SEPARATOR in str(part) else part for part in context)
     name = context_name(context)
-    return f'context "{name}"' if name.lower() == "overall" else name
+    return f'context "{name}"' if name.lower() == OVERALL else name
 
 
 def set_label(tags: Iterable[str]) -> str:
@@ -369,7 +370,8 @@ class Labelled:
         """Flat positions of the contexts that share some levels.
 
         A context of several modes may be a tuple, a text such as "fr / code", or a mapping from modes to levels. None
-        or "*" in place of a level, or a mode that the mapping leaves out, stands for all levels of that mode.
+        or "*" in place of a level, or a mode that the mapping leaves out, stands for all levels of that mode. "overall"
+        stands for all contexts, unless a level is called that.
 
         Examples
         --------
@@ -386,6 +388,8 @@ class Labelled:
     def _parts_of(self, context: object) -> tuple[object, ...]:
         """Label of a context in each mode, None where it is left open."""
         indexes, names = self._level_index, self.mode_names
+        if isinstance(context, str) and context == OVERALL and not any(context in index for index in indexes):
+            return (None,) * len(indexes)
         parts = _context_parts(context, indexes, names)
         if not indexes and parts:
             raise ContextModeError(
@@ -415,7 +419,9 @@ class Labelled:
         for mode, part in enumerate(self._parts_of(context)):
             is_tag = self.mode_names[mode] == self.tag_mode and part in self.tags
             labels.append(part if part is None or is_tag else self.levels[mode][self.codes_of(mode, part)[0]])
-        return labels[0] if len(labels) == 1 else tuple(labels) or None
+        if all(label is None for label in labels):
+            return None
+        return labels[0] if len(labels) == 1 else tuple(labels)
 
     def context_title(self, context: object) -> str:
         """Name of a context, or of all contexts that share some levels, in titles and tables."""

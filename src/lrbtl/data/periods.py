@@ -30,8 +30,8 @@ def with_periods(frame: Any, time: str, period: str | int | None) -> tuple[Any, 
     time : str
         Column of dates, times, ISO texts, years, or seconds or milliseconds since 1970.
     period : "day", "week", "month", "quarter", "year", int or None
-        A number makes that many bins with equally many rows. None takes the values as they are, or, where there are
-        more than 400 of them, the shortest calendar period that makes at most 120.
+        A number makes that many bins with equally many rows. None takes the values as they are, or those of
+        `chosen_period`.
 
     Examples
     --------
@@ -42,8 +42,9 @@ def with_periods(frame: Any, time: str, period: str | int | None) -> tuple[Any, 
     import narwhals as nw
 
     if period is None:
-        return _with_chosen_periods(frame, time)
-
+        period = chosen_period(frame, time)
+    if period is None:
+        return frame, None
     table: Any = nw.from_native(frame, pass_through=True)
     if isinstance(table, nw.LazyFrame):
         table = table.collect()
@@ -56,24 +57,26 @@ def with_periods(frame: Any, time: str, period: str | int | None) -> tuple[Any, 
     return table.with_columns(series).to_native(), known
 
 
-def _with_chosen_periods(frame: Any, time: str) -> tuple[Any, tuple[str, ...] | None]:
-    """Return a frame as it is where its times are few, else with the shortest periods that make no more than a few."""
+def chosen_period(frame: Any, time: str) -> str | None:
+    """Return the shortest calendar period that makes no more than a few of a column of many times; None for few values.
+
+    Many are more than 400 distinct values, or any number of them that hold a time of day.
+
+    >>> chosen_period({"at": ["2024-01-30T10:15:00", "2024-03-01T00:00:00"]}, "at"), chosen_period({"at": [1, 2]}, "at")
+    ('day', None)
+    """
     column = read_frame(frame, [time])[0][time]
     series = as_series(column)
-    if series is not None:
-        n_distinct = int(series.n_unique())
-    else:
-        try:
-            n_distinct = len(set(column))
-        except TypeError:
-            return frame, None
-    if n_distinct <= MANY_VALUES:
-        return frame, None
-    times = read_times(column, time)
-    for unit in UNITS:
-        if np.ptp(_calendar(times, unit)[0]) < MANY_PERIODS:
-            return with_periods(frame, time, unit)
-    return with_periods(frame, time, "year")
+    try:
+        n_distinct = int(series.n_unique()) if series is not None else len(set(column))
+        times = read_times(column, time)
+    except (TypeError, PeriodError):
+        if series is not None and n_distinct > MANY_VALUES:
+            raise
+        return None  # names of periods
+    if n_distinct <= MANY_VALUES and (times == times.astype("datetime64[D]")).all():
+        return None
+    return next((unit for unit in UNITS if np.ptp(_calendar(times, unit)[0]) < MANY_PERIODS), "year")
 
 
 def read_times(column: Any, name: str) -> NDArray[np.datetime64]:

@@ -9,24 +9,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from lrbtl.data.columns import Columns, Found, describe_columns, find_columns
-from lrbtl.data.encode import Coded, Log, as_table, column_names, encode, read_frame
+from lrbtl.data.columns import CARRIED, Columns, describe_columns, find_columns
+from lrbtl.data.encode import as_table, column_names
 from lrbtl.data.formats import read_tool_log
 from lrbtl.data.item_logs import ItemLog, find_item_log
-from lrbtl.data.logs import list_files, open_log
-from lrbtl.data.outcomes import is_both_bad
-from lrbtl.data.scores import as_numbers
+from lrbtl.data.logs import Where, list_files, open_log
 from lrbtl.data.state import is_state
 from lrbtl.errors import InputTypeError, spelled
-from lrbtl.typing import Longs, Progress
+from lrbtl.typing import Progress
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
 
 STANDARD_INPUT = "-"
-BOTH_BAD_WORDS = {"tie": "kept as ties", "drop": "dropped", "outcome": "kept as an outcome of their own"}
 
 
 @dataclass(frozen=True)
@@ -37,32 +32,12 @@ class FileBattles:
     said: list[str] = field(default_factory=list)
 
 
-class KeptRows(Log):
-    """A log that keeps the distinct rows that were read from it."""
-
-    def __init__(self, log: Log) -> None:
-        self.log = log
-        self.columns: Mapping[str, Any] = {}
-        self.times: Longs = np.zeros(0, dtype=np.int64)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns."""
-        return self.log.names
-
-    def read(self, names: Sequence[str], sets: Sequence[str] = ()) -> tuple[dict[str, Any], Longs]:
-        """Return distinct rows and how often each happened."""
-        columns, self.times = self.log.read(names, sets)
-        self.columns = columns
-        self.head: Mapping[str, Coded] = self.log.head
-        return columns, self.times
-
-
 def read_votes(
     kind: type[Battles],
     source: Any,
     columns: Columns | None = None,
     *,
+    where: Where | None = None,
     scorer: str | None = None,
     progress: Progress | None = None,
     **options: Any,
@@ -79,23 +54,52 @@ def read_votes(
         return _from_items(kind, items, wanted, options)
     tool = None if not files else read_tool_log(files[0] if len(files) == 1 else files, scorer)
     if tool is not None:
+        if where is not None:
+            raise InputTypeError(f"`where` is for plain tables, and this is {tool.tool}: filter it beforehand.")
         names = find_columns(wanted, list(tool.columns))
         given = {"cluster": tool.cluster or None, "weight": tool.weight, **options}
-        battles = kind.from_columns(tool.columns, names, **given)
-        notes = [*tool.decided(), *describe_columns(wanted, names), *_both_bad(tool.columns, None, names, options)]
-        return FileBattles(_noted(battles, notes), [tool.said()[0], *notes])
+        battles = _noted(
+            kind.from_columns(tool.columns, names, **given), [*tool.decided(), *describe_columns(wanted, names)]
+        )
+        return FileBattles(battles, [tool.said()[0], *battles.notes])
     if scorer is not None:
         raise InputTypeError(f"scorer={spelled(scorer)} is for Inspect logs, which this is not.")
     stream = sys.stdin.buffer if isinstance(source, str) and source == STANDARD_INPUT else source
-    log: Any = open_log(stream if files else as_table(stream), progress=progress)
-    kept = KeptRows(log) if isinstance(log, Log) else None
+    log: Any = open_log(stream if files else as_table(stream), where=where, progress=progress)
     names = find_columns(wanted, column_names(log))
-    said = describe_columns(wanted, names)
-    battles = kind.from_columns(kept or log, names, **options)
-    wanted_too = [names.winner, *([names.count] if names.count else [])]
-    rows, times = read_frame(log, wanted_too) if kept is None else (kept.columns, kept.times)
-    said += _both_bad(rows, times, names, options)
-    return FileBattles(_noted(battles, said), said)
+    battles = _noted(kind.from_columns(log, names, **options), describe_columns(wanted, names))
+    return FileBattles(battles, list(battles.notes))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a log as columns, how its tool says that they should be read, and what was decided."""
+
+    columns: Any
+    carried: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def read_rows(source: Any) -> Rows:
+    """Return the rows of a log whole, for questions that need more than votes: files and folders, or a frame as it is.
+
+    >>> read_rows([{"model": "x"}, {"model": "y"}]).columns
+    {'model': ['x', 'y']}
+    """
+    files = listed_files(source)
+    if not files and not (isinstance(source, str) and source == STANDARD_INPUT):
+        return Rows(as_table(source))
+    tool = read_tool_log(files[0] if len(files) == 1 else files) if files else None
+    if tool is not None:
+        carried = {"cluster": tool.cluster or None, "weight": tool.weight}
+        return Rows(tool.columns, carried, tuple(tool.decided()))
+    log = open_log(source if files else sys.stdin.buffer)
+    out: dict[str, list[Any]] = {name: [] for name in log.names}
+    for batch in log.batches(log.names, sets=log.names):
+        for name, column in zip(out, batch, strict=True):
+            labels = list(column.labels)
+            out[name] += [labels[code] for code in column.codes.tolist()]
+    return Rows(out)
 
 
 def _from_items(kind: type[Battles], items: ItemLog, wanted: Columns, options: Mapping[str, Any]) -> FileBattles:
@@ -117,9 +121,8 @@ def _from_items(kind: type[Battles], items: ItemLog, wanted: Columns, options: M
 
 def _is_given(name: str, value: Any) -> bool:
     """Return whether an option of reading was given: it is neither empty nor the default."""
-    defaults = {"ties": "half", "both_bad": "tie"}
     empty = value is None or value is False or (hasattr(value, "__len__") and not len(value))
-    return not empty and not (isinstance(value, str) and value == defaults.get(name))
+    return not empty and not (isinstance(value, str) and value == CARRIED.get(name))
 
 
 def _noted(battles: Battles, notes: Sequence[str]) -> Battles:
@@ -142,15 +145,3 @@ def _from_state(kind: type[Battles], path: str | os.PathLike[str], wanted: Colum
     if wanted.given and (wanted.given != ["contexts"] or wanted.contexts != battles.mode_names):
         raise InputTypeError(f"{path} holds battles that were read before; columns can be named for logs only.")
     return battles
-
-
-def _both_bad(columns: Mapping[str, Any], times: Longs | None, names: Found, options: Mapping[str, Any]) -> list[str]:
-    """Return a sentence on what became of votes that both were bad; none where there are no such votes."""
-    words = encode(columns[names.winner], names.winner)
-    bad = np.isin(words.codes, [k for k, label in enumerate(words.labels) if is_both_bad(label)])
-    if not bad.any():
-        return []
-    each = np.ones(len(bad)) if times is None else times
-    if names.count:
-        each = each * as_numbers(columns[names.count], names.count)
-    return [f"{int(each[bad].sum()):,} both_bad votes {BOTH_BAD_WORDS[options.get('both_bad', 'tie')]}"]

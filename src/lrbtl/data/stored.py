@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
+from inspect import Parameter
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from lrbtl.data.cells import Cells
-from lrbtl.data.columns import Columns
+from lrbtl.data.columns import CARRIED, Columns
 from lrbtl.data.encode import as_names
-from lrbtl.data.logs import open_log
+from lrbtl.data.logs import Where
 from lrbtl.data.read import read_votes
 from lrbtl.data.state import read_state, write_state
+from lrbtl.options import strict
 from lrbtl.progress import as_progress
 from lrbtl.typing import Progress
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
+
+
+def carried_options() -> list[Parameter]:
+    """Return the options of reading that `from_frame` explains."""
+    return [Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in CARRIED.items()]
 
 
 class Stored:
@@ -33,41 +40,7 @@ class Stored:
         mode_names: Any
 
     @classmethod
-    def scan(
-        cls, source: Any, *, where: Sequence[Any] | None = None, progress: Progress | bool | None = None, **options: Any
-    ) -> Battles:
-        r"""Battles of a log that need not fit into memory: rows are counted as they are read.
-
-        Parameters
-        ----------
-        source : path, list of paths, binary stream, Arrow dataset, record batch reader or data frame
-            A path is a file (Parquet, CSV, TSV or JSON lines, also .gz), a folder of such files, or a pattern such as
-            ``"logs/2026-*.parquet"``. Parquet and Arrow need pyarrow. Only the columns needed are read. Frames are read
-            as by `from_frame`.
-        where : list of conditions, optional
-            ``[("day", ">=", 20), ...]``, all of which rows must meet, or a pyarrow expression. For Parquet and Arrow
-            datasets; row groups and folders (day=20) in which no row can meet them are not read.
-        progress : True or callable, optional
-            Called with a line of text now and then; True shows one on stderr.
-        **options
-            Columns and outcomes: see `from_frame`.
-
-        Returns
-        -------
-        Battles
-
-        Examples
-        --------
-        >>> import lrbtl, tempfile
-        >>> path = tempfile.mkdtemp() + "/votes.csv"
-        >>> with open(path, "w") as file:
-        ...     _ = file.write("model_a,model_b,winner,task\nx,y,model_a,code\ny,x,tie,math\n")
-        >>> lrbtl.Battles.scan(path, contexts="task")
-        Battles(shape=(2, 2), n_battles=2, n_cells=2)
-        """
-        return cast("type[Battles]", cls).from_frame(open_log(source, where=where, progress=progress), **options)
-
-    @classmethod
+    @partial(strict, more=carried_options())
     def read(
         cls,
         source: Any,
@@ -78,15 +51,16 @@ class Stored:
         contexts: str | Sequence[str] | None = None,
         tags: str | Sequence[str] | None = None,
         count: str | None = None,
+        where: Where | None = None,
         scorer: str | None = None,
         progress: Progress | bool | None = None,
         **options: Any,
     ) -> Battles:
         r"""Battles of anything that holds votes: files, folders, patterns, streams, frames, files of evaluation tools.
 
-        This is what the command line does, and what `leaderboard(votes)` does with a frame or a path. Columns that are
-        not named are guessed from common names; what was guessed, left out or weighted is in `notes`, and printed with
-        every result.
+        This is what the command line does, and what `leaderboard(votes)` does with a frame or a path. Logs need not fit
+        into memory: rows are counted as they are read, and only the columns needed. Columns that are not named are
+        guessed from common names; what was guessed, left out or weighted is in `notes`, and printed with every result.
 
         Parameters
         ----------
@@ -100,9 +74,13 @@ class Stored:
             Columns of categories. By default one of a common name such as "category" or "task"; () for none.
         tags : str or sequence of str, optional
             Columns of tags; see `from_frame`.
+        where : list of conditions, optional
+            ``[("day", ">=", 20), ...]``, all of which rows must meet, or a pyarrow expression. For Parquet and Arrow
+            datasets; row groups and folders (day=20) in which no row can meet them are not read.
         scorer : str, optional
             Of an Inspect log, the scorer that votes; by default all that name a winner.
         progress : True or callable, optional
+            Called with a line of text now and then; True shows one on stderr.
         **options
             Outcomes and what votes carry: see `from_frame`.
 
@@ -122,7 +100,22 @@ class Stored:
 
         wanted = Columns(model_a, model_b, winner, names(contexts), count, names(tags) or ())
         kind, listener = cast("type[Battles]", cls), as_progress(progress)
-        return read_votes(kind, source, wanted, scorer=scorer, progress=listener, **options).battles
+        return read_votes(kind, source, wanted, where=where, scorer=scorer, progress=listener, **options).battles
+
+    @classmethod
+    def scan(cls, source: Any, **options: Any) -> Battles:
+        r"""Battles of a log, as `read` has them: another name of it.
+
+        Examples
+        --------
+        >>> import lrbtl, tempfile
+        >>> path = tempfile.mkdtemp() + "/votes.csv"
+        >>> with open(path, "w") as file:
+        ...     _ = file.write("model_a,model_b,winner,task\nx,y,model_a,code\ny,x,tie,math\n")
+        >>> lrbtl.Battles.scan(path, contexts="task")
+        Battles(shape=(2, 2), n_battles=2, n_cells=2)
+        """
+        return cls.read(source, **options)
 
     @cached_property
     def digest(self) -> str:

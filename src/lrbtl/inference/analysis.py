@@ -50,8 +50,54 @@ LOOKS = ("valid", "tuned_at", "looks")  # options that say under how many looks 
 MOST_MODELS = 30_000  # of which matrices of all pairs fit into memory
 
 
+class Questions:
+    """What an analysis answers about boards: votes are analysed once, however often one asks; `Analysis` is one."""
+
+    battles: Data
+
+    def leaderboard(self, context: Any = None, **options: Any) -> Any:
+        """Return the overall board, or that of a context; see `lrbtl.leaderboard` for the options.
+
+        Examples
+        --------
+        >>> import lrbtl
+        >>> analysis = lrbtl.analyse(lrbtl.demo_battles())
+        >>> analysis.leaderboard("maths").context, analysis.boards()["overall"].context
+        ('maths', None)
+        """
+        return _boards("leaderboard").leaderboard(self, context=context, **options)
+
+    def boards(self, **options: Any) -> Any:
+        """Return the overall board and those of all contexts; see `lrbtl.leaderboard`."""
+        return self.leaderboard("all", **options)
+
+    def compare(self, a: Any, b: Any, **options: Any) -> Any:
+        """Return the comparison of two models in every context; see `lrbtl.compare`."""
+        return _boards("comparison").compare(self, a, b, **options)
+
+    def gate(self, candidate: Any, baseline: Any, **options: Any) -> Any:
+        """Return whether a candidate may replace a baseline; see `lrbtl.gate`."""
+        return _boards("gate").gate(self, candidate, baseline, **options)
+
+    def win_matrix(self, context: Any = None, **options: Any) -> Any:
+        """Return the win probabilities of all pairs; see `lrbtl.win_matrix`."""
+        return _boards("comparison").win_matrix(self, context, **options)
+
+    def plan(self, n: float, **options: Any) -> Any:
+        """Return where the next n votes should go; see `lrbtl.plan`."""
+        return _boards("plan").plan(self, n, **options)
+
+    def votes_needed(self, target: Target, **options: Any) -> Any:
+        """Return how many more votes a target needs; see `lrbtl.votes_needed`."""
+        return _boards("outlook").votes_needed(self, target, **options)
+
+    def diagnose(self) -> Any:
+        """Return what the votes can and cannot tell; see `lrbtl.diagnose`."""
+        return import_module("lrbtl.inference.diagnose").diagnose(self.battles, self)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Analysis:
+class Analysis(Questions):
     """A method run on data: it answers any question about the scores, always with the same numbers.
 
     Attributes
@@ -149,44 +195,6 @@ class Analysis:
             naive = None if separate is None else partial(separate.board_errors, weights[i], inside)
             out.append(self._as_estimate(names, moments, partial(self.run.board_shrinkage, weights[i], inside), naive))
         return out
-
-    # Questions of boards, answered from this analysis: votes are analysed once, however often one asks.
-
-    def leaderboard(self, context: Any = None, **options: Any) -> Any:
-        """Return the overall board, or that of a context; see `lrbtl.leaderboard` for the options.
-
-        Examples
-        --------
-        >>> import lrbtl
-        >>> analysis = lrbtl.analyse(lrbtl.demo_battles())
-        >>> analysis.leaderboard("maths").context, analysis.boards()["overall"].context
-        ('maths', None)
-        """
-        return _boards("leaderboard").leaderboard(self, context=context, **options)
-
-    def boards(self, **options: Any) -> Any:
-        """Return the overall board and those of all contexts; see `lrbtl.leaderboard`."""
-        return self.leaderboard("all", **options)
-
-    def compare(self, a: Any, b: Any, **options: Any) -> Any:
-        """Return the comparison of two models in every context; see `lrbtl.compare`."""
-        return _boards("comparison").compare(self, a, b, **options)
-
-    def gate(self, candidate: Any, baseline: Any, **options: Any) -> Any:
-        """Return whether a candidate may replace a baseline; see `lrbtl.gate`."""
-        return _boards("gate").gate(self, candidate, baseline, **options)
-
-    def win_matrix(self, context: Any = None, **options: Any) -> Any:
-        """Return the win probabilities of all pairs; see `lrbtl.win_matrix`."""
-        return _boards("comparison").win_matrix(self, context, **options)
-
-    def plan(self, n: float, **options: Any) -> Any:
-        """Return where the next n votes should go; see `lrbtl.plan`."""
-        return _boards("plan").plan(self, n, **options)
-
-    def diagnose(self) -> Any:
-        """Return what the votes can and cannot tell; see `lrbtl.diagnose`."""
-        return import_module("lrbtl.inference.diagnose").diagnose(self.battles, self)
 
     def scores(self) -> Floats:
         """Return the estimates of all scores, (d1, D); NaN where there is none."""

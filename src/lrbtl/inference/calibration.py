@@ -24,7 +24,7 @@ from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.targets import all_gaps, pair_rows
 from lrbtl.model.links import LINKS, TIE_LINKS, Link, TieLink, mean_over_spread
-from lrbtl.tables import text_table
+from lrbtl.tables import Told, text_table
 from lrbtl.typing import Bools, Floats, Longs, Rank
 
 GAPS = (0, 25, 50, 100, 150, 200, 300, 400, 600)  # Elo points at which bins begin
@@ -246,7 +246,7 @@ def _bins(gap: Floats, count: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class LinkComparison:
+class LinkComparison(Told):
     """How well each link predicts every vote from the others.
 
     Attributes

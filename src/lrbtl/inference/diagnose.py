@@ -36,6 +36,7 @@ from lrbtl.inference.calibration import Calibration, LinkComparison, calibrate, 
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.joint import normal_quantile
 from lrbtl.inference.targets import Target, context_weights, resolve_targets, score
+from lrbtl.methods.base import named_options
 from lrbtl.methods.clusters import design_effects
 from lrbtl.methods.low_rank import LowRank
 from lrbtl.methods.one_step import evaluate_targets, inverse_weights
@@ -43,6 +44,7 @@ from lrbtl.methods.targets import Stack, resolved_score
 from lrbtl.methods.whitened import WhitenedRecipe
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import ProductSampling, Sampling, as_sampling
+from lrbtl.tables import Told
 from lrbtl.typing import Floats, Longs, Rank, Seed
 
 Level = Literal["ok", "warn"]
@@ -64,7 +66,7 @@ class AnalysisOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Diagnosis:
+class Diagnosis(Told):
     """What the votes tell and what they do not; `sentences` says it in words.
 
     Attributes
@@ -275,6 +277,7 @@ def diagnose(
     sampling: Sampling | None = None,
     **options: Unpack[AnalysisOptions],
 ) -> Diagnosis: ...
+@named_options
 def diagnose(
     battles: Data | Frame,
     fit: Fit | Analysis | None = None,

@@ -331,6 +331,14 @@ class Estimate(JointValues):
         """
         return to_frame(self._columns(level, joint), backend)
 
+    def to_pandas(self, *, level: float = 0.95, joint: bool = False) -> pd.DataFrame:
+        """Return the table as a pandas frame; see `to_frame`."""
+        return self.to_frame("pandas", level=level, joint=joint)
+
+    def to_polars(self, *, level: float = 0.95, joint: bool = False) -> pl.DataFrame:
+        """Return the table as a polars frame; see `to_frame`."""
+        return self.to_frame("polars", level=level, joint=joint)
+
     def to_dict(self, *, level: float = 0.95, joint: bool = False) -> dict[str, list[Any]]:
         """Return the columns of `to_frame` as plain lists, ready for JSON."""
         return {name: np.asarray(column).tolist() for name, column in self._columns(level, joint).items()}

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lrbtl.tables import shown
+from lrbtl.tables import Told, shown
 
 
 @dataclass(frozen=True)
-class Selected:
+class Selected(Told):
     """A target that was picked among several, with an interval that holds after that.
 
     Attributes

@@ -34,6 +34,7 @@ from lrbtl.methods.targets import (
     sparse_gradient,
     tie_at,
 )
+from lrbtl.options import strict
 from lrbtl.typing import AnyInts, Floats, Longs
 
 MOST_NAMED = 4  # contexts whose weights the label of a target names
@@ -103,20 +104,34 @@ def default_weights(battles: Data) -> Literal["traffic", "equal"]:
 def weights_name(weights: Weights) -> str:
     """Return the words for weights in the label of a target; none for the default.
 
-    >>> weights_name(None), weights_name("equal"), weights_name({"math": 2, "code": 1})
-    ('', 'weights equal', 'weights math: 2, code: 1')
+    >>> weights_name(None), weights_name("equal"), weights_name({"math": 2, "code": 1}), weights_name([0.5, 0.25])
+    ('', 'weights equal', 'weights math: 2, code: 1', 'weights 0.5, 0.25')
     """
     if weights is None:
         return ""
     if isinstance(weights, str):
         return f"weights {weights}"
-    if isinstance(weights, Mapping) and len(weights) <= MOST_NAMED:
-        return "weights " + ", ".join(f"{context_name(label)}: {_short(weight)}" for label, weight in weights.items())
-    try:
-        size = len(weights)  # type: ignore[arg-type]
-    except TypeError:  # a number, or an array without dimensions
-        size = 1
-    return f"weights of {size} contexts"
+    if isinstance(weights, Mapping):
+        words = [f"{context_name(label)}: {_short(weight)}" for label, weight in [*weights.items()][:MOST_NAMED]]
+        size = len(weights)
+    else:
+        values = np.asarray(weights, dtype=object).reshape(-1)
+        words, size = [_short(weight) for weight in values[:MOST_NAMED]], len(values)
+    more = f", ... ({size} contexts)" if size > MOST_NAMED else ""
+    return f"weights {', '.join(words)}{more}"
+
+
+def weights_note(battles: Data, weights: Weights, context: Any = None) -> str:
+    """Return the words for weights that are not the default, where several contexts are averaged; else nothing.
+
+    >>> import lrbtl
+    >>> battles = lrbtl.Battles.from_arrays([0, 0], [1, 1], [1, 0], ["code", "math"])
+    >>> weights_note(battles, "equal"), weights_note(battles, "traffic"), weights_note(battles, "equal", "math")
+    ('weights equal', '', '')
+    """
+    averaged = battles.n_contexts if context is None else len(battles.context_indices(context))
+    default = isinstance(weights, str) and weights == default_weights(battles)
+    return "" if default or averaged == 1 else weights_name(weights)
 
 
 def _short(weight: Any) -> str:
@@ -150,6 +165,7 @@ def context_shares(battles: Data, label: Any) -> Floats:
     return np.asarray(np.eye(battles.n_contexts)[battles.context_index(label)])
 
 
+@strict
 def score(model: Any, context: Any = None, *, weights: Weights = None, among: Iterable[Any] | None = None) -> Target:
     """Return the score of a model in a context, or its mean over contexts.
 
@@ -171,13 +187,13 @@ def score(model: Any, context: Any = None, *, weights: Weights = None, among: It
     Target(score(gpt-x, math))
     """
     chosen = None if among is None else listed(among, "among", "name models", TargetError)
-    name = target_name("score", model, context=context, weights=weights)
+    name = target_name("score", model, context=context, weights=weights, among=chosen)
     return Target(partial(_resolve_score, model, context, weights, chosen), name)
 
 
 def _resolve_score(model: Any, context: Any, weights: Weights, among: list[Any] | None, battles: Data) -> Resolved:
     i = battles.model_index(model)
-    label = _label(battles, "score", [i], context, weights)
+    label = _label(battles, "score", [i], context, weights, among)
     inside = None
     if among is not None:
         inside = np.zeros(battles.shape[0], dtype=np.bool_)
@@ -187,6 +203,7 @@ def _resolve_score(model: Any, context: Any, weights: Weights, among: list[Any] 
     return resolved_score(i, context_weights(battles, weights, context), inside, label)
 
 
+@strict
 def effect(name: str, context: Any = None) -> Target:
     """Return the effect of a covariate on votes, in log odds per unit of its scale.
 
@@ -224,6 +241,7 @@ def _resolve_effect(name: str, context: Any, battles: Data) -> Resolved:
     return resolved_effect(u * len(index) + k, (battles.n_contexts if by_context else 1) * len(index), label)
 
 
+@strict
 def gap(a: Any, b: Any, context: Any = None, *, weights: Weights = None) -> Target:
     """Return the score of a minus the score of b in a context, or the mean of that over contexts; see `score`.
 
@@ -246,6 +264,7 @@ def _resolve_gap(a: Any, b: Any, context: Any, weights: Weights, battles: Data) 
     )
 
 
+@strict
 def win_probability(a: Any, b: Any, context: Any = None, *, weights: Weights = None) -> Target:
     """Return the probability that a beats b in a context, or the mean of that over contexts; see `score`.
 
@@ -300,6 +319,7 @@ def _resolve_entry(index: tuple[Any, ...], name: str, battles: Data) -> Resolved
     return Resolved(name, "identity", terms)
 
 
+@strict
 def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None, *, weights: Weights = None) -> Target:
     """Return the mean probability of beating a pool of models (by default all others); contexts as in `score`.
 
@@ -309,7 +329,7 @@ def win_rate(model: Any, pool: Sequence[Any] | None = None, context: Any = None,
     >>> lrbtl.win_rate("gpt-x")
     Target(win_rate(gpt-x))
     """
-    name = target_name("win_rate", model, context=context, weights=weights)
+    name = target_name("win_rate", model, context=context, weights=weights, among=pool)
     return Target(partial(_resolve_win_rate, model, pool, context, weights), name)
 
 
@@ -317,7 +337,7 @@ def _resolve_win_rate(
     model: Any, pool: Sequence[Any] | None, context: Any, weights: Weights, battles: Data
 ) -> Resolved:
     i = battles.model_index(model)
-    label = _label(battles, "win_rate", [i], context, weights)
+    label = _label(battles, "win_rate", [i], context, weights, pool)
     members = range(battles.shape[0]) if pool is None else [battles.model_index(other) for other in pool]
     others = np.array([j for j in members if j != i], dtype=np.int64)
     if not len(others):
@@ -325,6 +345,7 @@ def _resolve_win_rate(
     return resolved_win_rate(i, others, context_weights(battles, weights, context), label)
 
 
+@strict
 def weighted_score(model: Any, weights: Mapping[Any, float] | ArrayLike) -> Target:
     """Return the weighted sum of a model's scores over contexts; weights are used as given.
 
@@ -449,22 +470,36 @@ def _check_finite(values: Floats, name: str) -> None:
         raise GradientError(f"the weights of {name} are not finite: check them for NaN and infinity.")
 
 
-def _label(battles: Data, kind: str, models: Sequence[int], context: Any, weights: Weights = None) -> str:
+def _label(
+    battles: Data,
+    kind: str,
+    models: Sequence[int],
+    context: Any,
+    weights: Weights = None,
+    among: Sequence[Any] | None = None,
+) -> str:
     """Return the name of a target with the battles' own labels; weights too, where they are not the default."""
     named = None if context is None else battles.context_title(context)
-    averaged = battles.n_contexts if context is None else len(battles.context_indices(context))
-    default = isinstance(weights, str) and weights == default_weights(battles)
-    given = None if default or averaged == 1 else weights
-    return target_name(kind, *(battles.models[i] for i in models), context=named, weights=given)
+    given = weights if weights_note(battles, weights, context) else None
+    return target_name(kind, *(battles.models[i] for i in models), context=named, weights=given, among=among)
 
 
-def target_name(kind: str, *models: Any, context: Any = None, weights: Weights = None) -> str:
-    """Return the text that names a target."""
+def target_name(
+    kind: str, *models: Any, context: Any = None, weights: Weights = None, among: Sequence[Any] | None = None
+) -> str:
+    """Return the text that names a target.
+
+    >>> target_name("win_rate", "x", weights="equal", among=["y", "z"])
+    'win_rate(x, weights equal, among y, z)'
+    """
     parts = [str(model) for model in models]
     if context is not None:
         parts.append(context_name(context))
     if weights is not None:
         parts.append(weights_name(weights))
+    if among is not None:
+        few = isinstance(among, list | tuple) and len(among) <= MOST_NAMED
+        parts.append(f"among {', '.join(map(str, among))}" if few else f"among {len(among)} models")
     return f"{kind}({', '.join(parts)})"
 
 

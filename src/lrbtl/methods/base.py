@@ -2,12 +2,11 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
-from functools import cached_property, wraps
+from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar, Literal, Protocol, TypedDict, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypedDict
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from lrbtl.data.battles import Battles
 from lrbtl.data.cells import other_side
 from lrbtl.data.folds import check_fold_number
 from lrbtl.data.observations import Data
-from lrbtl.errors import LooksError, MethodError, OptionError, check_choice, check_whole, is_within, make_rng
+from lrbtl.errors import LooksError, MethodError, check_choice, check_whole, is_within, make_rng
 from lrbtl.fitting.low_rank import Fit, check_rank_kind, check_ridge
 from lrbtl.fitting.solvers import SolverName
 from lrbtl.methods.clusters import SMALLEST, Rows, cluster_moments, semidefinite
@@ -23,6 +22,7 @@ from lrbtl.methods.standard_errors import widening
 from lrbtl.methods.targets import Resolved, resolved_gap, resolved_score
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import Sampling
+from lrbtl.options import Function, strict
 from lrbtl.progress import as_progress
 from lrbtl.threads import check_threads
 from lrbtl.typing import Bools, Floats, Longs, Progress, Rank, Ridge, Seed
@@ -34,7 +34,6 @@ NO_FACTS = ("level", "notes", "unit", "log_odds_unit", "valid", "tuned_at", "loo
 DEFAULT_TUNING = 10_000  # votes at which intervals that are valid at any time are tightest
 MOST_LOOKS = 400  # planned; for more, valid="always" is tighter
 FamilyKind = Literal["scores", "gaps"]
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -176,50 +175,21 @@ def named_options(function: Function) -> Function:
     >>> list(inspect.signature(ask).parameters)[:3]
     ['question', 'method', 'rank']
     """
-    signature = inspect.signature(function)
-    kept = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
     more = [
         inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=item.type)
         for item in fields(Options)
     ]
-    known = [parameter.name for parameter in (*kept, *more)]
-
-    @wraps(function)
-    def checked(*args: Any, **given: Any) -> Any:
-        for name in given:
-            if name not in known:
-                raise OptionError(
-                    option_advice(function.__name__, name, known), argument=name, function=function.__name__
-                )
-        return function(*args, **given)
-
-    checked.__signature__ = signature.replace(parameters=[*kept, *more])  # type: ignore[attr-defined]
-    return checked  # type: ignore[return-value]
+    return strict(function, more, reading_options)
 
 
-OTHER_NAMES = {  # what options are called elsewhere
-    "alpha": "level", "confidence": "level", "conf_level": "level", "ci": "level", "seed": "rng", "random_state": "rng",
-    "n_jobs": "n_threads", "threads": "n_threads", "n_splits": "n_folds", "folds": "n_folds", "verbose": "progress",
-    "category": "context", "min_votes": "min_battles", "covariate": "control",
-}  # fmt: skip
+def strict_question(function: Function) -> Function:
+    """Return a function that names the nearest option, and says which ones belong to reading votes; see `strict`."""
+    return strict(function, (), reading_options)
 
 
-def option_advice(function: str, name: str, known: Sequence[str]) -> str:
-    """Return what to do about an option that a function does not have.
-
-    >>> option_advice("leaderboard", "seed", ["rng", "level"])
-    "leaderboard() has no option 'seed': give rng=."
-    """
-    wrong = f"{function}() has no option {name!r}"
-    if name in OTHER_NAMES and OTHER_NAMES[name] in known:
-        words = ", which is 1 - alpha" if name == "alpha" else ""
-        return f"{wrong}: give {OTHER_NAMES[name]}={words}."
-    if name in inspect.signature(Battles.read).parameters or name in inspect.signature(Battles.from_frame).parameters:
-        return f"{wrong}: it says how votes are read. Write {function}(Battles.read(votes, {name}=...))."
-    near = get_close_matches(name, known, n=1, cutoff=0.6)
-    if near:
-        return f"{wrong}: did you mean {near[0]}=?"
-    return f"{wrong}: it has {', '.join(known)}."
+def reading_options() -> set[str]:
+    """Return the names of the options of reading votes."""
+    return {*inspect.signature(Battles.read).parameters, *inspect.signature(Battles.from_frame).parameters}
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,13 @@ from lrbtl.errors import (
 from lrbtl.lowrank.tucker import centre, check_rank, mode_product
 from lrbtl.model.links import Link, as_link
 from lrbtl.model.sampling import ProductSampling, Sampling, as_sampling, n_contexts
+from lrbtl.options import strict
 from lrbtl.typing import AnyInts, Floats, Seed, Shape
 
 Drawn = tuple[AnyInts, AnyInts, AnyInts, Floats, AnyInts | None]
 
 
+@strict
 def simulate_scores(shape: Shape, rank: int | tuple[int, ...], *, scale: float, rng: Seed = None) -> Floats:
     """Return scores (d1, ..., dm) of the given Tucker rank, zero-sum along mode 1, with max|scores| = scale.
 
@@ -87,6 +89,7 @@ def _check_shape(shape: Any) -> tuple[int, ...]:
         raise SimulationError(f"shape={shape!r}: give the number of models, then of levels in each mode.") from error
 
 
+@strict
 def simulate_battles(scores: ArrayLike, n: int, *, sampling: Sampling | None = None, rng: Seed = None) -> Battles:
     """Return n independent battles with P(a beats b at u) = σ(scores[a, u] - scores[b, u]).
 

@@ -22,12 +22,14 @@ from lrbtl.data.frames import Frame, as_battles
 from lrbtl.errors import ReportError, check_type
 from lrbtl.files import write_whole
 from lrbtl.inference.diagnose import diagnose
+from lrbtl.methods.base import strict_question
 from lrbtl.show.page_data import report_data
 from lrbtl.show.style import shown_date
 
 SCRIPTS = [f"page_{part}.js" for part in ("base", "table", "chart", "board", "matrix", "duel", "main")]  # in one scope
 
 
+@strict_question
 def write_report(
     path: str | os.PathLike[str],
     boards: Leaderboards | Leaderboard | Battles | Frame,
@@ -69,6 +71,7 @@ def write_report(
     write_whole(path, lambda scratch: scratch.write_text(text, encoding="utf-8", newline="\n"))
 
 
+@strict_question
 def report_html(
     boards: Leaderboards | Leaderboard | Battles | Frame,
     *,

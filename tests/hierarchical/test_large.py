@@ -244,8 +244,11 @@ def test_factors_and_sizes_of_some_contexts_serve_all():
     assert [each.weight for each in found] == [each.weight for each in parts]
     for mine, theirs in zip(found, parts, strict=True):
         assert mine.tau == theirs.tau and mine.rank == theirs.rank
-        np.testing.assert_allclose(mine.mode.scores.space.level, theirs.mode.scores.space.level, atol=0.1)
-        assert np.corrcoef(mine.scores.dense().reshape(-1), theirs.scores.dense().reshape(-1))[0, 1] > 0.999
+        one, other = mine.scores.dense(), theirs.scores.dense()
+        assert (
+            np.sqrt(np.mean((one - other) ** 2)) < 0.03
+            and np.corrcoef(one.reshape(-1), other.reshape(-1))[0, 1] > 0.999
+        )
 
 
 def test_very_many_combinations_have_a_note(monkeypatch):

@@ -42,7 +42,7 @@ def vectors(cells, terms, size):
         out[i, a] += size[i] * terms.score[i]
         out[i, b] -= size[i] * terms.score[i]
         if linear is not None:
-            first = 0 if linear.start is None else cells.context[i] * linear.slopes.shape[1]
+            first = 0 if linear.start is None else cells.entries.context[i] * linear.slopes.shape[1]
             for j, slope in enumerate(linear.slopes[i]):
                 out[i, cells.n_slots + first + j] += size[i] * terms.score[i] * slope
         out[i, cells.n_slots + k :] += size[i] * law[i]

@@ -191,9 +191,14 @@ def libraries(rng: np.random.Generator) -> Twins:
     makers: list[Callable[[pd.DataFrame], Any]] = [
         pl.from_pandas, lambda table: pl.from_pandas(table).lazy(), pa.Table.from_pandas,
         lambda table: table.to_dict(orient="list"), lambda table: table.to_dict("records"),
-        lambda table: table.astype("category"), lambda table: pa.Table.from_pandas(table).combine_chunks().to_batches()[0],
+        lambda table: table.astype("category"), batch,
     ]  # fmt: skip
     return Twins(read(frame), read(makers[rng.integers(len(makers))](frame)))
+
+
+def batch(frame: pd.DataFrame) -> Any:
+    """Return a table as one record batch."""
+    return pa.Table.from_pandas(frame).combine_chunks().to_batches()[0]
 
 
 def threads(rng: np.random.Generator) -> Twins:

@@ -8,6 +8,7 @@ import inspect
 import io
 import random
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
 from functools import cache, cached_property
@@ -29,7 +30,14 @@ PROTOCOL = {"estimate_boards", "estimate_resolved", "placed", "why_not", "except
 PROTOCOL |= {"resolved_influence", "could_show", "detectable", "goal", "cells", "make", "above_floor"}
 PROTOCOL |= {"of"}  # `Verdicts.of`, `History.of`: rows by position
 ASKED_TOO = ("__getitem__", "__add__", "__sub__", "__contains__", "__call__")  # beside methods with a name
-PROTOCOLS = ("Link", "Sampling")  # classes whose instances are passed to functions here, not asked themselves
+PROTOCOLS = (
+    "Link",
+    "Sampling",
+    "UniformSampling",
+    "ProductSampling",
+    "TableSampling",
+    "Prospect",
+)  # classes whose instances are passed to functions here, not asked themselves
 BUILT = ("Estimate", "Davidson", "RaoKupper", "Identity", "CustomLink", "ProductSampling", "TableSampling")
 
 
@@ -126,7 +134,7 @@ def surface() -> list[tuple[str, Callable[[random.Random], Any]]]:
             static = inspect.getattr_static(value, attribute)
             if isinstance(static, classmethod | staticmethod):
                 found.append((f"{name}.{attribute}", _constant(getattr(value, attribute))))
-            else:
+            elif value.__name__ in examples():
                 found.append((f"{name}.{attribute}", _method(value.__name__, attribute)))
     return found
 
@@ -156,10 +164,12 @@ def asked(value: Any, attribute: str) -> Any:
 @cache
 def examples() -> dict[str, list[Any]]:
     """Return results of every public class, by its name."""
-    try:
-        return _examples()
-    except lrbtl.errors.LrbtlError as error:
-        raise Unprepared from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lrbtl.errors.LrbtlWarning)
+        try:
+            return _examples()
+        except lrbtl.errors.LrbtlError as error:
+            raise Unprepared from error
 
 
 def _examples() -> dict[str, list[Any]]:

@@ -74,7 +74,9 @@ class WorkingScales:
     def of(cls, scales: Sequence[Scale], y: Floats, context: Longs, edge: float = EDGE) -> WorkingScales:
         """Return those of D scales; centres and spreads of real ones are those of the scores y (n,) of contexts."""
         if np.abs(y).max(initial=0.0) > LARGEST:
-            raise ScoreError(f"a score is {y[np.argmax(np.abs(y))]:g}, beyond {LARGEST:g}: give scores in a larger unit.")
+            raise ScoreError(
+                f"a score is {y[np.argmax(np.abs(y))]:g}, beyond {LARGEST:g}: give scores in a larger unit."
+            )
         D = len(scales)
         bounded = np.array([scale.bounded for scale in scales], dtype=bool)
         low = np.array([scale.low if scale.bounded else 0.0 for scale in scales])

@@ -90,7 +90,9 @@ def max_t_quantile(correlation: Floats, level: float = 0.95, rng: Seed = 0) -> f
     if n <= 1 or np.abs(correlation - np.eye(n)).max() < 1e-12:
         return high
     statistics = _Statistics(
-        factor=covariance_factor(_without_rounding(correlation)), n_statistics=n, scan=partial(_scan_entries, correlation)
+        factor=covariance_factor(_without_rounding(correlation)),
+        n_statistics=n,
+        scan=partial(_scan_entries, correlation),
     )
     return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
 

@@ -316,7 +316,8 @@ def test_what_asking_results_for_anything_found_stays_found(evil):
         best.words("x")
     with pytest.raises(ScoreError, match="larger unit"):
         lrbtl.leaderboard({"model": ["x", "y", "x"], "benchmark": ["p", "p", "q"], "score": [1e160, 1.0, 2.0]})
-    votes = lrbtl.information(np.zeros((4, 2)) + np.eye(4)[:, :2], rank=1).influence_function(lrbtl.gap(0, 1))
+    truth = lrbtl.simulate_scores((4, 2), 1, scale=1, rng=0)
+    votes = lrbtl.information(truth, rank=1).influence_function(lrbtl.gap(0, 1))
     for wrong in ((9, 0, 1, 0), ("x", 0, 1, 0), (0, 1, "x", 0), (0, 1, 1), ([0, 1], [0, 1, 2], 1, 0)):
         with pytest.raises(LrbtlError):
             votes(*wrong)

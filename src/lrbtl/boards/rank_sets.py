@@ -152,7 +152,7 @@ class RankSets(Told, Framed):
     def top(self, k: int) -> TopTest:
         """Return tests that models are among the top k of each category, and of every one."""
         check_whole(k, "k")
-        pvalue = self._gaps.top_pvalues(k)
+        pvalue = self._gaps.top_pvalues(int(k))
         return TopTest(
             int(k),
             self.models,

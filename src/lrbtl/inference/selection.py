@@ -9,12 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-<<<<<<< HEAD
-from lrbtl.tables import Told, shown
-=======
 from lrbtl.errors import check_whole
-from lrbtl.tables import shown
->>>>>>> 7d5fc81 (Every command is run with arguments from its parser, every result asked for anything: nine leaks closed; scipy 1.14 is the least that works)
+from lrbtl.tables import Told, shown
 
 DIGITS = 15  # of a number
 

@@ -37,10 +37,11 @@ def test_answers_that_differ_are_found():
 
 
 def test_models_with_the_same_record_share_a_rank_whatever_their_names():
-    sides = [("x", "y", "z"), ("y", "z", "x"), [1, 1, 1]]
+    sides = ["xyz", "yzx"]
     for names in ("xyz", "zyx", "yxz"):
         called = dict(zip("xyz", names, strict=True))
-        votes = lrbtl.Battles.from_arrays(*([called[k] for k in side] for side in sides[:2]), sides[2], counts=[20] * 3)
+        first, second = ([called[k] for k in side] for side in sides)
+        votes = lrbtl.Battles.from_arrays(first, second, [1, 1, 1], counts=[20] * 3)
         for method in ("hierarchical", "naive"):
             board = lrbtl.leaderboard(votes, method=method)
             assert board.rank.tolist() == [1, 1, 1] and board.models == ("x", "y", "z")

@@ -80,7 +80,7 @@ def test_folds_do_not_depend_on_labels_and_sides(seed: int, n_folds: int) -> Non
 
 
 @pytest.mark.parametrize("weights", [None, [1.0, 2.0, 0.5]])
-def test_copies_of_a_context_have_the_same_folds_whatever_their_labels(weights) -> None:
+def test_copies_of_a_context_have_the_same_folds_whatever_their_labels(weights: list[float] | None) -> None:
     rng = np.random.default_rng(5)
     a, n = rng.integers(0, 5, 60), 60
     b, y, u = (a + rng.integers(1, 5, n)) % 5, rng.integers(0, 2, n), rng.integers(0, 2, n)

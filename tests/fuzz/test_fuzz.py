@@ -37,7 +37,7 @@ def test_every_public_class_has_an_example_whose_methods_are_called():
 
 
 def test_what_is_added_to_the_package_is_called(monkeypatch):
-    def brand_new(battles, level: float = 0.95):
+    def brand_new(battles: object, level: float = 0.95) -> None:
         raise KeyError("leaks")
 
     monkeypatch.setattr(lrbtl, "brand_new", brand_new, raising=False)

@@ -478,5 +478,6 @@ def exercise(rng: random.Random, folder: Path, result: Any, further: bool = True
     if able:
         getattr(result, rng.choice(able))()
     able = asked_of(type(result))
-    if further and able and not any(base.__name__ in PROTOCOLS for base in type(result).__mro__):
+    named = type(result).__name__ in lrbtl.__all__ or type(result).__module__.startswith("lrbtl.boards")
+    if further and able and named and not any(base.__name__ in PROTOCOLS for base in type(result).__mro__):
         exercise(rng, folder, drawn_call(rng, folder, asked(result, rng.choice(able))), further=False)

@@ -13,14 +13,19 @@ import lrbtl
 from lrbtl.errors import (
     ClusterError,
     CovariateError,
+    FileReadError,
     InputTypeError,
+    LrbtlError,
     MethodError,
+    MissingColumnError,
     OptionError,
     PlotError,
     RankError,
     RidgeError,
     SamplingError,
+    ScoreError,
     TooLargeError,
+    UnknownModelError,
 )
 
 EVIL = "\x1b[31mred\x07\u202e"
@@ -288,3 +293,37 @@ def test_what_random_calls_found_stays_found(evil):
         lrbtl.plot_leaderboard(lrbtl.leaderboard(battles), date=pd.NaT)
     est = lrbtl.Estimate(["x"], [1.0], [[1e-300]], links="identity")
     assert est.test(null=-1e300).pvalue[0] == 0.0
+
+
+def test_what_asking_results_for_anything_found_stays_found(evil):
+    battles = lrbtl.Battles.read(evil, contexts=EVIL)
+    analysis = lrbtl.analyse(battles)
+    row = analysis.leaderboard()[battles.models[0]]
+    for column in ("elo", 3, ["rank"]):
+        with pytest.raises(MissingColumnError, match="it has"):
+            row[column]
+    assert row.get("elo", 0) == 0
+    with pytest.raises(InputTypeError, match="organisations"):
+        lrbtl.stability(analysis, organisations="m0")
+    choice = lrbtl.choose(analysis, dict.fromkeys(battles.models, 1.0))
+    with pytest.raises(UnknownModelError, match="4 models"):
+        choice.sentence(9)
+    with pytest.raises(MethodError, match="choose one of 'regret'"):
+        choice.routing.overall("pandas")
+    models = battles.models
+    best = analysis.estimate([lrbtl.gap(*models[:2]), lrbtl.gap(*models[1:3])]).largest()
+    with pytest.raises(MethodError, match="decimals"):
+        best.words("x")
+    with pytest.raises(ScoreError, match="larger unit"):
+        lrbtl.leaderboard({"model": ["x", "y", "x"], "benchmark": ["p", "p", "q"], "score": [1e160, 1.0, 2.0]})
+    truth = lrbtl.simulate_scores((4, 2), 1, scale=1, rng=0)
+    votes = lrbtl.information(truth, rank=1).influence_function(lrbtl.gap(0, 1))
+    for wrong in ((9, 0, 1, 0), ("x", 0, 1, 0), (0, 1, "x", 0), (0, 1, 1), ([0, 1], [0, 1, 2], 1, 0)):
+        with pytest.raises(LrbtlError):
+            votes(*wrong)
+
+
+def test_a_device_that_cannot_be_read_is_named():
+    for call in (lrbtl.Battles.read, lrbtl.leaderboard):
+        with pytest.raises(FileReadError, match="cannot read"):
+            call("/proc/self/mem" if Path("/proc/self/mem").exists() else "nothing.csv")

@@ -88,8 +88,9 @@ def _enter() -> None:
     with _lock:
         if _users == 0:
             _before = [library.get_num_threads() for library in _openblas()]
+        _users += 1  # first, so that a child forked from here on gives itself its threads back
+        if _users == 1:
             _set_threads([1] * len(_before))
-        _users += 1
 
 
 def _leave() -> None:
@@ -97,9 +98,9 @@ def _leave() -> None:
     with _lock:
         if _users == 0:  # a child that was forked inside has its threads back already
             return
-        _users -= 1
-        if _users == 0:
+        if _users == 1:
             _set_threads(_before)
+        _users -= 1
 
 
 def _set_threads(numbers: list[int]) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from lrbtl.boards.ranking import (
     find_statuses,
     joint_above,
+    level_ties,
     rank_interval,
     rank_models,
     rank_scores,
@@ -128,3 +129,12 @@ def test_a_rank_lies_in_its_spreads_whatever_the_intervals(rows):
     ranks = rank_models(score, lower[:, None] > upper[None, :], lower, upper)
     assert ((ranks.best <= ranks.rank) & (ranks.rank <= ranks.worst)).all()
     assert ((ranks.rank_lower <= ranks.rank) & (ranks.rank <= ranks.rank_upper)).all()
+
+
+def test_scores_that_differ_by_rounding_share_a_rank():
+    score = np.array([1.0, 1.0 + 1e-14, 0.5, 1.0 - 1e-14, 0.5 + 1e-6])
+    se = np.full(5, 0.1)
+    assert rank_scores(level_ties(score, se)).tolist() == [1, 1, 5, 1, 4]
+    ranks = rank_models(score, np.zeros((5, 5), dtype=bool), score - se, score + se)
+    assert ranks.rank.tolist() == [1, 1, 5, 1, 4]
+    assert level_ties(score, np.full(5, np.nan)) is score

@@ -29,7 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # as a script; pytest has the folder on its path
 
-from fuzz import decisions, files, ingestion, options, pipeline, surface
+from fuzz import commands, decisions, files, ingestion, metamorphic, options, pipeline, surface
 from lrbtl.errors import LrbtlError, LrbtlWarning
 
 AREAS: dict[str, Callable[[random.Random, Path], object]] = {
@@ -39,6 +39,8 @@ AREAS: dict[str, Callable[[random.Random, Path], object]] = {
     "files": files.run_case,
     "decisions": decisions.run_case,
     "surface": surface.run_case,
+    "commands": commands.run_case,
+    "metamorphic": metamorphic.run_case,
 }
 TOLD = 1000  # cases after which it is told how far a campaign is
 

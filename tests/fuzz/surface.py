@@ -8,10 +8,12 @@ import inspect
 import io
 import random
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -21,13 +23,21 @@ from fuzz.options import WRONG
 from fuzz.values import NASTY_LABELS, NASTY_NUMBERS, as_frame
 from lrbtl.inference.analysis import METHODS
 
-SECONDS = 30  # that a call on a few votes may take
+SECONDS = 30  # of the processor that a call on a few votes may take
 MISTAKEN = 0.35  # of the arguments
 # What methods, links and sampling laws offer each other: arrays by position, not checked a second time.
 PROTOCOL = {"estimate_boards", "estimate_resolved", "placed", "why_not", "exception", "shrinkage_of", "design", "run"}
 PROTOCOL |= {"resolved_influence", "could_show", "detectable", "goal", "cells", "make", "above_floor"}
 PROTOCOL |= {"of"}  # `Verdicts.of`, `History.of`: rows by position
-PROTOCOLS = ("Link", "Sampling")  # classes whose instances are passed to functions here, not asked themselves
+ASKED_TOO = ("__getitem__", "__add__", "__sub__", "__contains__", "__call__")  # beside methods with a name
+PROTOCOLS = (
+    "Link",
+    "Sampling",
+    "UniformSampling",
+    "ProductSampling",
+    "TableSampling",
+    "Prospect",
+)  # classes whose instances are passed to functions here, not asked themselves
 BUILT = ("Estimate", "Davidson", "RaoKupper", "Identity", "CustomLink", "ProductSampling", "TableSampling")
 
 
@@ -80,26 +90,26 @@ def run_case(rng: random.Random, folder: Path) -> None:
     """Call something public."""
     _, call = rng.choice(surface())
     with limited(SECONDS), chdir(folder):  # some of the values are names of files
-        exercise(rng, drawn_call(rng, folder, call(rng)))
+        exercise(rng, folder, drawn_call(rng, folder, call(rng)))
 
 
 @contextmanager
 def limited(seconds: int) -> Iterator[None]:
-    """Raise `TimeoutError` where a call takes longer; where there are no alarms, let it."""
-    if not hasattr(signal, "SIGALRM"):
+    """Raise `TimeoutError` where a call computes for longer; where there are no such alarms, let it."""
+    if not hasattr(signal, "SIGPROF"):
         yield
         return
 
     def stop(*_: object) -> None:
         raise TimeoutError(f"longer than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 # ------------------------------------------------------------------------------
@@ -120,15 +130,20 @@ def surface() -> list[tuple[str, Callable[[random.Random], Any]]]:
             found.append((name, _constant(value)))
         if any(base.__name__ in PROTOCOLS for base in value.__mro__):
             continue
-        for attribute in dir(value):
-            if attribute in PROTOCOL or (attribute.startswith("_") and attribute not in ("__getitem__", "__add__")):
-                continue
+        for attribute in asked_of(value):
             static = inspect.getattr_static(value, attribute)
             if isinstance(static, classmethod | staticmethod):
                 found.append((f"{name}.{attribute}", _constant(getattr(value, attribute))))
-            elif inspect.isfunction(static) and value.__name__ in examples():
+            elif value.__name__ in examples():
                 found.append((f"{name}.{attribute}", _method(value.__name__, attribute)))
     return found
+
+
+def asked_of(kind: type) -> list[str]:
+    """Return the names of the public methods of a class, and of its properties."""
+    names = [name for name in dir(kind) if name not in PROTOCOL and (name[0] != "_" or name in ASKED_TOO)]
+    able = (classmethod, staticmethod, property, cached_property, FunctionType)
+    return [name for name in names if isinstance(inspect.getattr_static(kind, name), able)]
 
 
 def _constant(value: Any) -> Callable[[random.Random], Any]:
@@ -136,16 +151,25 @@ def _constant(value: Any) -> Callable[[random.Random], Any]:
 
 
 def _method(kind: str, attribute: str) -> Callable[[random.Random], Any]:
-    return lambda rng: getattr(rng.choice(examples()[kind]), attribute)
+    return lambda rng: asked(rng.choice(examples()[kind]), attribute)
+
+
+def asked(value: Any, attribute: str) -> Any:
+    """Return what asks a result for something: its method, or a function for its property."""
+    if isinstance(inspect.getattr_static(type(value), attribute), property | cached_property):
+        return lambda: getattr(value, attribute)
+    return getattr(value, attribute)
 
 
 @cache
 def examples() -> dict[str, list[Any]]:
     """Return results of every public class, by its name."""
-    try:
-        return _examples()
-    except lrbtl.errors.LrbtlError as error:
-        raise Unprepared from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lrbtl.errors.LrbtlWarning)
+        try:
+            return _examples()
+        except lrbtl.errors.LrbtlError as error:
+            raise Unprepared from error
 
 
 def _examples() -> dict[str, list[Any]]:
@@ -172,12 +196,20 @@ def _examples() -> dict[str, list[Any]]:
         lrbtl.select_rank(votes, [1, 2], n_folds=2), lrbtl.votes_needed(votes, lrbtl.gap("m0", "m1"), half_width=50),
         lrbtl.one_step(votes, [lrbtl.gap("m0", "m1")], rank=1), lrbtl.information(fit), lrbtl.rank_sets(votes),
         lrbtl.information(fit).influence_function(lrbtl.gap(0, 1)), lrbtl.rank_sets(votes).top(2),
-        *_examples_of_results(),
+        *_examples_of_results(), *_examples_of_decisions(votes, covered, estimate),
     ]  # fmt: skip
     out: dict[str, list[Any]] = {}
     for value in found:
         out.setdefault(type(value).__name__, []).append(value)
     return out
+
+
+def _examples_of_decisions(votes: Any, covered: Any, estimate: Any) -> list[Any]:
+    chosen = lrbtl.choose(votes, {"m0": 3.0, "m1": 1.0, "m2": 2.0, "m3": 0.5}, margin=10)
+    return [
+        chosen, chosen.routing, lrbtl.watch(votes), lrbtl.watch(votes, ("gap", "m0", "m1")), estimate.largest(),
+        lrbtl.stability(lrbtl.analyse(covered)), lrbtl.diagnose(votes).calibration,
+    ]  # fmt: skip
 
 
 def _examples_of_results() -> list[Any]:
@@ -429,16 +461,23 @@ def odd_document(rng: random.Random) -> Any:
 ASKED = ("summary", "to_dict", "to_frame", "to_json", "heading", "_repr_html_")
 
 
-def exercise(rng: random.Random, result: Any) -> None:
-    """Ask a result for its text, and for one of the things that it can do by itself."""
+def exercise(rng: random.Random, folder: Path, result: Any, further: bool = True) -> None:
+    """Ask a result for its text, for one of the things that it can do by itself, and for anything else that it can."""
     if type(result).__module__.startswith("matplotlib") or inspect.isgenerator(result):
         import matplotlib.pyplot as plt
 
         plt.close("all")
         return
-    if type(result).__module__.startswith("lrbtl"):
-        if "nan points" in str(result):
-            raise AssertionError("a result that is no number, without a reason")
-        able = [name for name in ASKED if callable(getattr(result, name, None))]
-        if able:
-            getattr(result, rng.choice(able))()
+    if isinstance(result, tuple | list | dict) and result:  # one of several results
+        result = rng.choice(list(result.values() if isinstance(result, dict) else result))
+    if not type(result).__module__.startswith("lrbtl"):
+        return
+    if "nan points" in str(result):
+        raise AssertionError("a result that is no number, without a reason")
+    able = [name for name in ASKED if callable(getattr(result, name, None))]
+    if able:
+        getattr(result, rng.choice(able))()
+    able = asked_of(type(result))
+    named = type(result).__name__ in lrbtl.__all__ or type(result).__module__.startswith("lrbtl.boards")
+    if further and able and named and not any(base.__name__ in PROTOCOLS for base in type(result).__mro__):
+        exercise(rng, folder, drawn_call(rng, folder, asked(result, rng.choice(able))), further=False)

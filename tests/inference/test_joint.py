@@ -173,3 +173,17 @@ def test_errors_of_zero_and_infinite_estimates_do_not_warn():
     np.testing.assert_array_equal(z, [np.inf, np.nan, np.nan])
     np.testing.assert_array_equal(pvalue, [0.0, np.nan, np.nan])
     np.testing.assert_array_equal(wald_interval(np.array([1.0]), np.array([np.inf])), [[-np.inf, np.inf]])
+
+
+@pytest.mark.parametrize("kind", ["any", "singular", "alike"])
+def test_critical_values_do_not_depend_on_the_order(kind):
+    rng = np.random.default_rng(3)
+    d = 12
+    root = rng.normal(size=(d, 7 if kind == "singular" else d))
+    cov = np.eye(d) + 0.3 if kind == "alike" else root @ root.T / d
+    order = rng.permutation(d)
+    other = cov[np.ix_(order, order)] * (1 + 4e-16)
+    assert max_gap_quantile(cov) == pytest.approx(max_gap_quantile(other), abs=1e-12)
+    unit = np.sqrt(np.diag(cov))
+    correlation = cov / np.outer(unit, unit)
+    assert max_t_quantile(correlation) == pytest.approx(max_t_quantile(correlation[np.ix_(order, order)]), abs=1e-12)

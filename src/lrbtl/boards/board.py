@@ -18,7 +18,15 @@ import numpy as np
 from lrbtl.boards.columns import COLUMNS, printed_columns
 from lrbtl.boards.documents import board_document, read_document
 from lrbtl.data.labels import OVERALL, SEPARATOR, context_name, find_label, is_hashable, shown_context, suggest_labels
-from lrbtl.errors import DocumentError, UnknownContextError, UnknownModelError, check_type, check_whole, spelled
+from lrbtl.errors import (
+    DocumentError,
+    MissingColumnError,
+    UnknownContextError,
+    UnknownModelError,
+    check_type,
+    check_whole,
+    spelled,
+)
 from lrbtl.fitting.low_rank import Fit
 from lrbtl.inference.always_valid import Validity
 from lrbtl.inference.analysis import Analysis
@@ -466,6 +474,11 @@ class BoardRow(Mapping[str, Any]):
         self._values = values
 
     def __getitem__(self, column: str) -> Any:
+        if not isinstance(column, str) or column not in self._values:
+            raise MissingColumnError(
+                f"a row of a board has no column {spelled(column)}; it has {', '.join(self._values)}.",
+                argument="column",
+            )
         return self._values[column]
 
     def __getattr__(self, column: str) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from lrbtl.boards.board import BASE_RATING, Basis, Leaderboard, Leaderboards
 from lrbtl.boards.columns import NOTHING
-from lrbtl.boards.ranking import rank_scores
+from lrbtl.boards.ranking import level_ties, rank_scores
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import Cells
 from lrbtl.data.labels import index_labels, shown_context
@@ -235,8 +235,8 @@ def _changes(
         upper=upper[order],
         se=ELO * found.se[order],
         pvalue=found.pvalue[order],
-        rank_before=rank_scores(values[0])[order],
-        rank_after=rank_scores(values[1])[order],
+        rank_before=rank_scores(level_ties(values[0], found.se))[order],
+        rank_after=rank_scores(level_ties(values[1], found.se))[order],
         rank_lower=ranks[0][order],
         rank_upper=ranks[1][order],
         movers=tuple(common[k] for k in biggest if moved[k]),
@@ -406,5 +406,6 @@ def rank_changes(values: list[Floats], joint: Floats, level: float, rng: np.rand
     ]
     tail = 50 * (1 - level)
     low, high = np.percentile(ranks[1] - ranks[0], [tail, 100 - tail], axis=0, method="nearest")
-    seen = rank_scores(values[1]) - rank_scores(values[0])
+    se = np.sqrt(np.diag(joint))
+    seen = rank_scores(level_ties(values[1], se)) - rank_scores(level_ties(values[0], se))
     return np.minimum(low, seen).astype(np.int64), np.maximum(high, seen).astype(np.int64)

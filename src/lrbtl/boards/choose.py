@@ -25,7 +25,7 @@ from lrbtl.data.frames import Frame
 from lrbtl.data.labels import shown_context, some_of
 from lrbtl.data.meta import read_meta
 from lrbtl.data.observations import Data, Results
-from lrbtl.errors import CostError, DocumentError, MarginError, check_whole, is_within, spelled
+from lrbtl.errors import CostError, DocumentError, MarginError, UnknownModelError, check_whole, is_within, spelled
 from lrbtl.inference.always_valid import ONE_LOOK, Validity
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.targets import Weights
@@ -159,6 +159,9 @@ class Choice(Printed):
 
     def sentence(self, place: int) -> str:
         """Return what to use instead of the model at a place, in words."""
+        check_whole(place, "place", 0)
+        if place >= len(self):
+            raise UnknownModelError(f"place={place}: there are {len(self)} models, counted from 0.", argument="place")
         if self.instead[place] is None or self.margin is None:
             return f"no cheaper model is shown to be as good as {shown(self.models[place])}"
         return (

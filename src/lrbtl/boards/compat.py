@@ -19,7 +19,7 @@ import numpy as np
 
 from lrbtl.boards.board import BASE_RATING, Leaderboard, Leaderboards
 from lrbtl.boards.components import battle_counts, self_note, tie_note
-from lrbtl.boards.ranking import rank_models
+from lrbtl.boards.ranking import level_ties, rank_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD, component_members, strong_components
 from lrbtl.data.covariates import POSITION
@@ -322,7 +322,7 @@ def _board(
     lower, upper = ratings - half, ratings + half
     ranks = rank_models(ratings, lower[:, None] > upper[None, :], lower, upper)
     votes, won = battle_counts(battles, np.ones(1))
-    order = np.argsort(-ratings, kind="stable")
+    order = np.argsort(-level_ties(ratings, se), kind="stable")
     return Leaderboard(
         context=context,
         models=tuple(battles.models[k] for k in order),

@@ -14,7 +14,7 @@ from lrbtl.boards.board import BASE_RATING, STATUSES, Basis, BoardScale, Lazy, L
 from lrbtl.boards.comparison import is_gap, win_table
 from lrbtl.boards.compat import COMPAT, Compat, compat_boards
 from lrbtl.boards.components import Component, analyse_components, battle_counts, no_board, prepared_data, vote_notes
-from lrbtl.boards.ranking import Ranks, Rivals, Texts, find_statuses, joint_above, rank_models
+from lrbtl.boards.ranking import Ranks, Rivals, Texts, find_statuses, joint_above, level_ties, rank_models
 from lrbtl.boards.result_boards import result_boards
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import Frame
@@ -360,7 +360,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
     at = np.arange(d1) if len(found) == d1 else np.flatnonzero(standing.placed)
     unit = {"elo": ELO, "logit": 1.0, "probability": 1.0}[view.scale]
     unit *= 1.0 if view.scale == "probability" else part.analysis.log_odds_unit
-    score = unit * _spread(found.estimate, at, d1)
+    score = unit * _spread(level_ties(found.estimate, found.se), at, d1)
     anchor_note, shift = _shift(part, view, score)
     lower, upper = (shift + unit * _spread(side, at, d1) for side in found.conf_int(view.level).T)
     words = _notes(part, standing)
@@ -443,7 +443,7 @@ def _verdicts(part: Component, view: View, standing: Standing, found: Estimate) 
         found = part.analysis.estimate_boards(standing.weights[None], standing.ranked[None])[0]
     ranked = np.flatnonzero(standing.ranked)
     score, own = found.estimate[ranked], np.diag(found.cov)[ranked]
-    first, second = np.argsort(-score, kind="stable")[:2]
+    first, second = np.argsort(-level_ties(score, np.sqrt(own)), kind="stable")[:2]
     rival = np.full(ranked.size, first)
     rival[first] = second
     variance = own + own[rival] - 2.0 * found.cov[ranked, ranked[rival]]

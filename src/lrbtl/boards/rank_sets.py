@@ -24,7 +24,7 @@ from typing import Any, Unpack
 import numpy as np
 from scipy.special import ndtr
 
-from lrbtl.boards.ranking import rank_interval, rank_scores
+from lrbtl.boards.ranking import level_ties, rank_interval, rank_scores
 from lrbtl.data.frames import Frame
 from lrbtl.data.labels import shown_context
 from lrbtl.data.observations import Data
@@ -152,7 +152,7 @@ class RankSets(Told, Framed):
     def top(self, k: int) -> TopTest:
         """Return tests that models are among the top k of each category, and of every one."""
         check_whole(k, "k")
-        pvalue = self._gaps.top_pvalues(k)
+        pvalue = self._gaps.top_pvalues(int(k))
         return TopTest(
             int(k),
             self.models,
@@ -245,7 +245,8 @@ def rank_sets(
     rank, lower, upper = np.zeros((d1, C), dtype=np.int64), np.ones((d1, C), dtype=np.int64), np.full((d1, C), d1)
     for u in range(C):
         here = np.flatnonzero(gaps.known[:, u])
-        rank[here, u] = rank_scores(gaps.score[here, u])
+        precision = gaps.precision[u][gaps.precision[u] > 0]
+        rank[here, u] = rank_scores(level_ties(gaps.score[here, u], 1.0 / precision))
         low, high = rank_interval(shown[u][np.ix_(here, here)])
         lower[here, u], upper[here, u] = low, high + d1 - here.size
     return RankSets(

@@ -23,6 +23,7 @@ from lrbtl.typing import Bools, Floats, Longs, Seed
 Texts = NDArray[np.str_]
 
 PANEL = 256  # models that are compared with all others at a time
+ROUNDING = 1e-9  # of a standard error, by which equal scores may differ
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats) -> Ra
     >>> ranks.rank, ranks.rank_lower, ranks.rank_upper, ranks.tier
     (array([1, 3, 2]), array([1, 2, 2]), array([1, 3, 3]), array([1, 2, 2]))
     """
+    score = level_ties(score, upper - lower)
     rank, (best, worst), (low, high) = rank_scores(score), rank_spread(lower, upper), rank_interval(above)
     return Ranks(
         rank,
@@ -77,6 +79,25 @@ def rank_models(score: Floats, above: Bools, lower: Floats, upper: Floats) -> Ra
         np.maximum(high, rank),
         tiers(score, above),
     )
+
+
+def level_ties(score: Floats, se: Floats) -> Floats:
+    """Return scores of which those that differ by rounding only, beside their standard errors, are equal.
+
+    Models with the same record then share a rank, and stand in the order of their labels.
+
+    >>> level_ties(np.array([0.5, 1.0, 0.5 + 1e-12]), np.full(3, 0.1))
+    array([0.5, 1. , 0.5])
+    """
+    known = se[np.isfinite(se) & (se > 0)]
+    if not known.size:
+        return score
+    order = np.argsort(score, kind="stable")
+    steps = np.diff(score[order], prepend=score[order[:1]])
+    starts = np.maximum.accumulate(np.where(steps <= ROUNDING * np.median(known), 0, np.arange(score.size)))
+    out = np.empty_like(score)
+    out[order] = score[order][starts]
+    return out
 
 
 def rank_scores(score: Floats) -> Longs:

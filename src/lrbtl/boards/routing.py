@@ -10,11 +10,13 @@ import numpy as np
 
 from lrbtl.boards.standing_draws import JointScores, chance_first
 from lrbtl.data.labels import shown_context
+from lrbtl.errors import check_choice
 from lrbtl.inference.analysis import Analysis
 from lrbtl.tables import Printed, plain_numbers
 from lrbtl.typing import Floats, Longs, Seed
 
 ROWS_SHOWN = 40
+SUMMED = ("regret", "single_regret", "gain", "cost")  # columns that have a mean over the mix
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,6 +66,7 @@ class Routing(Printed):
 
     def overall(self, name: str) -> float:
         """Return the mean over the mix of `regret`, `single_regret`, `gain` or `cost`."""
+        check_choice(name, SUMMED, "name")
         return float(self.weight @ getattr(self, name))
 
     def to_dict(self) -> dict[str, list[Any]]:

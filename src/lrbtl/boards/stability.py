@@ -16,7 +16,7 @@ from lrbtl.boards.board import Basis, Leaderboard, Leaderboards
 from lrbtl.boards.influence import find_flip, first_models, gap_of, read_basis, votes_out
 from lrbtl.data.battles import Battles
 from lrbtl.data.labels import some_of
-from lrbtl.errors import InfluenceError, LrbtlError, LrbtlWarning, check_whole, without
+from lrbtl.errors import InfluenceError, LrbtlError, LrbtlWarning, check_type, check_whole, without
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.methods.base import strict_question
 from lrbtl.methods.targets import Resolved
@@ -164,6 +164,7 @@ def stability(
     if names:
         lines.append(case.groups_dropped(names.index(by or names[0])))
     if organisations is not None:
+        check_type(organisations, Mapping, "organisations", "give a mapping from model to organisation")
         lines.append(case.organisations_out(organisations))
     models = tuple(case.battles.models[k] for k in order[:top])
     return Stability(top, models, tuple(lines), case.battles.n_battles)

@@ -19,7 +19,7 @@ from lrbtl.data.item_logs import ItemColumns, open_items
 from lrbtl.data.items import Accuracies, ItemTable, accuracies, pooled, read_items
 from lrbtl.data.labels import Labelled, context_name, sort_labels
 from lrbtl.data.logs import open_log
-from lrbtl.data.scales import PERCENT, REAL, Scale, choose_scales
+from lrbtl.data.scales import LARGEST, PERCENT, REAL, Scale, choose_scales
 from lrbtl.data.scores import LongScores, looks_long, read_long, read_wide
 from lrbtl.errors import (
     EmptyDataError,
@@ -440,7 +440,7 @@ def _with_noise(found: LongScores, scales: Sequence[Scale], level: Longs) -> tup
     y = found.scores
     if "se" in found.more:
         se = found.more["se"]
-        if not np.all(se > 0):
+        if not np.all((se > 1.0 / LARGEST) & (se < LARGEST)):
             raise ScoreError("standard errors of scores must be there and positive in each row; leave se= out else.")
         return y, se**2
     if "items" not in found.more:

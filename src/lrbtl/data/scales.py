@@ -14,6 +14,7 @@ from lrbtl.errors import ScaleError, ScoreError
 from lrbtl.typing import Floats, Longs
 
 EDGE = 0.005  # share of a range that is added at both ends, so that a score of exactly 0 or 100 has a finite logit
+LARGEST = 1e100  # score, whose square is a number
 NEARLY = 1.5  # times the upper end of per cents: scores beyond 100 but within this look like mistakes
 
 
@@ -72,6 +73,10 @@ class WorkingScales:
     @classmethod
     def of(cls, scales: Sequence[Scale], y: Floats, context: Longs, edge: float = EDGE) -> WorkingScales:
         """Return those of D scales; centres and spreads of real ones are those of the scores y (n,) of contexts."""
+        if np.abs(y).max(initial=0.0) > LARGEST:
+            raise ScoreError(
+                f"a score is {y[np.argmax(np.abs(y))]:g}, beyond {LARGEST:g}: give scores in a larger unit."
+            )
         D = len(scales)
         bounded = np.array([scale.bounded for scale in scales], dtype=bool)
         low = np.array([scale.low if scale.bounded else 0.0 for scale in scales])

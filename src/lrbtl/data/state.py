@@ -61,7 +61,14 @@ class Source:
 
 
 def is_state(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file begins like one that `Battles.save` wrote."""
+    """Return whether a file can be read and begins like one that `Battles.save` wrote."""
+    try:
+        return _begins_like_state(path)
+    except OSError:  # which those who read logs report
+        return False
+
+
+def _begins_like_state(path: str | os.PathLike[str]) -> bool:
     with open(path, "rb") as stream:
         start = stream.read(NAME_AT + len(HEADER))
     return start.startswith(MAGIC) and start[NAME_AT:] == HEADER.encode()
@@ -127,7 +134,7 @@ def read_state(path: str | os.PathLike[str], kind: type[Battles]) -> tuple[Battl
     """Return the battles that `write_state` wrote, made by their class, checked, and the files that they came from."""
     path = as_path(path)
     try:
-        if not is_state(path):
+        if not _begins_like_state(path):
             raise FileReadError("it is not a file that battles.save() wrote; logs are read by Battles.scan().")
         with zipfile.ZipFile(path) as archive:
             header = json.loads(archive.read(HEADER).decode("utf-8", "surrogatepass"))

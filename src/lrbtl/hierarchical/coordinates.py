@@ -42,25 +42,10 @@ class LevelSpace(TangentSpace):
         if point.core.size:
             super().__init__(point, centred=True, n_extra=n_extra)
         else:
-            self._without_factors(point, n_extra)
+            _set_without_factors(self, point, n_extra)
         self.U = np.hstack([point.factors[0], level[:, None]])
         self.V = np.hstack([self.V, np.ones((n_contexts, 1))])
-        self.slices = {k: _moved(part, d1) for k, part in self.slices.items()}
-        self.slices[0] = slice(0, self.U.size)
-        self.core_slice, self.extra = _moved(self.core_slice, d1), _moved(self.extra, d1)
-        self.q, self.size = self.q + d1, self.size + d1
-
-    def _without_factors(self, point: Tucker, n_extra: int) -> None:
-        """Set what `TangentSpace` sets, for a point of rank 0."""
-        self.point, self.centred, self.core, self.factors = point, True, point.core, point.factors
-        self.V = np.zeros((int(np.prod(point.shape[1:])), 0))
-        self.context_shape = point.shape[1:]
-        self.mode = 1 + int(np.argmax(self.context_shape))
-        self.others = [k for k in range(1, len(point.shape)) if k != self.mode]
-        self.has_core = self.has_others = False
-        self.q = self.size = n_extra
-        self.slices = {k: slice(0, 0) for k in (0, *self.others)} | {self.mode: slice(n_extra, n_extra)}
-        self.core_slice, self.extra = slice(0, 0), slice(0, n_extra)
+        _make_room(self, d1)
 
     @property
     def rank(self) -> int:
@@ -132,6 +117,27 @@ class LevelSpace(TangentSpace):
             return self.point, level
         factors = [models[:, :-1], *(self.factors[k] + changes[k] for k in range(1, len(self.factors)))]
         return Tucker(self.core if dcore is None else self.core + dcore, tuple(factors)).canonical(), level
+
+
+def _set_without_factors(space: TangentSpace, point: Tucker, n_extra: int) -> None:
+    """Set what `TangentSpace` sets, for a point of rank 0."""
+    space.point, space.centred, space.core, space.factors = point, True, point.core, point.factors
+    space.V = np.zeros((int(np.prod(point.shape[1:])), 0))
+    space.context_shape = point.shape[1:]
+    space.mode = 1 + int(np.argmax(space.context_shape))
+    space.others = [k for k in range(1, len(point.shape)) if k != space.mode]
+    space.has_core = space.has_others = False
+    space.q = space.size = n_extra
+    space.slices = {k: slice(0, 0) for k in (0, *space.others)} | {space.mode: slice(n_extra, n_extra)}
+    space.core_slice, space.extra = slice(0, 0), slice(0, n_extra)
+
+
+def _make_room(space: TangentSpace, d1: int) -> None:
+    """Put levels in front of the coordinates."""
+    space.slices = {k: _moved(part, d1) for k, part in space.slices.items()}
+    space.slices[0] = slice(0, space.U.size)
+    space.core_slice, space.extra = _moved(space.core_slice, d1), _moved(space.extra, d1)
+    space.q, space.size = space.q + d1, space.size + d1
 
 
 def _moved(part: slice, by: int) -> slice:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -38,7 +39,7 @@ from lrbtl.methods.clusters import Rows
 from lrbtl.methods.naive import SeparateFits
 from lrbtl.methods.standard_errors import centred, in_batches, widening
 from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate, mean_win_probabilities
-from lrbtl.model.links import LOGISTIC
+from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Longs
 
@@ -57,7 +58,7 @@ class Hierarchical(Method):
     """T = L + E by its posterior, averaged over tau and over two ranks, with exceptions let out."""
 
     name = "hierarchical"
-    unused = ("n_folds", "ridge", "sampling", "se", "solver")
+    unused: ClassVar[tuple[str, ...]] = ("n_folds", "ridge", "sampling", "se", "solver")
 
     @one_blas_thread
     def run(self, data: Data, options: Options) -> Run:
@@ -198,6 +199,9 @@ class HierarchicalRun(Run):
     """The posterior of all scores: means over nodes, their covariances and the spread between them."""
 
     data: Battles
+    nodes: list[Component]
+    link: Link
+    provenance: Provenance
     shrinks = True
 
     def __init__(self, data: Battles, nodes: list[Component], provenance: Provenance) -> None:

@@ -18,7 +18,19 @@ from scipy.sparse.linalg import LinearOperator
 from scipy.special import expit
 
 from lrbtl.data.battles import Battles
-from lrbtl.errors import MethodError, RankError, as_floats, check_flag, check_type, is_within, spelled
+from lrbtl.errors import (
+    CodeRangeError,
+    ContextModeError,
+    LengthMismatchError,
+    MethodError,
+    OutcomeRangeError,
+    RankError,
+    as_floats,
+    check_flag,
+    check_type,
+    is_within,
+    spelled,
+)
 from lrbtl.fitting.design import CompleteDesign, Design
 from lrbtl.fitting.jacobian import eta_change
 from lrbtl.fitting.local import Local
@@ -31,7 +43,7 @@ from lrbtl.lowrank.tucker import check_rank
 from lrbtl.methods.one_step import Law, evaluate_targets
 from lrbtl.methods.targets import Resolved, Stack
 from lrbtl.model.sampling import Sampling, UniformSampling, as_sampling, reference_probability
-from lrbtl.typing import AnyInts, Floats
+from lrbtl.typing import AnyInts, Floats, Longs
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +81,20 @@ class InfluenceFunction:
 
     def __call__(self, a: AnyInts | int, b: AnyInts | int, y: ArrayLike, context: Any = ()) -> Floats:
         """Return phi of votes y between models a and b, by position, in contexts: one array per context mode."""
-        first, second = np.atleast_1d(a), np.atleast_1d(b)
-        modes = context if isinstance(context, tuple) else (context,)
-        where = np.zeros(first.shape, dtype=np.int64)
-        for position, size in zip(modes, self.scores.shape[1:], strict=True):
-            where = where * size + np.asarray(position)
         shape = self.scores.shape
+        first, second = _positions(a, shape[0], "a"), _positions(b, shape[0], "b")
+        modes = context if isinstance(context, tuple) else (context,)
+        if len(modes) != len(shape) - 1:
+            raise ContextModeError(f"context={spelled(context)} names {len(modes)} positions, not {len(shape) - 1}.")
+        where = np.zeros(first.shape, dtype=np.int64)
+        places = [_positions(position, size, "context") for position, size in zip(modes, shape[1:], strict=True)]
+        if len({column.size for column in (first, second, *places, np.atleast_1d(y))} - {1}) > 1:
+            raise LengthMismatchError("a, b, y and context have different lengths: give one of each for every vote.")
+        for place, size in zip(places, shape[1:], strict=True):
+            where = where * size + place
         flat, direction = self.scores.reshape(shape[0], -1), self.direction.reshape(shape[0], -1)
         eta = flat[first, where] - flat[second, where]
-        score = np.asarray(y, dtype=float) - expit(eta)
+        score = as_floats(y, "y", OutcomeRangeError) - expit(eta)
         if self.whiten:
             score = score / (expit(eta) * expit(-eta))
         if self.weights is not None:
@@ -91,6 +108,14 @@ class _Votes:
     a: AnyInts
     b: AnyInts
     context: AnyInts
+
+
+def _positions(values: Any, size: int, name: str) -> Longs:
+    """Return positions below a size; raise `CodeRangeError` where they are none."""
+    found = as_floats(values, name, CodeRangeError).reshape(-1)
+    if not np.all((found >= 0) & (found < size) & (found == np.floor(found))):
+        raise CodeRangeError(f"{name}={spelled(values)}: give positions from 0 to {size - 1}.", argument=name)
+    return found.astype(np.int64)
 
 
 class Information:

@@ -30,6 +30,7 @@ MOST_VALUES = 1 << 28  # draws times statistics
 MANY, JITTER = 1000, 1e-5  # statistics beyond which draws are made in single precision, with so much more variance each
 TOLERANCE = 0.0075  # standard error of a critical value, if MOST_VALUES allows: 0.2% of the gaps it decides on
 GOAL = 1.3  # tail at the start of the draws over the tail asked for
+DIGITS = 9  # of covariances, beside the largest one, that decide on the order of statistics: the rest is rounding
 
 
 def normal_quantile(level: float) -> float:
@@ -83,13 +84,15 @@ def max_t_quantile(correlation: Floats, level: float = 0.95, rng: Seed = 0) -> f
     >>> round(max_t_quantile(np.ones((10, 10))), 2)
     1.96
     """
-    correlation = _checked_square(correlation, "correlation")
+    correlation = _in_own_order(_checked_square(correlation, "correlation"))
     n = len(correlation)
     low, high = normal_quantile(level), sidak_quantile(level, max(n, 1))
     if n <= 1 or np.abs(correlation - np.eye(n)).max() < 1e-12:
         return high
     statistics = _Statistics(
-        factor=covariance_factor(correlation), n_statistics=n, scan=partial(_scan_entries, correlation)
+        factor=covariance_factor(_without_rounding(correlation)),
+        n_statistics=n,
+        scan=partial(_scan_entries, correlation),
     )
     return float(np.clip(_tail_quantile(statistics, level, rng), low, high))
 
@@ -104,7 +107,7 @@ def max_gap_quantile(cov: Floats, level: float = 0.95, rng: Seed = 0) -> float:
     >>> abs(max_gap_quantile(np.eye(10)) - 4.474 / 2**0.5) < 0.02  # the studentized range
     True
     """
-    cov = _checked_square(cov, "covariance")
+    cov = _in_own_order(_checked_square(cov, "covariance"))
     precision = _gap_precision(cov)
     n, varies = len(cov), len(cov) * (len(cov) - 1) // 2
     pairs: Callable[[Longs], Longs] = partial(pair_at, n)
@@ -114,7 +117,7 @@ def max_gap_quantile(cov: Floats, level: float = 0.95, rng: Seed = 0) -> float:
     low, high = normal_quantile(level), sidak_quantile(level, max(varies, 1))
     if varies <= 1:
         return low
-    factor = covariance_factor(cov)
+    factor = covariance_factor(_without_rounding(cov))
     factor -= factor.mean(axis=0)  # gaps stay, and bounds on them are tighter without what all scores share
     cov = cov - cov.mean(axis=0)
     cov -= cov.mean(axis=1, keepdims=True)
@@ -184,6 +187,23 @@ def pair_at(n: int, position: Longs) -> Longs:
     row += (row + 1) * (row + 2) // 2 <= left  # rounding
     row -= row * (row + 1) // 2 > left
     return np.asarray(np.stack([n - 2 - row, n - 1 - (left - row * (row + 1) // 2)], axis=-1))
+
+
+def _in_own_order(cov: Floats) -> Floats:
+    """Return a covariance with rows and columns in an order that it determines itself: draws know no labels."""
+    if len(cov) < 3:
+        return cov
+    scale = max(float(np.abs(cov).max()), 1e-300)
+    gaps = gap_variances(cov) / scale
+    keys = (np.diag(cov) / scale, gaps.mean(axis=1), (gaps**2).mean(axis=1))
+    order = np.lexsort([np.round(key, DIGITS) for key in keys])
+    return np.asarray(cov[np.ix_(order, order)])
+
+
+def _without_rounding(cov: Floats) -> Floats:
+    """Return a covariance in which what is equal but for rounding is equal, so that pivots know no labels either."""
+    scale = np.ldexp(1.0, int(np.frexp(np.abs(cov).max(initial=0.0))[1]))  # a power of two, which rounds nothing
+    return np.asarray(np.round(cov / scale, DIGITS + 2) * scale)
 
 
 def gap_variances(cov: Floats) -> Floats:

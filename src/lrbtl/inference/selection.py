@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from lrbtl.errors import check_whole
 from lrbtl.tables import Told, shown
+
+DIGITS = 15  # of a number
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Selected(Told):
 
     def words(self, decimals: int = 2) -> str:
         """Return the estimate and its interval with so many decimals."""
+        check_whole(decimals, "decimals", 0)
+        decimals = min(decimals, DIGITS)
         numbers = f"{self.estimate:,.{decimals}f} ({self.lower:,.{decimals}f} to {self.upper:,.{decimals}f})"
         return f"{shown(self.label)}: {numbers}, picked from {self.among}; {100 * self.level:.4g}% after that"
 

@@ -125,7 +125,7 @@ def shown(page, name):
 
 def test_opens_on_the_overview(browser, address, boards):
     page = open_at(browser, address, "")
-    assert texts(page, "#tabs button") == TABS
+    assert texts(page, "#tabs button:not([hidden])") == TABS
     assert page.find_element(By.CSS_SELECTOR, "[aria-selected=true]").text == "Overview"
     facts = texts(page, "#facts li")
     assert facts[0] == "3 May 2026" and facts[3] == "8 categories weighted by votes"
@@ -376,7 +376,7 @@ def test_fits_every_width(page, width):
     metrics = {"width": width, "height": 812, "deviceScaleFactor": 1, "mobile": width < 500}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     part = "section:not([hidden])"
-    for button in page.find_elements(By.CSS_SELECTOR, "#tabs button"):
+    for button in page.find_elements(By.CSS_SELECTOR, "#tabs button:not([hidden])"):
         button.click()
         assert page.execute_script("return document.documentElement.scrollWidth") <= width
         ((left, right, scrolled, inside),) = page.execute_script(PLACES, ".scroll")

@@ -41,10 +41,11 @@ TASTE = 0.5  # standard deviation of the tastes of a voter
 SCORES = np.array([0.6, 0.6, 0.4, 0.2, 0.0, -0.2, -0.6, -1.0])  # the first two are equal
 DESIGNS = {
     f"{'adaptive' if adaptive else 'uniform'}, {'plain' if n == 1 else '8 categories'}{', voters' * clusters}": (
-        adaptive, n, clusters
+        adaptive, n, clusters, False
     )
     for adaptive, n, clusters in product((False, True), (1, 8), (False, True))
 }  # fmt: skip
+DESIGNS["adaptive, 8 categories, pairings not in the prior"] = (True, 8, False, True)
 
 
 def votes_of(
@@ -163,20 +164,21 @@ def pooled_fit(log: dict[str, np.ndarray], score: np.ndarray, clusters: bool) ->
     return score, np.sqrt(np.maximum(var[:, None] + var - 2 * cov, 1e-12))
 
 
-def default_fit(log: dict[str, np.ndarray], n_contexts: int, clusters: bool, true: np.ndarray) -> Look:
+def default_fit(log: dict[str, np.ndarray], n_contexts: int, clusters: bool, blind: bool, true: np.ndarray) -> Look:
     """Return what the default says of the overall board, all categories alike."""
     frame = {"model_a": log["a"], "model_b": log["b"], "winner": log["y"], "category": log["context"]}
     more = {"cluster": "voter"} if clusters else {}
     frame |= {"voter": log["voter"]} if clusters else {}
     battles = lrbtl.Battles.from_frame(frame, contexts="category" if n_contexts > 1 else None, **more)
     weights = np.full((1, battles.n_contexts), 1 / battles.n_contexts)
-    (found,) = lrbtl.analyse(battles).estimate_boards(weights)
+    config = lrbtl.HierarchicalConfig(design_covariates=not blind)
+    (found,) = lrbtl.analyse(battles, config=config).estimate_boards(weights)
     at = np.argsort(np.array(battles.models))
     gaps = JointGaps.of(found.working_cov[np.ix_(at, at)])
     return Look.of(found.working[at], gaps.errors(), true, float(gaps.critical))
 
 
-def one_log(seed: int, adaptive: bool, n_contexts: int, clusters: bool) -> dict[str, Any]:
+def one_log(seed: int, adaptive: bool, n_contexts: int, clusters: bool, blind: bool) -> dict[str, Any]:
     """Return, for each kind, whether a statement was ever wrong, votes to the first verdict, and widths at the end."""
     rng = np.random.default_rng([29, seed, adaptive, n_contexts, clusters])
     truth = np.repeat(SCORES[:, None], n_contexts, axis=1)
@@ -199,7 +201,7 @@ def one_log(seed: int, adaptive: bool, n_contexts: int, clusters: bool) -> dict[
         guide = Look.of(score, se, true)
         guess = guide if known is None else known[1].moved(known[2], guide)
         asked = known is None or k == LOOKS or n > GROWTH * known[0] or _near(guess, n, wrong)
-        look = default_fit(log, n_contexts, clusters, true) if asked or full else None
+        look = default_fit(log, n_contexts, clusters, blind, true) if asked or full else None
         if asked:
             assert look is not None
             fits, known, critical = fits + 1, (n, look, guide), look.critical

@@ -122,7 +122,7 @@ def quadratic_form(basis: Basis, order: Longs) -> tuple[Floats, Floats, Floats]:
     weights = np.zeros((u.size, C))
     weights[np.arange(u.size), u] = weights[np.arange(u.size), v] = 1.0
     i, j = np.triu_indices(n, 1)
-    variances, covariances = np.empty((u.size, n)), np.empty((u.size, i.size), dtype=np.float32)
+    variances, covariances = np.empty((u.size, n)), np.empty((u.size, i.size))
     scores = np.empty((C, n))
     for first in range(0, u.size, AT_ONCE):
         for k, found in enumerate(analysis.estimate_boards(weights[first : first + AT_ONCE]), first):

@@ -288,7 +288,8 @@ def table(done: dict[str, Any]) -> str:
     def share(row: dict[str, Any], kind: str, what: str) -> str:
         n = row[kind]["logs"]
         p = row[kind][what] / n
-        return f"{p:.3f} ± {max(np.sqrt(p * (1 - p) / n), 0.5 / n):.3f}"
+        few = "" if n == row["logs"] else f" ({n} logs)"
+        return f"{p:.3f} ± {max(np.sqrt(p * (1 - p) / n), 0.5 / n):.3f}{few}"
 
     known = {name: done[name] for name in DESIGNS if name in done}
     full, missed = (sum(row[name] for row in known.values()) for name in ("full_logs", "missed"))

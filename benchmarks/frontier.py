@@ -26,6 +26,8 @@ from rank_sets import GROUPS, SHAPES, VOTES, truth_of
 from replications import keep_results, known_results
 
 TOP = 3
+CAPS, SPLITS = (np.inf, 4.0, 1.0, 0.5), 4  # dollars that models may cost, and halves of LMArena
+VERDICTS = (FRONTIER, DOMINATED, "cannot tell")
 EDGES = np.array([0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98, 1.0])
 
 
@@ -93,6 +95,8 @@ def table(done: dict[str, Any]) -> str:
                     p = predicted / n
                     error = np.sqrt(max(p * (1 - p), 1e-4) / n)
                     lines.append(f"| {p:.3f} | {happened / n:.3f} | {error:.3f} | {n:.0f} |")
+    if "lmarena" in done:
+        lines += routing_table(done["lmarena"])
     return "\n".join(lines) + "\n"
 
 
@@ -104,25 +108,45 @@ def lmarena(folder: Path) -> dict[str, Any]:
     found = lrbtl.choose(battles, prices, column="output_price", margin=10)
     with tempfile.TemporaryDirectory() as scratch:  # prices are not ours to give away
         lrbtl.save_picture(lrbtl.plot_choice(found), Path(scratch) / "frontier.png")
-    out: dict[str, Any] = {word: found.verdict.count(word) for word in ("on the frontier", "dominated", "cannot tell")}
+    out: dict[str, Any] = {word: found.verdict.count(word) for word in VERDICTS}
     out["models"], out["cheaper_within_10_points"] = len(found), sum(x is not None for x in found.instead)
-    expected, gained, errors = [], [], []
-    for seed in range(5):
+    out["routing"] = {str(cap): {"expected_gain": [], "held_out_gain": [], "held_out_se": []} for cap in CAPS}
+    for seed in range(SPLITS):
         train, held = battles.split(2, rng=seed)[0]
-        routing = lrbtl.choose(train, prices, column="output_price").routing
-        assert routing is not None
-        judge = lrbtl.analyse(held)
-        gamma = np.zeros((held.shape[0], held.n_contexts))
-        single = held.model_index(routing.single)
-        for u, (pick, weight) in enumerate(zip(routing.pick, routing.weight, strict=True)):
-            gamma[held.model_index(pick), u] += weight
-            gamma[single, u] -= weight
-        est = judge.estimate(lrbtl.linear(gamma))
-        expected.append(routing.overall("gain"))
-        gained.append(ELO * float(est.estimate[0]))
-        errors.append(ELO * float(est.se[0]))
-    out["routing"] = {"expected_gain": expected, "held_out_gain": gained, "held_out_se": errors}
+        chooser, judge = lrbtl.analyse(train), lrbtl.analyse(held)
+        for cap in CAPS:
+            affordable = prices[prices["output_price"] <= cap]
+            routing = lrbtl.choose(chooser, affordable, column="output_price").routing
+            assert routing is not None
+            gamma = np.zeros((held.shape[0], held.n_contexts))
+            single = held.model_index(routing.single)
+            for u, (pick, weight) in enumerate(zip(routing.pick, routing.weight, strict=True)):
+                gamma[held.model_index(pick), u] += weight
+                gamma[single, u] -= weight
+            est = judge.estimate(lrbtl.linear(gamma))
+            row = out["routing"][str(cap)]
+            row["expected_gain"].append(routing.overall("gain"))
+            row["held_out_gain"].append(ELO * float(est.estimate[0]))
+            row["held_out_se"].append(ELO * float(est.se[0]))
     return out
+
+
+def routing_table(found: dict[str, Any]) -> list[str]:
+    """Return what LMArena's half said of routing, and what the other half says of it."""
+    lines = ["", "LMArena, models with a price: " + ", ".join(f"{found[word]} {word}" for word in VERDICTS)]
+    lines[-1] += (
+        f"; for {found['cheaper_within_10_points']} of {found['models']} a cheaper one is as good within 10 points."
+    )
+    lines += [
+        "",
+        "Routing by one half of LMArena's votes against its best single model, judged by the other half (Elo):",
+    ]
+    lines += ["", "| dollars per million output tokens, at most | halves | expected gain | held-out gain | its error |"]
+    lines += ["|---|---|---|---|---|"]
+    for cap, row in found["routing"].items():
+        mean = [float(np.mean(row[name])) for name in ("expected_gain", "held_out_gain", "held_out_se")]
+        lines.append(f"| {cap} | {len(row['held_out_gain'])} | {mean[0]:.1f} | {mean[1]:+.1f} | {mean[2]:.1f} |")
+    return lines
 
 
 def main() -> None:

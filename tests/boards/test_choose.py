@@ -182,7 +182,7 @@ def test_models_without_a_cost_are_left_out_and_named(battles):
         ({"model_0": 1.0}, "fewer than two"),
         ({"model_0": -1.0, "model_1": 1.0}, "not negative"),
         ({"model_0": True, "model_1": 1.0}, "not negative"),
-        ({"model_0": "dear", "model_1": "cheap"}, "must map columns"),
+        ({"model_0": "dear", "model_1": "cheap"}, "give a number"),
         ({"nobody": 1.0, "none": 2.0}, "fewer than two"),
         (3, "cost is a int"),
         ({"model": ["model_0", "model_1"], "cost": ["a", "b"]}, "columns of numbers"),
@@ -257,3 +257,13 @@ def test_the_picture_shows_every_model(analysis):
     plt.close(ax.figure.figure)
     with pytest.raises(lrbtl.errors.PlotError, match="a choice is needed"):
         lrbtl.plot_choice(analysis)
+
+
+def test_a_choice_is_made_on_one_board_and_says_when_it_holds(analysis):
+    with pytest.raises(MethodError, match="not one board"):
+        lrbtl.choose(analysis, COST, context="all")
+    for nothing in (None, {}):
+        with pytest.raises(CostError, match="give what models cost"):
+            lrbtl.choose(analysis, nothing)
+    found = json.loads(lrbtl.choose(analysis, COST, valid="always", tuned_at=6000).to_json())
+    assert found["valid"] == "valid at any time (tuned at 6,000 votes)"

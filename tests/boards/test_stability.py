@@ -96,3 +96,8 @@ def test_reports_have_the_certificate(tmp_path, capsys):
     assert main(["report", str(log), "--stability", "--meta", str(meta), "-o", str(page)]) == 0
     text = page.read_text()
     assert '"title":"Stability"' in text and "organisations left out" in text
+
+
+def test_organisations_are_a_mapping(battles):
+    with pytest.raises(InfluenceError, match="from model to organisation"):
+        lrbtl.stability(lrbtl.leaderboard(battles), organisations=["org0", "org1"])

@@ -106,6 +106,9 @@ def test_the_command_and_that_adding_votes_keeps_watches(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert code == 0 and found["may_stop"] and len(found["past"]) == 1
     assert main(["watch", state, "--goal", "best"]) == 2 and "--goal best" in capsys.readouterr().err
+    assert (
+        main(["watch", state, "--goal", "top=0"]) == 2 and "--goal top=0: give first, top=K" in capsys.readouterr().err
+    )
     assert main(["watch", state, "--goal", "top=2", "--tuned-at", "7"]) == 1
     assert "first looked at with" in capsys.readouterr().err
 
@@ -117,6 +120,8 @@ def test_goals_that_are_none(battles, goal):
 
 
 def test_other_bad_input(battles):
+    with pytest.raises(LooksError, match="looked at again"):
+        lrbtl.watch(battles, valid="once")
     with pytest.raises(LooksError, match="stop=0"):
         lrbtl.watch(battles, stop=0)
     with pytest.raises(MethodError, match="margin"):

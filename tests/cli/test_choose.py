@@ -57,6 +57,7 @@ def test_costs_of_single_models_and_own_weights(folder, capsys):
         (["--cost", "prices.csv", "--cost", "model_0=1"], 2, "one table"),
         (["--cost", "model_0=1", "--cost", "model_1=1", "--cost-column", "x"], 2, "--cost-column names"),
         (["--cost", "nothing.csv"], 1, "No such file"),
+        (["--cost", "model_0=1", "--cost", "model_0=2"], 2, "model_0 has a cost already"),
         (["--cost", "model_0=-1", "--cost", "model_1=1"], 1, "not negative"),
         (["--cost", "model_0=1", "--cost", "model_1=1", "--board", "all"], 2, "one board"),
         (["--cost", "model_0=1", "--cost", "model_1=1", "--margin", "-1"], 1, "--margin -1"),

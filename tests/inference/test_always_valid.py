@@ -169,3 +169,14 @@ def test_where_looks_make_no_sense(analysis):
         looked_at(analysis, **LOOKS).estimate(lrbtl.gap(0, 1)).conf_int(kind="bernstein")
     with pytest.raises(MethodError, match="compat"):
         lrbtl.leaderboard(analysis.battles, compat="arena-rank", valid="always")
+
+
+def test_estimates_and_win_matrices_say_under_how_many_looks_they_hold():
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores((4, 2), 1, scale=1, rng=0), 900, rng=1)
+    for options, words in (
+        ({}, "valid for one look"),
+        ({"valid": "always", "tuned_at": 2000}, "valid at any time (tuned at 2,000 votes)"),
+        ({"looks": 12}, "valid at each of 12 planned looks"),
+    ):
+        assert words in str(lrbtl.win_matrix(battles, **options))
+        assert f'"valid": "{words}"' in lrbtl.infer(battles, lrbtl.gap("model_0", "model_1"), **options).to_json()

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from board_factory import CONTEXTS, LONG, NEWCOMER, SCRIPT, UNBEATEN, make_boards
+from lrbtl import Battles, analyse, leaderboard
+from lrbtl import choose as choose_models
 from lrbtl.boards.columns import COLUMNS, BoardColumn
 from lrbtl.show.report import write_report
 
@@ -123,7 +125,7 @@ def shown(page, name):
 
 def test_opens_on_the_overview(browser, address, boards):
     page = open_at(browser, address, "")
-    assert texts(page, "#tabs button") == TABS
+    assert texts(page, "#tabs button:not([hidden])") == TABS
     assert page.find_element(By.CSS_SELECTOR, "[aria-selected=true]").text == "Overview"
     facts = texts(page, "#facts li")
     assert facts[0] == "3 May 2026" and facts[3] == "8 categories weighted by votes"
@@ -374,7 +376,7 @@ def test_fits_every_width(page, width):
     metrics = {"width": width, "height": 812, "deviceScaleFactor": 1, "mobile": width < 500}
     page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     part = "section:not([hidden])"
-    for button in page.find_elements(By.CSS_SELECTOR, "#tabs button"):
+    for button in page.find_elements(By.CSS_SELECTOR, "#tabs button:not([hidden])"):
         button.click()
         assert page.execute_script("return document.documentElement.scrollWidth") <= width
         ((left, right, scrolled, inside),) = page.execute_script(PLACES, ".scroll")
@@ -463,3 +465,133 @@ def test_groups_that_never_meet_are_chosen(browser, tmp_path):
     browser.back()
     assert column(browser, "model") == list(ours["y"].models)
     assert browser.get_log("browser") == []
+
+
+# ---- Your own mix of categories.
+
+TOPICS = ("coding", "maths", "creative writing, long")
+OWN = {"coding": 4.0, "maths": 1.0, "creative writing, long": 0.0}
+SLIDE = """
+const input = document.querySelectorAll("#mix-sliders input")[arguments[0]];
+input.value = arguments[1];
+input.dispatchEvent(new Event("input"));
+"""
+
+
+@pytest.fixture(scope="module")
+def analysis():
+    rng = np.random.default_rng(5)
+    truth = rng.normal(size=(14, 1)) * 0.5 + 0.4 * rng.normal(size=(14, 3))
+    a, u = rng.integers(0, 14, 9_000), rng.integers(0, 3, 9_000)
+    b = (a + rng.integers(1, 14, 9_000)) % 14
+    kept = ~((np.minimum(a, b) == 0) & (u < 2)) & ~((np.minimum(a, b) == 1) & (rng.random(9_000) < 0.99))
+    y = (rng.random(9_000) < 1 / (1 + np.exp(truth[b, u] - truth[a, u]))).astype(float)
+    names = np.array([f"model {k}" for k in range(14)])
+    frame = {"model_a": names[a], "model_b": names[b], "winner": y, "category": np.array(TOPICS)[u]}
+    return analyse(Battles.from_frame({name: x[kept] for name, x in frame.items()}, contexts="category"))
+
+
+@pytest.fixture(scope="module")
+def mixed(analysis, files):
+    boards = leaderboard(analysis, context="all")
+    cost = {model: float(k % 5) for k, model in enumerate(boards.models)}
+    write_report(files / "mix.html", boards, tables=choose_models(boards, cost).tables(), date="3 May 2026")
+    return (files / "mix.html").as_uri(), cost
+
+
+def spread_of(text):
+    low, _, high = text.partition("–")
+    return int(low), int(high or low)
+
+
+def mix_rows(page):
+    script = """return Array.from(document.querySelectorAll("#mix-table tbody tr:not(.section)"),
+        (row) => Array.from(row.cells, (cell) => cell.textContent))"""
+    heads = [head.get_attribute("data-column") for head in page.find_elements(By.CSS_SELECTOR, "#mix-table thead th")]
+    rows = [dict(zip(heads, row, strict=True)) for row in page.execute_script(script)]
+    return {row["model"].removesuffix("i"): row for row in rows}
+
+
+def check_mix(page, analysis, weights, cost):
+    """What the page shows is `leaderboard(weights=...)`, up to rounding; joint statements away from presets too."""
+    board, rows = leaderboard(analysis, weights=weights), mix_rows(page)
+    assert set(rows) == set(board.models)
+    for k, model in enumerate(board.models):
+        row = rows[model]
+        assert float(row["score"].replace(",", "")) == pytest.approx(board.score[k], abs=0.51)
+        ends = [float(x.replace(",", "")) for x in row["interval"].split(" to ")]
+        assert ends == pytest.approx([board.lower[k], board.upper[k]], abs=0.52)
+        assert row["battles"] == f"{board.battles[k]:,}"
+        if board.status[k] != "ranked":
+            assert row["rank"] == row["joint"] == row["tier"] == "–"
+            continue
+        assert int(row["rank"]) == board.rank[k] and int(row["tier"]) == board.tier[k]
+        assert spread_of(row["spread"]) == (board.best[k], board.worst[k])
+        assert spread_of(row["joint"]) == pytest.approx((board.rank_lower[k], board.rank_upper[k]), abs=1)
+    choice = choose_models(analysis, cost, weights=weights)
+    shown_there = {model: word.partition(" by ")[0] for model in choice.models for word in [rows[model]["frontier"]]}
+    differ = [model for model, word in zip(choice.models, choice.verdict, strict=True) if shown_there[model] != word]
+    assert len(differ) <= 1  # a gap at the end of its joint interval
+
+
+@pytest.mark.parametrize("fragment, weights", [
+    ("", "traffic"),
+    ("&mix=equal", "equal"),
+    ("&weight+coding=4&weight+maths=1", OWN),
+    ("&weight+creative+writing%2C+long=1", {"creative writing, long": 1.0}),
+    ("&mix=nothing&weight+nowhere=3&weight+maths=-2", "traffic"),
+])  # fmt: skip
+def test_a_mix_is_the_board_with_these_weights(browser, mixed, analysis, fragment, weights):
+    address, cost = mixed
+    page = open_at(browser, address, f"tab=mix{fragment}")
+    check_mix(page, analysis, weights, cost)
+    assert len(page.find_elements(By.CSS_SELECTOR, "#mix-chart circle")) >= 12
+    assert browser.get_log("browser") == []
+
+
+def test_sliders_move_the_board_and_the_address(browser, mixed, analysis):
+    address, cost = mixed
+    page = open_at(browser, address, "tab=mix")
+    assert texts(page, "#mix-presets button") == ["this report", "traffic", "equal"]
+    page.find_elements(By.CSS_SELECTOR, "#mix-presets button")[2].click()
+    assert texts(page, "#mix-sliders output") == ["33%", "33%", "33%"] and "mix=equal" in page.current_url
+    page.execute_script(SLIDE, 0, 0)
+    page.execute_script(SLIDE, 1, 25)
+    page.execute_script("return new Promise((done) => setTimeout(done, 400))")
+    assert texts(page, "#mix-sliders output") == ["0%", "20%", "80%"]
+    weights = {"coding": 0.0, "creative writing, long": 25.0, "maths": 100.0}
+    check_mix(page, analysis, weights, cost)
+    before, link = mix_rows(page), page.current_url
+    open_at(browser, link.partition("#")[0], link.partition("#")[2])
+    assert mix_rows(page) == before
+    for at in range(3):
+        page.execute_script(SLIDE, at, 0)
+    page.execute_script("return new Promise((done) => setTimeout(done, 400))")
+    assert "give more categories some weight" in page.find_element(By.ID, "mix-words").text
+    assert browser.get_log("browser") == []
+
+
+def test_a_slider_moves_by_keys(browser, mixed):
+    page = open_at(browser, mixed[0], "tab=mix&mix=equal")
+    before = column(page, "score", "mix-table")
+    first = page.find_element(By.CSS_SELECTOR, "#mix-sliders input")
+    for _ in range(30):
+        first.send_keys(Keys.ARROW_LEFT)
+    page.execute_script("return new Promise((done) => setTimeout(done, 400))")
+    assert column(page, "score", "mix-table") != before
+    assert first.get_attribute("aria-valuetext").startswith("coding: ") and "weight+coding" in page.current_url
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_mix_fits_every_width(browser, mixed, width):
+    metrics = {"width": width, "height": 812, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    page = open_at(browser, mixed[0], "tab=mix")
+    assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    for start, end, *_ in page.execute_script(PLACES, "#mix-sliders label, #mix-presets button, #mix-chart text"):
+        assert start >= 0 and end <= width
+    sizes = page.execute_script(
+        "return Array.from(document.querySelectorAll('#mix-chart text'), (x) => x.getBoundingClientRect().height)"
+    )
+    assert min(sizes) > 9  # names on charts can be read
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -68,11 +68,15 @@ MOST_NAMED = 8  # effects that a heading spells out
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """What a board rests on: an analysis, the weights (D,) of its contexts, and which models (d1,) are ranked."""
+    """What a board rests on: an analysis, the weights (D,) of its contexts, which models (d1,) are ranked, the anchor.
+
+    The anchor is a model's position and its rating; None where the mean of the ranked models is given.
+    """
 
     analysis: Analysis
     weights: Floats
     ranked: Bools
+    anchor: tuple[int, float] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -25,7 +25,16 @@ from lrbtl.data.frames import Frame
 from lrbtl.data.labels import shown_context, some_of
 from lrbtl.data.meta import read_meta
 from lrbtl.data.observations import Data, Results
-from lrbtl.errors import CostError, DocumentError, MarginError, UnknownModelError, check_whole, is_within, spelled
+from lrbtl.errors import (
+    CostError,
+    DocumentError,
+    MarginError,
+    MethodError,
+    UnknownModelError,
+    check_whole,
+    is_within,
+    spelled,
+)
 from lrbtl.inference.always_valid import ONE_LOOK, Validity
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.targets import Weights
@@ -133,6 +142,7 @@ class Choice(Printed):
             "top": self.top,
             "margin": self.margin,
             "unit": self.unit,
+            "valid": self.valid,
             "notes": self.heading(),
             "rows": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)],
             "routing": None if self.routing is None else self.routing.to_rows(),
@@ -255,6 +265,8 @@ def choose(
     check_whole(top, "top")
     if margin is not None and not is_within(margin, 0.0, np.inf):
         raise MarginError(f"margin={spelled(margin)} is not valid: give a size in the units of the scores, such as 10.")
+    if isinstance(context, str) and context == "all":
+        raise MethodError("context='all' is not one board: leave it out, the routing table has all categories.")
     board, analysis, row, ranked = _board_of(battles, context, weights, min_battles, level, options)
     costs, notes = read_costs(cost, board.models, column)
     rows = np.flatnonzero((board.rank > 0) & np.isfinite(costs))
@@ -379,7 +391,9 @@ def read_costs(cost: Any, models: tuple[Any, ...], column: str | None = None) ->
     >>> read_costs({"x": 2.5, "y": 10}, ("y", "x", "z"))
     (array([10. ,  2.5,  nan]), ('no cost is known of 1 model, which is left out: z',))
     """
-    plain = isinstance(cost, Mapping) and all(not isinstance(x, str) and np.ndim(x) == 0 for x in cost.values())
+    if cost is None or (isinstance(cost, Mapping) and not cost):
+        raise CostError(f"cost is {spelled(cost)}: give what models cost, such as {{'small': 0.5, 'large': 10}}.")
+    plain = isinstance(cost, Mapping) and all(np.ndim(x) == 0 for x in cost.values())
     if plain and not any(isinstance(x, Mapping) for x in cost.values()):
         values: list[Any] = [cost.get(model, cost.get(str(model))) for model in models]
         what = "cost"

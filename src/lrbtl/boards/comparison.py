@@ -15,7 +15,7 @@ from lrbtl.data.cells import points
 from lrbtl.data.frames import Frame
 from lrbtl.data.labels import shown_context
 from lrbtl.errors import NoDecisionError, SeparationError, TooLargeError, UninformedError, check_flag
-from lrbtl.inference.always_valid import ONE_LOOK
+from lrbtl.inference.always_valid import ONE_LOOK, Validity
 from lrbtl.inference.analysis import Analysis
 from lrbtl.inference.estimate import ELO, Estimate
 from lrbtl.inference.joint import max_gap_quantile, normal_quantile, sidak_quantile
@@ -318,6 +318,8 @@ class WinMatrix(Told, Framed):
         Whether the intervals hold for all pairs at once.
     notes : tuple of str
         Notes on how the battles were read.
+    valid : str
+        Under how many looks intervals hold.
 
     Examples
     --------
@@ -336,6 +338,7 @@ class WinMatrix(Told, Framed):
     level: float
     joint: bool
     notes: tuple[str, ...] = ()
+    valid: str = ONE_LOOK.words()
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Return all ordered pairs as plain lists: a, b, win, lower, upper."""
@@ -349,7 +352,7 @@ class WinMatrix(Told, Framed):
         n = min(len(self.models), ROWS_SHOWN)
         kind = "for all pairs at once" if self.joint else "each by itself"
         heading = f"Win probabilities, {shown_context(self.context)}: row beats column"
-        intervals = f"{100 * self.level:.4g}% intervals {kind} are in lower and upper"
+        intervals = f"{100 * self.level:.4g}% intervals {kind}, {self.valid}, are in lower and upper"
         headers = ["model", *(str(k + 1) for k in range(n))]
         chances = [["" if np.isnan(x) else f"{x:.0%}" for x in row] for row in self.win[:n, :n]]
         rows = [[f"{k + 1} {self.models[k]}", *("" if k == m else chances[k][m] for m in range(n))] for k in range(n)]
@@ -413,7 +416,8 @@ def win_matrix(
         win[here, here], lower[here, here], upper[here, here] = block
         start = here.stop
     notes = (*battles.notes, *_weights_notes(battles, weights, context))
-    return WinMatrix(models, win, lower, upper, battles.board_label(context), level, joint, notes)
+    valid = Validity.of(parts[0][0].analysis.provenance).words()
+    return WinMatrix(models, win, lower, upper, battles.board_label(context), level, joint, notes, valid)
 
 
 def best_first(analysis: Analysis, weights: Floats) -> Longs:

@@ -398,7 +398,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         margin=None if view.margin is None else float(view.margin),
         weights=_named_weights(part.battles, standing.weights),
         digest=view.digest,
-        basis=Basis(part.analysis, standing.weights, standing.ranked),
+        basis=Basis(part.analysis, standing.weights, standing.ranked, _anchor_here(part, view)),
         floor=None if above is None else shift,
         above_floor=None if above is None else above[order],
     )
@@ -465,6 +465,12 @@ def _shift(part: Component, view: View, score: Floats) -> tuple[tuple[str, ...],
     if at is None or not np.isfinite(score[at]):
         return (f"the anchor has no score here: ratings have mean {BASE_RATING:.0f}",), BASE_RATING
     return (), view.anchor[1] - float(score[at])
+
+
+def _anchor_here(part: Component, view: View) -> tuple[int, float] | None:
+    """Return the position of the anchor among these models and its rating; None without one."""
+    at = None if view.anchor is None else part.position(view.anchor[0])
+    return None if at is None or view.anchor is None else (at, view.anchor[1])
 
 
 def _gain(part: Component, standing: Standing, found: Estimate) -> float | None:

@@ -166,6 +166,8 @@ def watch(
         check_whole(stop, "stop", 1, LooksError)
     if margin is not None and question.kind != "gap":
         raise MethodError("margin= goes with goal=('gap', a, b): leave it out.")
+    if options.get("valid", "always") != "always":
+        raise LooksError(f"a watch is looked at again: leave valid={spelled(options['valid'])} out, or plan looks=.")
     if options.get("looks") is None:
         options["valid"] = "always"
     if not (isinstance(state, str | os.PathLike) and os.fspath(state).endswith(".lrbtl")):

@@ -25,6 +25,8 @@ def read_costs(options: Namespace) -> Any:
             if len(options.cost) > 1:
                 raise UsageError("--cost: give one table, or MODEL=X for each model.")
             return text
+        if label in pairs:
+            raise UsageError(f"--cost {text}: {label} has a cost already, {pairs[label]:g}; give one of them.")
         try:
             pairs[label] = float(number)
         except ValueError as error:

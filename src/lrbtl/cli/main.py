@@ -113,7 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _fail(error: BaseException, show_traceback: bool, code: int, message: str | None = None) -> int:
     if show_traceback:
         traceback.print_exception(error)
-    text = _in_words(str(error)) if message is None else message
+    own = isinstance(error, UsageError)  # in the words of the command line already
+    text = message if message is not None else str(error) if own else _in_words(str(error))
     text = " ".join([text, *getattr(error, "__notes__", ())])
     with contextlib.suppress(OSError):  # nobody listens
         print(f"lrbtl: {shown(' '.join(text.split()))}", file=sys.stderr)

@@ -366,6 +366,7 @@ class Estimate(JointValues):
             "method": self.info.method,
             "n_battles": self.info.n_battles,
             "level": chosen,
+            "valid": Validity.of(self.info).words(),
         }
         content |= {"notes": list(self.info.notes), "rows": rows}
         return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"

@@ -83,7 +83,7 @@ def plot_choice(found: Choice, *, top: int = NAMED, ax: Axes | None = None, them
     ax.set_xlabel("cost (logarithmic)", color=style.muted, fontsize=8.5)
     ax.set_ylabel(f"score in {found.unit}", color=style.muted, fontsize=8.5)
     ax.legend(loc="best", fontsize=8, frameon=False, labelcolor=style.text)
-    words = f"{found.level:.0%} intervals; verdicts hold for all models at once at {found.level:.0%}"
+    words = f"{found.level:.0%} intervals; verdicts hold for all models at once at {found.level:.0%}, {found.valid}"
     write_title(ax, style, "Score against cost", words)
     return ax
 

@@ -93,6 +93,7 @@ function readState() {
   state.top = Number(given.get("top")) || 20;
   state.a = place(models, given.get("a"), 0);
   state.b = place(models, given.get("b"), Math.min(1, models.length - 1));
+  state.mix = readMix(given);
   state.only = new Map(metaColumns.filter((one) => given.has(`only ${one.name}`))
     .map((one) => [one.name, given.get(`only ${one.name}`)]));
 }
@@ -107,6 +108,7 @@ function writeState(step) {
   if (state.tab === "wins") said.set("top", state.top);
   if (state.tab === "duel") for (const side of ["a", "b"]) said.set(side, models[state[side]]);
   for (const [name, value] of state.only) said.set(`only ${name}`, value);
+  writeMix(said);
   const address = `#${said}`;
   if (address !== location.hash) history[step ? "pushState" : "replaceState"](null, "", address);
 }

@@ -46,7 +46,7 @@ function drawPaths(chart, title, columns) {
 
 // ---- Scores against costs on a logarithmic axis: a table with columns model, cost, score, frontier.
 
-const VERDICTS = { "on the frontier": "#d55e00", "cannot tell": "#0072b2", dominated: "#7f7f7f" };
+const VERDICTS = { "on the frontier": "var(--accent)", "cannot tell": "var(--main)", dominated: "var(--quiet)" };
 const NAMED = 18; // models whose names are written: those most likely on the frontier
 
 function logTicks(low, high) {
@@ -58,7 +58,8 @@ function logTicks(low, high) {
 }
 
 function drawFrontier(chart, title, columns) {
-  const [width, height, left, right, bottom] = [1000, 460, 60, 150, 44];
+  const narrow = document.documentElement.clientWidth < 640; // on a phone the legend stands above
+  const [width, height, left, right, top, bottom] = narrow ? [420, 400, 44, 12, 62, 40] : [1000, 460, 60, 150, 4, 44];
   const smallest = Math.min(...columns.cost.filter((x) => x > 0));
   const rows = columns.model.map((model, i) => ({
     model, score: columns.score[i], lower: columns.lower?.[i] ?? columns.score[i], upper: columns.upper?.[i] ?? columns.score[i],
@@ -69,7 +70,7 @@ function drawFrontier(chart, title, columns) {
   const [low, high] = [Math.min(...costs) / 1.2, Math.max(...costs) * 1.2];
   const axis = makeAxis(tableAxis(columns), "");
   const x = (cost) => left + ((width - left - right) * Math.log(cost / low)) / Math.log(high / low);
-  const y = (score) => (height - bottom) * (1 - Math.min(Math.max(axis.place(score), 0), 100) / 100);
+  const y = (score) => top + (height - top - bottom) * (1 - Math.min(Math.max(axis.place(score), 0), 100) / 100);
   chart.setAttribute("viewBox", `0 0 ${width} ${height}`);
   chart.setAttribute("aria-label", `${title}: scores of ${rows.length} models against their costs; the table below has the numbers`);
   for (const tick of axis.ticks) {
@@ -77,7 +78,7 @@ function drawFrontier(chart, title, columns) {
     mark(chart, "text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, axis.text(tick));
   }
   for (const tick of logTicks(low, high)) {
-    mark(chart, "line", { x1: x(tick), x2: x(tick), y1: 0, y2: height - bottom });
+    mark(chart, "line", { x1: x(tick), x2: x(tick), y1: top, y2: height - bottom });
     mark(chart, "text", { x: x(tick), y: height - bottom + 16, "text-anchor": "middle" }, `${+tick.toPrecision(3)}`);
   }
   mark(chart, "text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, "cost (logarithmic)");
@@ -87,17 +88,25 @@ function drawFrontier(chart, title, columns) {
     if (row.score > best) steps.push(row);
   }
   const path = steps.flatMap((row, k) => [[x(row.cost), y(row.score)], [x(steps[k + 1]?.cost ?? high), y(row.score)]]);
-  mark(chart, "polyline", { points: path.join(" "), stroke: VERDICTS["on the frontier"], "stroke-dasharray": "5 4", style: "stroke-width: 1.2" });
-  const named = new Set(rows.filter((row) => row.chance >= 0.005).sort((p, q) => q.chance - p.chance).slice(0, NAMED));
+  mark(chart, "polyline", { points: path.join(" "), "stroke-dasharray": "5 4", style: `stroke: ${VERDICTS["on the frontier"]}; stroke-width: 1.2` });
+  const likely = rows.filter((row) => row.chance >= 0.005 && !steps.includes(row)).sort((p, q) => q.chance - p.chance);
   for (const row of rows) {
     const color = VERDICTS[row.verdict] ?? VERDICTS["cannot tell"];
     mark(chart, "line", { x1: x(row.cost), x2: x(row.cost), y1: y(row.lower), y2: y(row.upper), style: `stroke: ${color}; opacity: .5` });
     const point = mark(chart, "circle", { cx: x(row.cost), cy: y(row.score), r: 4, style: `fill: ${color}` });
     mark(point, "title", {}, `${row.model}: ${axis.text(row.score)} at ${row.cost}, ${row.verdict}`);
-    if (named.has(row)) mark(chart, "text", { x: x(row.cost) + 7, y: y(row.score) - 4 }, `${row.model}`);
+  }
+  const taken = []; // names that would run into one another are left out: points have them as titles
+  for (const row of [...steps, ...likely].slice(0, NAMED)) {
+    const [length, height] = [6.4 * Math.min(`${row.model}`.length, 24), 12];
+    const at = Math.min(x(row.cost) + 7, width - length - 4);
+    const box = [at, y(row.score) - 4 - height, at + length, y(row.score) - 4];
+    if (taken.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3])) continue;
+    taken.push(box);
+    mark(chart, "text", { x: box[0], y: box[3] }, `${row.model}`.length > 24 ? `${`${row.model}`.slice(0, 23)}…` : `${row.model}`);
   }
   Object.entries(VERDICTS).forEach(([verdict, color], k) => {
     const count = rows.filter((row) => row.verdict === verdict).length;
-    mark(chart, "text", { x: width - right + 12, y: 16 + 18 * k, style: `fill: ${color}` }, `● ${verdict} (${count})`);
+    mark(chart, "text", { x: narrow ? left : width - right + 12, y: 14 + 18 * k, style: `fill: ${color}` }, `● ${verdict} (${count})`);
   });
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import isqrt
@@ -19,6 +18,7 @@ from lrbtl.errors import ReportError, check_type, listed, spelled
 from lrbtl.inference.always_valid import Validity
 from lrbtl.inference.effects import EffectEstimate
 from lrbtl.inference.estimate import ELO
+from lrbtl.show.mix import base64_text, mix_data
 from lrbtl.show.style import board_axis
 from lrbtl.tables import shown
 from lrbtl.typing import Bools, Floats
@@ -67,7 +67,7 @@ def report_data(
         "statuses": STATUSES,
         "columns": [{"name": column.name, "header": column.header} for column in COLUMNS],
         "facts": facts(boards, date, version),
-        "groups": [group_data(group, PAIR_BYTES // n_boards) for group in groups],
+        "groups": [group_data(group, PAIR_BYTES // n_boards, more) for group in groups],
         "meta": [{"name": name, "values": values, "link": has_links(values)} for name, values in known.items()],
         "tables": [table_data(title, table) for title, table in (*effect_tables(overall), *more)],
         "diagnostics": [read_diagnostic(entry) for entry in said],
@@ -109,7 +109,7 @@ def picked_words(board: Leaderboard) -> str:
     return f" Its score is between {best.lower:,.0f} and {best.upper:,.0f}, also after it was picked for being first."
 
 
-def group_data(boards: Leaderboards, pair_bytes: int) -> dict[str, Any]:
+def group_data(boards: Leaderboards, pair_bytes: int, tables: Iterable[tuple[str, Any]] = ()) -> dict[str, Any]:
     """Return the boards of models that votes link, and their chances against each other; models are codes."""
     every = boards.every()
     code = {model: i for i, model in enumerate(boards.models)}
@@ -118,6 +118,7 @@ def group_data(boards: Leaderboards, pair_bytes: int) -> dict[str, Any]:
         "headline": headline(boards.overall),
         "boards": [board_data(board, code) for board in every],
         "duels": duels_data(boards, code, pair_bytes),
+        "mix": mix_data(boards, tables),
     }
 
 
@@ -207,11 +208,6 @@ def pack_widths(width: Floats, gap: Floats, decided: Bools, n: int) -> dict[str,
     )
     code = np.where(np.isnan(width), UNKNOWN, np.where(np.isinf(width), ENDLESS, code))
     return {"size": base64_text(size), "low": low, "step": step, "code": base64_text(code.astype(np.uint8))}
-
-
-def base64_text(values: np.ndarray[Any, Any]) -> str:
-    """Base64 of the bytes of an array."""
-    return base64.b64encode(values.tobytes()).decode()
 
 
 # ------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ const hasDuels = () => Boolean(group().duels);
 const TABS = [
   { id: "overview", name: "Overview", section: "overview", draw: drawOverview, exists: hasCategories },
   { id: "board", name: "Leaderboard", section: "board", draw: drawBoard, exists: () => true, category: true },
+  { id: "mix", name: "Your mix", section: "mix", draw: drawMix, exists: () => Boolean(group().mix), mix: true },
   { id: "heat", name: "Heat map", section: "heat", draw: drawHeat, exists: hasCategories },
   { id: "wins", name: "Win matrix", section: "wins", draw: drawWins, exists: hasDuels, category: true },
   { id: "duel", name: "Head to head", section: "duel", draw: drawDuel, exists: hasDuels, plain: true },
@@ -82,6 +83,7 @@ function fillDuels() {
 function startGroup() {
   fillSelect(byId("category"), group().boards.map((one, i) => [i, one.context]), state.category);
   if (hasDuels()) fillDuels();
+  startMix();
 }
 
 // A filter for each column of texts that several models share.
@@ -107,7 +109,7 @@ function startControls() {
   fillSelect(byId("group"), data.groups.map((one, i) => [i, `group ${i + 1} (${whole(one.models.length)} models)`]), 0);
   fillSelect(byId("top"), [[10, "10 models"], [20, "20 models"], [40, "40 models"], [100000, "all"]], 20);
   byId("group").addEventListener("change", (event) => {
-    Object.assign(state, { group: Number(event.target.value), category: 0, sort: "", a: 0, b: 1 });
+    Object.assign(state, { group: Number(event.target.value), category: 0, sort: "", a: 0, b: 1, mix: 0 });
     startGroup();
     draw({ step: true });
   });

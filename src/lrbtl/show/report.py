@@ -26,7 +26,9 @@ from lrbtl.methods.base import strict_question
 from lrbtl.show.page_data import report_data
 from lrbtl.show.style import shown_date
 
-SCRIPTS = [f"page_{part}.js" for part in ("base", "table", "chart", "board", "matrix", "duel", "main")]  # in one scope
+SCRIPTS = [
+    f"page_{part}.js" for part in ("base", "table", "chart", "board", "matrix", "duel", "mix", "main")
+]  # in one scope
 
 
 @strict_question

@@ -76,13 +76,15 @@ class WorkingScales:
         bounded = np.array([scale.bounded for scale in scales], dtype=bool)
         low = np.array([scale.low if scale.bounded else 0.0 for scale in scales])
         width = np.array([scale.high - scale.low if scale.bounded else 1.0 for scale in scales])
-        counts = np.maximum(np.bincount(context, minlength=D), 1)
+        seen = np.bincount(context, minlength=D)
+        counts = np.maximum(seen, 1)
         mean = np.bincount(context, y, D) / counts
         spread = np.sqrt(np.bincount(context, (y - mean[context]) ** 2, D) / counts)
         real = ~bounded
         if real.any():
             usual = np.median(spread[real & (spread > 0)]) if np.any(real & (spread > 0)) else 1.0
-            low[real], width[real] = mean[real], np.where(spread > 0, spread, usual)[real]
+            overall = y[real[context]].mean() if real[context].any() else 0.0
+            low[real], width[real] = np.where(seen > 0, mean, overall)[real], np.where(spread > 0, spread, usual)[real]
         sign = np.array([1.0 if scale.higher_is_better else -1.0 for scale in scales])
         return cls(bounded, low, width, sign, edge)
 

@@ -16,7 +16,7 @@ class FactorConfig:
     prior_degrees : float
         What the prior of each variance of what features say is worth, in rows.
     loading_size, mean_size : float
-        Prior guess of the variance of loadings, and of that of benchmark means; their roots are half Cauchy.
+        Prior guess of the variance of loadings, and of that of benchmark means; of heavy tails.
     centre_size, unit_size : float
         Prior variance of the mean of real scores once their own mean is taken off, and of the logarithm of the unit
         they are measured in, relative to their own spread.
@@ -24,9 +24,10 @@ class FactorConfig:
         Prior guess of the variance of a factor that a feature accounts for.
     noise_size, noise_degrees : float
         Prior guess of the variance of residuals, and what it is worth in scores.
-    base_power : float
-        Prior density of the variance of deviations near zero, as a power, where noise is known or estimated: 1/2 is
-        that of a half Cauchy root, 0 would be flat in the logarithm. Small ones let tables of exact low rank have none.
+    power : float
+        Prior density near zero of variances of loadings and, where noise is known or estimated, of deviations, as a
+        power: 1/2 is that of a half Cauchy root, 0 would be flat in the logarithm. Small ones let factors and
+        deviations that are not there have no size.
     degrees : pair of float
         Least and most degrees of freedom, of single residuals, of models and of benchmarks; flat in their logarithm.
     least_repeats : int
@@ -46,6 +47,6 @@ class FactorConfig:
     feature_size: float = 0.1
     noise_size: float = 0.05
     noise_degrees: float = 2.0
-    base_power: float = 0.15
+    power: float = 0.2
     degrees: tuple[float, float] = (1.0, 100.0)
     least_repeats: int = 10

@@ -250,7 +250,7 @@ class Chain:
     def draw_loading_prior(self) -> None:
         """Draw m given v from its normal distribution, and v given m from its inverse gamma distribution.
 
-        The prior of the root of v is half Cauchy: v ~ 1 / Gamma(1/2, 1 / u), u ~ 1 / Gamma(1/2, 1 / guess).
+        The prior of v is guess Gamma(power) / Gamma(1/2); power 1/2, that of means, makes its root half Cauchy.
         """
         rows = self.L.copy()
         rows[:, 0] /= self.stretch
@@ -260,9 +260,10 @@ class Chain:
         precision = count / self.v + 1.0 / self.prior_variance
         centre = (total / self.v + self.prior_mean / self.prior_variance) / precision
         self.m = centre + self.rng.normal(size=self.m.size) / np.sqrt(precision)
-        u = (1.0 / self.v + 1.0 / self.guess) / self.rng.gamma(1.0, size=self.v.size)
+        power = np.r_[0.5, np.full(self.K, self.config.power)]
+        above = self.rng.gamma(power + 0.5) / (1.0 + self.guess / self.v)
         squares = np.sum(pooled * (rows - self.m) ** 2, axis=0) / 2.0
-        self.v = np.maximum((squares + 1.0 / u) / self.rng.gamma((count + 1.0) / 2.0), LEAST * self.unit)
+        self.v = np.maximum((squares + self.guess * above) / self.rng.gamma((count + 1.0) / 2.0), LEAST * self.unit)
 
     def draw_stretch(self) -> None:
         """Draw s_j with all that is in its units, r times each, by Metropolis steps of t = log r; z_ij stays as likely.
@@ -350,7 +351,7 @@ class Chain:
         def fit(base: float) -> float:
             variance = base * relative + s
             ratio = base / (self.config.noise_size * self.unit)
-            prior = self.config.base_power * np.log(ratio) - np.log1p(ratio)
+            prior = self.config.power * np.log(ratio) - np.log1p(ratio)
             return float(-0.5 * np.sum(np.log(variance) + residual**2 / variance) + prior)
 
         now = fit(self.base)

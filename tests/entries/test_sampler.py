@@ -124,6 +124,33 @@ def test_the_stretch_has_its_conditional_distribution():
     assert np.std(draws[100:]) == pytest.approx(sd, rel=0.1)
 
 
+@pytest.mark.parametrize("variance", [None, 0.3])
+def test_units_have_their_conditional_distribution(variance):
+    """Given factors, loadings and the means of scores, whatever the deviations: the density written out on a grid."""
+    chain = make_chain(d1=12, D=4, variance=variance)
+    k, j = 2, chain.table.context
+    at, start = np.flatnonzero(j == k), np.log(chain.stretch[k])
+    level = (chain.shared() - chain.L[j, 0])[at]
+    away, dev, noise = chain.z[at] - chain.L[k, 0], chain.deviation_variance()[at], chain.noise_variance()[at]
+
+    def fit(t):
+        total = dev + noise * np.exp(2 * t)
+        loss = np.sum(np.log(total) + (np.exp(t) * away - level) ** 2 / total)
+        return t * at.size - 0.5 * (loss + (start + t) ** 2 / chain.config.unit_size)
+
+    grid = np.linspace(-3, 3, 2001)
+    weight = np.exp([fit(t) - fit(0.0) for t in grid])
+    mean = weight @ grid / weight.sum()
+    sd = np.sqrt(weight @ (grid - mean) ** 2 / weight.sum())
+    draws = []
+    for _ in range(6000):
+        chain.draw_units()
+        draws.append(np.log(chain.stretch[k]) - start)
+    assert np.mean(draws[100:]) == pytest.approx(mean, abs=0.15 * sd)
+    assert np.std(draws[100:]) == pytest.approx(sd, rel=0.1)
+    np.testing.assert_allclose(chain.z, chain.table.mean * chain.stretch[j])
+
+
 def test_degrees_of_freedom_move_with_the_scores():
     """Tails as heavy as those of t(2), and normal ones, are found whatever the chain starts from."""
     found = []
@@ -150,7 +177,7 @@ def test_few_scores_on_a_scale_of_unknown_unit_are_covered():
         for u in range(30):
             low, high = central(found.measured(u), 0.9)
             hits += ((truth[:, u] >= low) & (truth[:, u] <= high))[~seen[:, u]].tolist()
-    assert 0.83 < np.mean(hits) < 0.94  # 0.77 with units taken from so few scores as if they were known
+    assert 0.85 < np.mean(hits) < 0.94  # 0.77 where so few scores give a unit that counts as known
 
 
 def test_a_table_of_exact_low_rank_is_covered_not_more():
@@ -167,7 +194,7 @@ def test_a_table_of_exact_low_rank_is_covered_not_more():
         for u in range(30):
             low, high = central(found.latent(u), 0.95)
             hits += ((truth[:, u] >= low) & (truth[:, u] <= high)).tolist()
-    assert 0.93 < np.mean(hits) < 0.97
+    assert 0.93 < np.mean(hits) < 0.975  # 0.98 with sizes that cannot vanish
 
 
 def test_polya_gamma_moments_are_those_of_its_series():

@@ -17,6 +17,7 @@ not known about them. Each step below draws one block from its distribution give
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ from lrbtl.typing import Bools, Floats, Longs
 BASE_STEPS = (0.2, 0.5, 1.5)  # standard deviations of the Metropolis steps of log base
 DEGREE_STEPS = (0.15, 0.6)  # likewise of the logarithm of degrees of freedom
 N_SHAPES = 60  # values among which shapes of gamma distributions are sampled
-STRETCH_STEPS = (0.2, 0.5, 0.5, 1.5)  # likewise of the logarithm of what real scores are multiplied by
+STRETCH_STEPS = (0.2, 0.8)  # likewise of the logarithm of what real scores are multiplied by
 LEAST = 1e-10  # of the unit of variance: no sampled variance is below it
 
 
@@ -168,6 +169,8 @@ class Chain:
         self.draw_loading_prior()
         if self.noise_known or self.noise_estimated:
             self.draw_base()
+        if self.real.any():
+            self.draw_units()
         self.draw_deviations()
         self.draw_weights()
         self.draw_sizes()
@@ -265,6 +268,32 @@ class Chain:
         squares = np.sum(pooled * (rows - self.m) ** 2, axis=0) / 2.0
         self.v = np.maximum((squares + self.guess * above) / self.rng.gamma((count + 1.0) / 2.0), LEAST * self.unit)
 
+    def draw_units(self) -> None:
+        """Draw s_j given factors, loadings in its units and means in those of scores, whatever the deviations.
+
+        Where loadings are nearly those of other benchmarks they tell the unit, and `draw_stretch` alone moves little.
+        """
+        D, config, rows = self.table.shape[1], self.config, np.flatnonzero(self.real[self.table.context])
+        j, known, estimated = self.table.context[rows], self.noise_known, self.noise_estimated
+        level, away = (self.shared() - self.L[self.table.context, 0])[rows], self.z[rows] - self.L[j, 0]
+        deviation, noise = self.deviation_variance()[rows], self.noise_variance()[rows]
+        spare = np.where(self.real, self.table.spare, 0.0)
+
+        def fit(t: Floats) -> Floats:
+            r = np.exp(t)
+            variance = deviation + noise * (r[j] ** 2 if known else 1.0)
+            each = t[j] - 0.5 * np.log(variance) - 0.5 * (r[j] * away - level) ** 2 / variance
+            repeats = spare * t - 0.5 * r**2 * self.within / self.s if estimated else 0.0
+            prior = 0.5 * (np.log(self.stretch) + t) ** 2 / config.unit_size
+            return np.asarray(np.bincount(j, each, D) + repeats - prior)
+
+        r = np.exp(self._steps_of_stretch(fit))
+        self.stretch, self.within = self.stretch * r, self.within * r**2
+        self.L[:, 0] *= r
+        self.z = self.z * r[self.table.context]
+        if self.noise is not None:
+            self.noise = self.noise * r[self.table.context] ** 2
+
     def draw_stretch(self) -> None:
         """Draw s_j with all that is in its units, r times each, by Metropolis steps of t = log r; z_ij stays as likely.
 
@@ -276,7 +305,7 @@ class Chain:
         along, number = self.L[:, 1:] @ (self.m[1:] / self.v[1:]), self.columns + self.K
         k = self.s_base / self.s if self.noise_estimated else np.zeros(D)
         shape = self.s_shape if self.noise_estimated else 0.0
-        away, t = np.log(self.stretch), np.zeros(D)
+        away = np.log(self.stretch)
 
         def fit(t: Floats) -> Floats:
             r = np.exp(t)
@@ -284,18 +313,23 @@ class Chain:
             prior = 0.5 * (away + t) ** 2 / config.unit_size
             return np.asarray(number * t - 0.5 * r**2 * square + r * along - noise - prior)
 
-        now = fit(t)
-        for step in STRETCH_STEPS:
-            other = t + step * self.rng.normal(size=D)
-            then = fit(other)
-            better = self.real & (np.log(self.rng.random(D)) < then - now)
-            t, now = np.where(better, other, t), np.where(better, then, now)
-        r = np.exp(t)
+        r = np.exp(self._steps_of_stretch(fit))
         self.stretch, self.s = self.stretch * r, self.s * r**2
         self.L, self.delta = self.L * r[:, None], self.delta * r[j]
         self.z, self.within = self.z * r[j], self.within * r**2
         if self.noise is not None:
             self.noise = self.noise * r[j] ** 2
+
+    def _steps_of_stretch(self, fit: Callable[[Floats], Floats]) -> Floats:
+        """Return t = log r of benchmarks after Metropolis steps from 0; fit gives the log densities of t, (D,)."""
+        t = np.zeros(self.table.shape[1])
+        now = fit(t)
+        for step in STRETCH_STEPS:
+            other = t + step * self.rng.normal(size=t.size)
+            then = fit(other)
+            better = self.real & (np.log(self.rng.random(t.size)) < then - now)
+            t, now = np.where(better, other, t), np.where(better, then, now)
+        return t
 
     def draw_deviations(self) -> None:
         """delta_ij is a share d / (d + s) of the residual, d and s the variances of deviation and noise."""

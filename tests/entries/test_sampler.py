@@ -343,3 +343,21 @@ def test_features_narrow_newcomers_where_they_predict(matters):
     assert np.median(ratio) < 0.95 if matters else 0.9 < np.median(ratio) < 1.15
     effect = told.feature_effects()
     assert list(effect.labels) == ["size"] and (effect.estimate[0] > 3 * effect.se[0]) == matters
+
+
+@pytest.mark.parametrize("items", [None, "items"])
+def test_names_and_their_order_do_not_matter(items):
+    """The same scores under other names, in another order, have the same forecasts to the last digit."""
+    rng = np.random.default_rng(0)
+    seen = np.argwhere(rng.random((14, 7)) < 0.6)
+    score, n = rng.integers(1, 100, size=len(seen)) / 1.0, rng.choice([50, 200], size=len(seen))
+    found = []
+    for models, benchmarks in ((np.arange(14), np.arange(7)), (rng.permutation(14), rng.permutation(7))):
+        names = [f"m{models[i]:02d}" for i, _ in seen], [f"b{benchmarks[j]}" for _, j in seen]
+        table = {"model": names[0], "benchmark": names[1], "score": score, "items": n}
+        forecast = lrbtl.forecast(lrbtl.Results.from_frame(table, items=items, scales="percent"), level=0.9)
+        where = {f"m{k:02d}": i for i, k in enumerate(models)}, {f"b{k}": j for j, k in enumerate(benchmarks)}
+        key = [(where[0][a], where[1][u]) for a, (u,) in zip(forecast.models, forecast.contexts, strict=True)]
+        numbers = zip(forecast.estimate, forecast.lower, forecast.upper, strict=True)
+        found.append(dict(zip(key, numbers, strict=True)))
+    assert found[0] == found[1]

@@ -91,6 +91,11 @@ class WorkingScales:
         sign = np.array([1.0 if scale.higher_is_better else -1.0 for scale in scales])
         return cls(bounded, low, width, sign, edge)
 
+    def some(self, contexts: Longs) -> WorkingScales:
+        """Return those of some contexts, in their order."""
+        columns = (each[contexts] for each in (self.bounded, self.low, self.width, self.sign))
+        return WorkingScales(*columns, self.edge)
+
     def forward(self, y: Floats, context: Longs) -> Floats:
         """Return scores on the working scale."""
         share = (y - self.low[context]) / self.width[context]

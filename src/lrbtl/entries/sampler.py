@@ -66,8 +66,10 @@ class Draws:
 
 
 def sample_factor_model(table: EntryTable, config: FactorConfig, rng: np.random.Generator) -> Draws:
-    """Return draws from the posterior of the factor model."""
-    chain = Chain(table, config, rng)
+    """Return draws from the posterior of the factor model; the order of models and contexts plays no part in them."""
+    ordered, entry = table.reordered()
+    model, context = table.places
+    chain = Chain(ordered, config, rng)
     for _ in range(config.n_warmup):
         chain.sweep()
     kept: list[tuple[Any, ...]] = []
@@ -78,8 +80,17 @@ def sample_factor_model(table: EntryTable, config: FactorConfig, rng: np.random.
     factors, loadings, deviation, by_context, by_model, degrees, noise, coefficients = map(
         np.array, zip(*kept, strict=True)
     )
-    estimated = noise if chain.noise_estimated else None
-    return Draws(factors, loadings, deviation, by_context, by_model, degrees, estimated, coefficients)
+    estimated = noise[:, context] if chain.noise_estimated else None
+    return Draws(
+        factors[:, model],
+        loadings[:, context],
+        deviation[:, entry],
+        by_context[:, context],
+        by_model[:, model],
+        degrees,
+        estimated,
+        coefficients,
+    )
 
 
 class Chain:
@@ -121,6 +132,8 @@ class Chain:
     coefficients: Floats
     coefficient_variance: Floats
     shapes: Floats
+    wide: Floats
+    gammas: tuple[Floats, Floats]
     grid: Floats
 
     def __init__(self, table: EntryTable, config: FactorConfig, rng: np.random.Generator) -> None:
@@ -157,6 +170,8 @@ class Chain:
         self.coefficients = np.zeros((table.features.shape[1], K))
         self.coefficient_variance = np.full(int(table.feature_group.max(initial=-1)) + 1, config.feature_size)
         self.shapes = np.geomspace(*config.degrees, N_SHAPES) / 2.0
+        self.wide = 2.0 * self.shapes
+        self.gammas = gammaln(self.shapes), gammaln(self.wide)
         self.grid = np.zeros((2, d1 * D))  # precisions of entries, and precisions times what they should be
 
     def sweep(self) -> None:
@@ -257,15 +272,16 @@ class Chain:
         """
         rows = self.L.copy()
         rows[:, 0] /= self.stretch
-        pooled = np.ones(rows.shape, dtype=bool)
-        pooled[self.real, 0] = False
-        count, total = pooled.sum(axis=0), np.sum(pooled * rows, axis=0)
+        rows[self.real, 0] = self.m[0]  # real scores were centred, and say nothing of m[0] and v[0]
+        own = np.r_[float(np.count_nonzero(self.real)), np.zeros(self.K)]
+        count, total = len(rows) - own, rows.sum(axis=0) - own * self.m
         precision = count / self.v + 1.0 / self.prior_variance
         centre = (total / self.v + self.prior_mean / self.prior_variance) / precision
         self.m = centre + self.rng.normal(size=self.m.size) / np.sqrt(precision)
         power = np.r_[0.5, np.full(self.K, self.config.power)]
         above = self.rng.gamma(power + 0.5) / (1.0 + self.guess / self.v)
-        squares = np.sum(pooled * (rows - self.m) ** 2, axis=0) / 2.0
+        rows[self.real, 0] = self.m[0]
+        squares = np.sum((rows - self.m) ** 2, axis=0) / 2.0
         self.v = np.maximum((squares + self.guess * above) / self.rng.gamma((count + 1.0) / 2.0), LEAST * self.unit)
 
     def draw_units(self) -> None:
@@ -275,7 +291,8 @@ class Chain:
         """
         D, config, rows = self.table.shape[1], self.config, np.flatnonzero(self.real[self.table.context])
         j, known, estimated = self.table.context[rows], self.noise_known, self.noise_estimated
-        level, away = (self.shared() - self.L[self.table.context, 0])[rows], self.z[rows] - self.L[j, 0]
+        level = np.einsum("nk,nk->n", self.f[self.table.model[rows]], self.L[j, 1:])
+        away = self.z[rows] - self.L[j, 0]
         deviation, noise = self.deviation_variance()[rows], self.noise_variance()[rows]
         spare = np.where(self.real, self.table.spare, 0.0)
 
@@ -367,7 +384,7 @@ class Chain:
         self.c = 2.0 * self._draw_shape(self.g, self.shapes)
         by_context = np.bincount(j, squares * self.g[i], D) / self.base
         self.h = self.rng.gamma(self.a + self.columns / 2.0) / (self.a + by_context / 2.0)
-        self.a = self._draw_shape(self.h, 2.0 * self.shapes)
+        self.a = self._draw_shape(self.h, self.wide)
         if not (self.noise_known or self.noise_estimated):
             degrees = self.config.noise_degrees
             total = float(np.sum(squares * self.g[i] * self.h[j])) + degrees * self.config.noise_size * self.unit
@@ -402,7 +419,7 @@ class Chain:
         drawn as the gamma distribution of the same mean and variance.
         """
         n, share = self.table.worth, self.table.share
-        assert n is not None and share is not None and self.table.noise is not None
+        assert n is not None and share is not None and self.noise is not None
         stretch = self.stretch[self.table.context]
         mean, variance = polya_gamma_moments(n, (self.shared() + self.delta) / stretch)
         omega = self.rng.gamma(mean**2 / variance) * variance / mean
@@ -418,7 +435,7 @@ class Chain:
         squares = self.within + np.bincount(j, away, D)
         counts = self.table.spare + self.columns
         k = self.rng.gamma(self.s_shape + counts / 2.0) / (self.s_shape + squares / self.s_base / 2.0)
-        self.s_shape = self._draw_shape(k, 2.0 * self.shapes)
+        self.s_shape = self._draw_shape(k, self.wide)
         total = float(np.sum(squares * k)) + 2.0 * LEAST * self.unit
         self.s_base = total / 2.0 / self.rng.gamma((counts.sum() + 2.0) / 2.0)
         self.s = np.maximum(self.s_base / k, LEAST * self.unit)
@@ -431,7 +448,7 @@ class Chain:
     def _draw_shape(self, x: Floats, shapes: Floats) -> float:
         """Return one of the shapes, with the probability that x ~ Gamma(shape, shape) gives it."""
         n, logs, total = x.size, float(np.sum(np.log(x))), float(np.sum(x))
-        fit = n * (shapes * np.log(shapes) - gammaln(shapes)) + (shapes - 1.0) * logs - shapes * total
+        fit = n * (shapes * np.log(shapes) - self.gammas[shapes is self.wide]) + (shapes - 1.0) * logs - shapes * total
         weight = np.exp(fit - fit.max())
         return float(shapes[np.searchsorted(np.cumsum(weight), self.rng.random() * weight.sum())])
 
@@ -445,9 +462,9 @@ def _outer_sums(weight: Floats, rows: Floats) -> Floats:
 
 def _draw_normals(A: Floats, b: Floats, rng: np.random.Generator) -> Floats:
     """Return draws from N(A^-1 b, A^-1), for stacks A (n, K, K) and b (n, K)."""
-    root = np.linalg.cholesky(A)
-    half = np.linalg.solve(root, b[..., None]) + rng.normal(size=(*b.shape, 1))
-    return np.asarray(np.linalg.solve(root.transpose(0, 2, 1), half)[..., 0])
+    root = np.linalg.inv(np.linalg.cholesky(A))
+    half = root @ b[..., None] + rng.normal(size=(*b.shape, 1))
+    return np.asarray((root.transpose(0, 2, 1) @ half)[..., 0])
 
 
 def polya_gamma_moments(n: Floats, eta: Floats) -> tuple[Floats, Floats]:

@@ -93,8 +93,8 @@ class WorkingScales:
 
     def some(self, contexts: Longs) -> WorkingScales:
         """Return those of some contexts, in their order."""
-        columns = (each[contexts] for each in (self.bounded, self.low, self.width, self.sign))
-        return WorkingScales(*columns, self.edge)
+        low, width, sign = self.low[contexts], self.width[contexts], self.sign[contexts]
+        return WorkingScales(self.bounded[contexts], low, width, sign, self.edge)
 
     def forward(self, y: Floats, context: Longs) -> Floats:
         """Return scores on the working scale."""

@@ -139,14 +139,15 @@ class EntryTable:
         models, contexts = self.places
         i, j = models[self.model], contexts[self.context]
         rows, at, columns = np.lexsort((j, i)), np.argsort(models), np.argsort(contexts)
-        some = {name: getattr(self, name) for name in ("noise", "worth", "share")}
         new = replace(
             self,
             model=i[rows],
             context=j[rows],
             mean=self.mean[rows],
             count=self.count[rows],
-            **{name: None if value is None else value[rows] for name, value in some.items()},
+            noise=None if self.noise is None else self.noise[rows],
+            worth=None if self.worth is None else self.worth[rows],
+            share=None if self.share is None else self.share[rows],
             within=self.within[columns],
             spare=self.spare[columns],
             items=None if self.items is None else self.items[columns],

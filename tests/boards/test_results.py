@@ -142,5 +142,5 @@ def test_a_score_has_the_interval_of_its_board():
         np.testing.assert_allclose(found.estimate, board.score)
         np.testing.assert_allclose(found.conf_int(), np.stack([board.lower, board.upper], axis=1))
         np.testing.assert_allclose(found[1:3].conf_int(0.95), found.conf_int()[1:3])
-        gap = lrbtl.infer(results, [lrbtl.gap(*board.models[:2], context)])
+        gap = lrbtl.infer(results, [lrbtl.gap(board.models[0], board.models[1], context)])
         np.testing.assert_allclose((found[[0]] - found[[1]]).conf_int(), gap.conf_int())

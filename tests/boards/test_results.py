@@ -129,3 +129,18 @@ def test_a_planned_run_narrows_the_index_as_told(results):
     width = [(b.upper - b.lower)[b.models.index("m00")] / 2 for b in (now, board)]
     assert width[1] < width[0]
     assert plan.before[0] == pytest.approx(width[0], rel=0.4)
+
+
+def test_a_score_has_the_interval_of_its_board():
+    """`infer` and boards read the same draws, and so do parts and differences of estimates."""
+    results = lrbtl.Results.from_wide(
+        {"model": ["x", "y", "z", "w"], "math": [97, 60, 50, 40], "code": [50, 41, 29, None], "law": [9, 2, None, 1]}
+    )
+    for context in (None, "math"):
+        board = lrbtl.leaderboard(results, context=context)
+        found = lrbtl.infer(results, [lrbtl.score(model, context) for model in board.models])
+        np.testing.assert_allclose(found.estimate, board.score)
+        np.testing.assert_allclose(found.conf_int(), np.stack([board.lower, board.upper], axis=1))
+        np.testing.assert_allclose(found[1:3].conf_int(0.95), found.conf_int()[1:3])
+        gap = lrbtl.infer(results, [lrbtl.gap(board.models[0], board.models[1], context)])
+        np.testing.assert_allclose((found[[0]] - found[[1]]).conf_int(), gap.conf_int())

@@ -134,7 +134,7 @@ def test_nothing_is_silent():
     results = lrbtl.Results.from_frame(frame)
     said = " ".join(results.notes)
     assert "1 rows without a score" in said and "1 rows repeat another" in said
-    assert "1 cells have several scores that disagree, such as x / a" in said
+    assert "1 cell has several scores that disagree, such as x / a" in said
     assert "all scores are equal in b" in said
     assert results.cells.y.tolist() == [50, 52, 70, 70]
     wide = lrbtl.Results.from_wide({"Model": ["x", "y"], "math [%]": ["50 ", "n/a"], "cost ($)": [3, 200]})
@@ -180,3 +180,34 @@ def test_features_become_a_design():
         lrbtl.Results.from_frame(LONG, features={"model": ["x", "x"], "size": [1, 2]})
     with pytest.raises(MissingColumnError, match="names the models"):
         lrbtl.Results.from_frame(LONG, features={"name": ["x"], "size": [1]})
+
+
+def test_units_in_headers_say_which_scores_have_no_bounds():
+    frame = {"model": ["x", "y"], "math (%)": [10, 20], "time (s)": [3, 5], "price [$]": [1, 2], "elo (Elo)": [9, 12]}
+    found = lrbtl.Results.from_wide(frame, lower_is_better=["time (s)"], scales={"elo (Elo)": (0, 100)})
+    scales = dict(zip(found.levels[0], found.scales, strict=True))
+    assert {name: scale.name for name, scale in scales.items()} == {
+        "math": "percent", "time": "real", "price": "real", "elo": "percent"}  # fmt: skip
+    assert [name for name, scale in scales.items() if not scale.higher_is_better] == ["time"]
+    assert "higher counts as better in price; lower_is_better= names others" in found.notes
+    assert any(note == "no bounds, by the unit in the header: time, price" for note in found.notes)
+
+
+def test_nothing_doubtful_is_silent():
+    def notes(models, benchmarks, scores):
+        return " | ".join(lrbtl.Results.from_frame({"model": models, "benchmark": benchmarks, "score": scores}).notes)
+
+    assert "only one model, x" in notes(["x", "x"], ["a", "b"], [10, 20])
+    assert "only one benchmark, a" in notes(["x", "y"], ["a", "a"], [10, 20])
+    assert "scores of 'a' count as per cents, but most are at most 1 and the largest is 1.2" in notes(
+        ["x", "y", "z"], ["a"] * 3, [0.7, 0.8, 1.2]
+    )
+    with pytest.raises(ScoreError, match="decimals need a point, not a comma"):
+        notes(["x", "y"], ["a", "a"], ["80,5", "1,250"])
+    with pytest.raises(ScoreError, match="give it in a larger unit"):
+        notes(["x", "y"], ["a", "a"], [1e300, 2.0])
+
+
+def test_commas_between_thousands_are_read():
+    found = lrbtl.Results.from_frame({"model": ["x", "y"], "benchmark": ["elo"] * 2, "score": ["1,250", "1,300.5"]})
+    assert found.cells.y.tolist() == [1250.0, 1300.5]

@@ -54,12 +54,12 @@ def test_factors_are_drawn_from_their_conditional():
 def test_loadings_are_drawn_from_their_conditional():
     chain = make_chain()
     table, precision = chain.table, 1 / (chain.deviation_variance() + chain.noise_variance())
-    prior = np.r_[1 / chain.v[0], chain.h[4] / chain.v[1:]]
+    prior = chain.loading_prior()[1][4]
     draws = []
     for _ in range(4000):
         chain.draw_loadings(precision)
         draws.append(chain.L[4])
-    A, b = np.diag(prior), prior * chain.m
+    A, b = np.diag(prior), prior * chain.loading_prior()[0][4]
     for i, j, z, p in zip(table.model, table.context, chain.z, precision, strict=True):
         if j == 4:
             row = np.r_[1.0, chain.f[i]]
@@ -72,7 +72,8 @@ def test_loadings_are_drawn_from_their_conditional():
 def test_deviations_share_residuals_with_known_noise():
     chain = make_chain(variance=0.3)
     d, s = chain.deviation_variance(), chain.noise_variance()
-    np.testing.assert_allclose(s, 0.3 / chain.table.scales.width[chain.table.context] ** 2)
+    unit = chain.table.scales.width / chain.stretch
+    np.testing.assert_allclose(s, 0.3 / unit[chain.table.context] ** 2)
     residual = chain.z - chain.shared()
     draws = []
     for _ in range(3000):
@@ -82,6 +83,118 @@ def test_deviations_share_residuals_with_known_noise():
         np.mean(draws, axis=0), d / (d + s) * residual, atol=6 * np.sqrt((d * s / (d + s)).max() / 3000)
     )
     np.testing.assert_allclose(np.var(draws, axis=0), d * s / (d + s), rtol=0.2)
+
+
+@pytest.mark.parametrize("variance", [None, 0.3])
+def test_a_stretch_leaves_scores_as_likely(variance):
+    """Residuals over their standard deviations stay, and scores are the working ones times the stretch."""
+    chain = make_chain(variance=variance)
+    j = chain.table.context
+    before = (chain.z - chain.shared() - chain.delta) / chain.stretch[j], chain.noise_variance() / chain.stretch[j] ** 2
+    old = chain.stretch.copy()
+    for _ in range(5):
+        chain.draw_stretch()
+    assert np.all(chain.stretch != old)
+    np.testing.assert_allclose(chain.z, chain.table.mean * chain.stretch[j])
+    np.testing.assert_allclose((chain.z - chain.shared() - chain.delta) / chain.stretch[j], before[0], atol=1e-12)
+    np.testing.assert_allclose(chain.noise_variance() / chain.stretch[j] ** 2, before[1])
+
+
+def test_the_stretch_has_its_conditional_distribution():
+    chain = make_chain(d1=12, D=4)
+    k, j = 2, chain.table.context
+    start = chain.L.copy(), chain.delta.copy(), chain.z.copy(), chain.stretch.copy()
+    precision, squares = 1 / chain.v[1:], np.sum((chain.delta**2 / chain.deviation_variance())[j == k])
+
+    def fit(t):
+        row = np.exp(t) * start[0][k, 1:]
+        loss = np.sum(precision * (row - chain.m[1:]) ** 2) + np.exp(2 * t) * squares
+        away = (np.log(start[3][k]) + t) ** 2 / chain.config.unit_size
+        return t * (np.sum(j == k) + chain.K) - 0.5 * (loss + away)
+
+    grid = np.linspace(-3, 3, 2001)
+    weight = np.exp([fit(t) - fit(0.0) for t in grid])
+    mean = weight @ grid / weight.sum()
+    draws = []
+    for _ in range(6000):
+        chain.draw_stretch()
+        draws.append(np.log(chain.stretch[k] / start[3][k]))
+    sd = np.sqrt(weight @ (grid - mean) ** 2 / weight.sum())
+    assert np.mean(draws[100:]) == pytest.approx(mean, abs=0.15 * sd)
+    assert np.std(draws[100:]) == pytest.approx(sd, rel=0.1)
+
+
+@pytest.mark.parametrize("variance", [None, 0.3])
+def test_units_have_their_conditional_distribution(variance):
+    """Given factors, loadings and the means of scores, whatever the deviations: the density written out on a grid."""
+    chain = make_chain(d1=12, D=4, variance=variance)
+    k, j = 2, chain.table.context
+    at, start = np.flatnonzero(j == k), np.log(chain.stretch[k])
+    level = (chain.shared() - chain.L[j, 0])[at]
+    away, dev, noise = chain.z[at] - chain.L[k, 0], chain.deviation_variance()[at], chain.noise_variance()[at]
+
+    def fit(t):
+        total = dev + noise * np.exp(2 * t)
+        loss = np.sum(np.log(total) + (np.exp(t) * away - level) ** 2 / total)
+        return t * at.size - 0.5 * (loss + (start + t) ** 2 / chain.config.unit_size)
+
+    grid = np.linspace(-3, 3, 2001)
+    weight = np.exp([fit(t) - fit(0.0) for t in grid])
+    mean = weight @ grid / weight.sum()
+    sd = np.sqrt(weight @ (grid - mean) ** 2 / weight.sum())
+    draws = []
+    for _ in range(6000):
+        chain.draw_units()
+        draws.append(np.log(chain.stretch[k]) - start)
+    assert np.mean(draws[100:]) == pytest.approx(mean, abs=0.15 * sd)
+    assert np.std(draws[100:]) == pytest.approx(sd, rel=0.1)
+    np.testing.assert_allclose(chain.z, chain.table.mean * chain.stretch[j])
+
+
+def test_degrees_of_freedom_move_with_the_scores():
+    """Tails as heavy as those of t(2), and normal ones, are found whatever the chain starts from."""
+    found = []
+    for heavy in (True, False):
+        rng = np.random.default_rng(3)
+        truth = np.add.outer(rng.normal(size=60), rng.normal(size=20))
+        y = truth + 0.3 * (rng.standard_t(2, size=truth.shape) if heavy else rng.normal(size=truth.shape))
+        draws = draws_of(lrbtl.analyse(lrbtl.Results.from_arrays(np.nonzero(y), y.ravel(), shape=y.shape))).draws
+        found.append(draws.degrees)
+        assert len(np.unique(draws.degrees)) > 50
+    assert np.median(found[0]) < 4 < 10 < np.median(found[1])
+
+
+def test_few_scores_on_a_scale_of_unknown_unit_are_covered():
+    """Three to five real scores a benchmark say little of its unit, which intervals hold."""
+    hits = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        unit, level = np.exp(2 * rng.normal(size=30)), rng.normal(size=25)
+        truth = unit * (rng.normal(size=30) + level[:, None] + 0.4 * rng.normal(size=(25, 30)))
+        seen = np.argsort(rng.random((25, 30)), axis=0) < rng.integers(3, 6, size=30)
+        at = np.nonzero(seen)
+        found = draws_of(lrbtl.analyse(lrbtl.Results.from_arrays(at, truth[at], shape=truth.shape), rng=seed))
+        for u in range(30):
+            low, high = central(found.measured(u), 0.9)
+            hits += ((truth[:, u] >= low) & (truth[:, u] <= high))[~seen[:, u]].tolist()
+    assert 0.85 < np.mean(hits) < 0.94  # 0.77 where so few scores give a unit that counts as known
+
+
+def test_a_table_of_exact_low_rank_is_covered_not_more():
+    """Factors and deviations that are not there may have no size at all."""
+    hits = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        truth = rng.normal(size=30) + np.outer(rng.normal(size=50), 0.9 + 0.3 * rng.normal(size=30))
+        seen = rng.random(truth.shape) < 0.5
+        y = truth + 0.3 * rng.normal(size=truth.shape)
+        at = np.nonzero(seen)
+        results = lrbtl.Results.from_arrays(at, y[at], shape=truth.shape, variance=0.09)
+        found = draws_of(lrbtl.analyse(results, rng=seed))
+        for u in range(30):
+            low, high = central(found.latent(u), 0.95)
+            hits += ((truth[:, u] >= low) & (truth[:, u] <= high)).tolist()
+    assert 0.93 < np.mean(hits) < 0.975  # 0.98 with sizes that cannot vanish
 
 
 def test_polya_gamma_moments_are_those_of_its_series():
@@ -230,3 +343,21 @@ def test_features_narrow_newcomers_where_they_predict(matters):
     assert np.median(ratio) < 0.95 if matters else 0.9 < np.median(ratio) < 1.15
     effect = told.feature_effects()
     assert list(effect.labels) == ["size"] and (effect.estimate[0] > 3 * effect.se[0]) == matters
+
+
+@pytest.mark.parametrize("items", [None, "items"])
+def test_names_and_their_order_do_not_matter(items):
+    """The same scores under other names, in another order, have the same forecasts to the last digit."""
+    rng = np.random.default_rng(0)
+    seen = np.argwhere(rng.random((14, 7)) < 0.6)
+    score, n = rng.integers(1, 100, size=len(seen)) / 1.0, rng.choice([50, 200], size=len(seen))
+    found = []
+    for models, benchmarks in ((np.arange(14), np.arange(7)), (rng.permutation(14), rng.permutation(7))):
+        names = [f"m{models[i]:02d}" for i, _ in seen], [f"b{benchmarks[j]}" for _, j in seen]
+        table = {"model": names[0], "benchmark": names[1], "score": score, "items": n}
+        forecast = lrbtl.forecast(lrbtl.Results.from_frame(table, items=items, scales="percent"), level=0.9)
+        where = {f"m{k:02d}": i for i, k in enumerate(models)}, {f"b{k}": j for j, k in enumerate(benchmarks)}
+        key = [(where[0][a], where[1][u]) for a, (u,) in zip(forecast.models, forecast.contexts, strict=True)]
+        numbers = zip(forecast.estimate, forecast.lower, forecast.upper, strict=True)
+        found.append(dict(zip(key, numbers, strict=True)))
+    assert found[0] == found[1]

@@ -192,15 +192,18 @@ def accuracies(right: Floats, samples: Floats) -> Accuracies:
 
     Notes
     -----
-    Samples of an item vary by p (1 - p) / samples with p from a Rasch model; what shares vary more is between items. Of
-    that, covariances of models are what they share: cov(x_i, x_k) = p_i (1 - p_i) p_k (1 - p_k) common.
+    Several samples of an item with share q vary by q (1 - q) / (samples - 1), a single one by p (1 - p) with p from a
+    Rasch model; what shares vary more is between items. Of that, covariances of models are what they share:
+    cov(x_i, x_k) = p_i (1 - p_i) p_k (1 - p_k) common.
     """
     seen = ~np.isnan(right)
     items = seen.sum(axis=0).astype(np.float64)
     n, p = np.maximum(items, 1.0), rasch(right)
     share = np.where(items > 0, np.where(seen, right, 0.0).sum(axis=0) / n, np.nan)
     answers = np.where(seen, samples, 0.0).sum(axis=0)
-    inside = np.where(seen, p * (1.0 - p) / np.where(seen, samples, 1.0), 0.0).sum(axis=0) / n
+    times, q = np.where(seen, samples, 1.0), np.where(seen, right, 0.0)
+    noise = np.where(times > 1.0, q * (1.0 - q) / np.maximum(times - 1.0, 1.0), p * (1.0 - p))
+    inside = np.where(seen, noise, 0.0).sum(axis=0) / n
     away = np.where(seen, right - np.nan_to_num(share), 0.0)
     spread = np.nan_to_num(share * (1.0 - share))
     square = (away**2).sum(axis=0) / np.maximum(n - 1.0, 1.0) - inside

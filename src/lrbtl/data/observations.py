@@ -19,7 +19,7 @@ from lrbtl.data.item_logs import ItemColumns, open_items
 from lrbtl.data.items import Accuracies, ItemTable, accuracies, pooled, read_items
 from lrbtl.data.labels import Labelled, context_name, sort_labels
 from lrbtl.data.logs import open_log
-from lrbtl.data.scales import LARGEST, PERCENT, REAL, Scale, choose_scales
+from lrbtl.data.scales import LARGEST, PERCENT, REAL, Scale, choose_scales, scales_of_units
 from lrbtl.data.scores import LongScores, looks_long, read_long, read_wide
 from lrbtl.errors import (
     EmptyDataError,
@@ -378,7 +378,9 @@ def _from_long(cls: type[Results], found: LongScores, scales: Scales, lower: Ite
         columns.append(code[np.asarray(coded.codes)])
     shape = tuple(map(len, labels))
     by_level = [found.scores[columns[1] == k] for k in range(shape[1])]
-    chosen, notes = choose_scales(labels[1], by_level, scales, lower)
+    scales, down, said = scales_of_units(found.units, scales, lower)
+    chosen, notes = choose_scales(labels[1], by_level, scales, down)
+    notes += said
     y, variance = _with_noise(found, chosen, columns[1])
     rows = np.stack([*(column.astype(np.float64) for column in columns), y, *([] if variance is None else [variance])])
     kept = np.sort(np.unique(rows, axis=1, return_index=True)[1])
@@ -389,8 +391,8 @@ def _from_long(cls: type[Results], found: LongScores, scales: Scales, lower: Ite
     if several := np.flatnonzero(times > 1).tolist():
         first = [names[int(k)] for names, k in zip(labels, np.unravel_index(entries[several[0]], shape), strict=True)]
         notes.append(
-            f"{len(several):,} cells have several scores that disagree, such as {context_name(tuple(first))}: they are "
-            "taken as repeated measurements"
+            f"{len(several):,} cell{'s have' if len(several) > 1 else ' has'} several scores that disagree, such as "
+            f"{context_name(tuple(first))}: these count as repeated measurements"
         )
     equal = [
         str(name)
@@ -398,7 +400,11 @@ def _from_long(cls: type[Results], found: LongScores, scales: Scales, lower: Ite
         if values.size > 1 and values.min() == values.max()
     ]
     if equal:
-        notes.append(f"all scores are equal in {', '.join(equal[:4])}: they tell nothing about which model is better")
+        notes.append(f"all scores are equal in {', '.join(equal[:4])}: they do not say which model is better")
+    if shape[0] == 1:
+        notes.append(f"only one model, {labels[0][0]}: there is none to compare it with")
+    if prod(shape[1:]) == 1:
+        notes.append(f"only one benchmark, {labels[1][0]}: no other score says anything of these")
     each = np.repeat(np.arange(shape[1]), prod(shape[2:]))
     out = cls.from_arrays(
         index,

@@ -14,7 +14,9 @@ from lrbtl.errors import ScaleError, ScoreError
 from lrbtl.typing import Floats, Longs
 
 EDGE = 0.005  # share of a range that is added at both ends, so that a score of exactly 0 or 100 has a finite logit
-LARGEST = 1e100  # score, whose square is a number
+LARGEST = 1e100  # size of a score that can still be squared
+REAL_UNITS = ("elo", "usd", "$", "s", "sec", "ms")  # units in headers of scores without bounds
+COSTS = ("usd", "$", "s", "sec", "ms")  # of which less is often better
 NEARLY = 1.5  # times the upper end of per cents: scores beyond 100 but within this look like mistakes
 
 
@@ -81,15 +83,22 @@ class WorkingScales:
         bounded = np.array([scale.bounded for scale in scales], dtype=bool)
         low = np.array([scale.low if scale.bounded else 0.0 for scale in scales])
         width = np.array([scale.high - scale.low if scale.bounded else 1.0 for scale in scales])
-        counts = np.maximum(np.bincount(context, minlength=D), 1)
+        seen = np.bincount(context, minlength=D)
+        counts = np.maximum(seen, 1)
         mean = np.bincount(context, y, D) / counts
         spread = np.sqrt(np.bincount(context, (y - mean[context]) ** 2, D) / counts)
         real = ~bounded
         if real.any():
             usual = np.median(spread[real & (spread > 0)]) if np.any(real & (spread > 0)) else 1.0
-            low[real], width[real] = mean[real], np.where(spread > 0, spread, usual)[real]
+            overall = y[real[context]].mean() if real[context].any() else 0.0
+            low[real], width[real] = np.where(seen > 0, mean, overall)[real], np.where(spread > 0, spread, usual)[real]
         sign = np.array([1.0 if scale.higher_is_better else -1.0 for scale in scales])
         return cls(bounded, low, width, sign, edge)
+
+    def some(self, contexts: Longs) -> WorkingScales:
+        """Return those of some contexts, in their order."""
+        low, width, sign = self.low[contexts], self.width[contexts], self.sign[contexts]
+        return WorkingScales(self.bounded[contexts], low, width, sign, self.edge)
 
     def forward(self, y: Floats, context: Longs) -> Floats:
         """Return scores on the working scale."""
@@ -160,13 +169,19 @@ def choose_scales(
         if label not in labels:
             raise ScaleError(f"a scale is named for {label!r}, which has no scores; {suggest_labels(label, labels)}")
     found: list[Scale] = []
+    notes: list[str] = []
     guessed: dict[str, list[Any]] = {}
     for label, values in zip(labels, scores, strict=True):
         if label in named:
             scale = read_scale(named[label], label)
         else:
             scale = guess_scale(values, label) if values.size else PERCENT
+            notes += _mixed_units(values, label)
             guessed.setdefault(scale.name, []).append(label)
+        if values.size and np.abs(values).max() > LARGEST:
+            raise ScoreError(
+                f"a score of {label!r} is {values[np.argmax(np.abs(values))]:g}: give it in a larger unit."
+            )
         if values.size and not (scale.low <= values.min() and values.max() <= scale.high):
             worst = values.max() if values.max() > scale.high else values.min()
             raise ScoreError(
@@ -176,4 +191,49 @@ def choose_scales(
         found.append(Scale(scale.low, scale.high, label not in down))
     usual = max(guessed, key=lambda name: len(guessed[name]), default="")
     words = [f"{len(some)} {name}" + ("" if name == usual else f" ({some_of(some)})") for name, some in guessed.items()]
-    return tuple(found), [f"scales guessed: {', '.join(words)}; scales= names others"] if words else []
+    if words:
+        notes.insert(0, f"scales guessed: {', '.join(words)}; scales= names others")
+    return tuple(found), notes
+
+
+def _mixed_units(values: Floats, label: object) -> list[str]:
+    """Return a note where scores that count as per cents look like proportions, but for one or a few.
+
+    >>> _mixed_units(np.array([0.8, 0.7, 1.2]), "x"), _mixed_units(np.array([0.8, 20.0, 30.0]), "x")
+    (["scores of 'x' count as per cents, but most are at most 1 and the largest is 1.2: check their unit"], [])
+    """
+    if values.size < 2 or not (values.min() >= 0.0 and 1.0 < values.max() <= 100.0 and np.median(values) <= 1.0):
+        return []
+    return [
+        f"scores of {label!r} count as per cents, but most are at most 1 and the largest is {values.max():g}: "
+        "check their unit"
+    ]
+
+
+def scales_of_units(
+    units: Mapping[Any, tuple[str, str]], scales: Mapping[Any, Any] | str | None, lower: Iterable[Any]
+) -> tuple[Mapping[Any, Any] | str | None, tuple[Any, ...], list[str]]:
+    """Return scales and labels where lower is better with names instead of headers, and notes on units in headers.
+
+    Parameters
+    ----------
+    units : dict from name to header and unit
+    scales, lower
+        As a caller gave them, by name or by header.
+
+    Examples
+    --------
+    >>> scales_of_units({"time": ("time (s)", "s")}, None, ["time (s)"])
+    ({'time': 'real'}, ('time',), ['no bounds, by the unit in the header: time'])
+    """
+    names = {header: name for name, (header, _) in units.items()}
+    down = tuple(names.get(label, label) for label in ((lower,) if isinstance(lower, str) else lower))
+    costs = [name for name, (_, unit) in units.items() if unit in COSTS and name not in down]
+    notes = [f"higher counts as better in {some_of(costs)}; lower_is_better= names others"] if costs else []
+    if isinstance(scales, str):
+        return scales, down, notes
+    real = {name: "real" for name, (_, unit) in units.items() if unit in REAL_UNITS}
+    unbounded = [name for name in real if name not in (scales or {}) and units[name][0] not in (scales or {})]
+    notes += [f"no bounds, by the unit in the header: {some_of(unbounded)}"] if unbounded else []
+    given = {names.get(label, label): scale for label, scale in (scales or {}).items()}
+    return real | given or None, down, notes

@@ -17,6 +17,7 @@ from lrbtl.typing import Floats, Longs
 UNITS = re.compile(
     r"\s*[\[(]\s*(%|percent|per cent|pct|accuracy|acc|score|points|pts|elo|usd|\$|s|sec|ms)\s*[\])]\s*$", re.I
 )
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 EMPTY = {"", "-", "–", "—", "na", "n/a", "nan", "none", "null"}
 MODEL_NAMES = ("model", "model_name", "name", "system", "llm")
 
@@ -33,6 +34,8 @@ class LongScores:
     scores : array (n,)
     more : dict of arrays (n,)
         Other columns of numbers, by what they are.
+    units : dict
+        Header and unit of the benchmarks whose headers named one.
     notes : list of str
     """
 
@@ -41,6 +44,7 @@ class LongScores:
     mode_names: tuple[str, ...]
     scores: Floats
     more: dict[str, Floats] = field(default_factory=dict)
+    units: dict[Any, tuple[str, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -61,13 +65,27 @@ def as_numbers(column: Any, name: str) -> Floats:
         if is_missing(value) or text.lower() in EMPTY:
             continue
         try:
-            out[row] = float(text.removesuffix("%").replace(",", "") if isinstance(value, str) else value)
+            out[row] = float(_plain_number(text) if isinstance(value, str) else value)
         except (TypeError, ValueError, OverflowError):
             bad.append((row, value))
     if bad:
         shown = ", ".join(f"{value!r} in row {row}" for row, value in bad[:3])
-        raise ScoreError(f"{name} holds {len(bad)} values that are no numbers: {shown}; correct or empty them.")
+        point = " (decimals need a point, not a comma)" if "," in str(bad[0][1]) else ""
+        raise ScoreError(
+            f"{name} holds {len(bad)} values that are no numbers: {shown}{point}; correct or empty them, or leave the "
+            "column out."
+        )
     return out
+
+
+def _plain_number(text: str) -> str:
+    """Return a number without a sign of per cent and commas between thousands; other commas stay, and are no number.
+
+    >>> _plain_number("83.1 %"), _plain_number("1,250"), _plain_number("80,5")
+    ('83.1', '1250', '80,5')
+    """
+    text = text.removesuffix("%").strip()
+    return text.replace(",", "") if THOUSANDS.fullmatch(text) else text
 
 
 def read_long(
@@ -91,7 +109,7 @@ def read_long(
     notes = [f"{lost:,} rows without a score were left out"] if lost else []
     labels = [_some_rows(coded[name], kept) for name in (model, *contexts)]
     rest = {what: values[name][kept] for what, name in others.items()}
-    return LongScores(labels[0], labels[1:], tuple(contexts), values[score][kept], rest, notes)
+    return LongScores(labels[0], labels[1:], tuple(contexts), values[score][kept], rest, {}, notes)
 
 
 def read_wide(frame: Any, model: str | None, context: str) -> LongScores:
@@ -111,6 +129,8 @@ def read_wide(frame: Any, model: str | None, context: str) -> LongScores:
     shown = [UNITS.sub("", str(name)) for name in benchmarks]
     if len(set(shown)) < len(shown):
         shown = [str(name) for name in benchmarks]
+    met = [UNITS.search(str(name)) for name in benchmarks]
+    units = {new: (str(old), unit[1].lower()) for new, old, unit in zip(shown, benchmarks, met, strict=True) if unit}
     found = {str(name): as_numbers(columns[name], str(name)) for name in benchmarks}
     models_of = encode(columns[model], str(model))
     _check_lengths({**found, str(model): models_of.codes})
@@ -126,7 +146,7 @@ def read_wide(frame: Any, model: str | None, context: str) -> LongScores:
     stripped = [str(old) for old, new in zip(benchmarks, shown, strict=True) if str(old) != new]
     notes = [f"units were taken off the headers {some_of(stripped)}"] if stripped else []
     models = Coded(np.asarray(coded.codes)[row], coded.labels)
-    return LongScores(models, [Coded(level, shown)], (context,), table[level, row], {}, notes)
+    return LongScores(models, [Coded(level, shown)], (context,), table[level, row], {}, units, notes)
 
 
 def looks_long(names: Sequence[str], score: str = "score") -> bool:

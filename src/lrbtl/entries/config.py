@@ -14,29 +14,39 @@ class FactorConfig:
     n_draws, n_warmup, thin : int
         Draws that are kept, sweeps before the first, and sweeps between two.
     prior_degrees : float
-        What the prior of each variance of loadings is worth, in benchmarks.
+        What the prior of each variance of what features say is worth, in rows.
     loading_size, mean_size : float
-        Prior guess of the variance of loadings, and of that of benchmark means.
+        Prior guess of the variance of loadings, and of that of benchmark means; of heavy tails.
+    centre_size, unit_size : float
+        Prior variance of the mean of real scores once their own mean is taken off, and of the logarithm of the unit
+        they are measured in, relative to their own spread.
     feature_size : float
         Prior guess of the variance of a factor that a feature accounts for.
     noise_size, noise_degrees : float
         Prior guess of the variance of residuals, and what it is worth in scores.
-    degrees : tuple of float
-        Values among which degrees of freedom are sampled: of single residuals, of models, of benchmarks.
+    power : float
+        Prior density near zero of variances of loadings and, where noise is known or estimated, of deviations, as a
+        power: 1/2 is that of a half Cauchy root, 0 would be flat in the logarithm. Small ones let factors and
+        deviations that are not there have no size.
+    degrees : pair of float
+        Least and most degrees of freedom, of single residuals, of models and of benchmarks; flat in their logarithm.
     least_repeats : int
         Repeated scores of the same entry from which the variance of the noise is estimated; with fewer, its share of
         the residual variance is unknown and averaged over (0, 1).
     """
 
-    n_factors: int = 4
+    n_factors: int = 6
     n_draws: int = 500
     n_warmup: int = 250
     thin: int = 1
     prior_degrees: float = 3.0
     loading_size: float = 0.05
     mean_size: float = 0.5
+    centre_size: float = 9.0
+    unit_size: float = 2.0
     feature_size: float = 0.1
     noise_size: float = 0.05
     noise_degrees: float = 2.0
-    degrees: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0, 25.0, 60.0)
+    power: float = 0.2
+    degrees: tuple[float, float] = (1.0, 100.0)
     least_repeats: int = 10

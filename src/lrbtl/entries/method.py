@@ -177,4 +177,4 @@ def _moments(draws: Floats, *, errors_only: bool = False) -> Moments:
     if errors_only:
         return Moments(mean, None, np.sqrt(np.sum(away**2, axis=0) / (S - 1)), noise)
     cov = away.T @ away / (S - 1)
-    return Moments(mean, cov, np.sqrt(np.diag(cov)), noise)
+    return Moments(mean, cov, np.sqrt(np.diag(cov)), noise, draws=draws)

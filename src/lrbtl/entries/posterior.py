@@ -46,7 +46,7 @@ class Posterior:
 
     def both(self, context: int) -> tuple[Floats, Floats]:
         """Return draws (S, d1) of latent scores, and of scores that one more measurement would give."""
-        rng = np.random.default_rng([self.seed, context])
+        rng = np.random.default_rng([self.seed, int(self.table.places[1][context])])
         variance = self._deviation_variance(context, rng)
         rows = self._rows(context)
         models, known = self.table.model[rows], self.draws.deviation[:, rows].astype(np.float64)
@@ -75,7 +75,7 @@ class Posterior:
     def _deviation_variance(self, context: int, rng: np.random.Generator) -> Floats:
         """Return the variance (S, d1) of a new entry's deviation, with the weight of heavy tails."""
         draws, degrees = self.draws, self.draws.degrees[:, None]
-        tails = rng.chisquare(degrees, size=draws.by_model.shape) / degrees
+        tails = rng.chisquare(degrees, size=draws.by_model.shape)[:, self.table.places[0]] / degrees
         return np.asarray(draws.by_context[:, context, None] / draws.by_model / tails)
 
     def _split(
@@ -102,11 +102,12 @@ class Posterior:
         low, width = self.table.scales.low[context], self.table.scales.width[context]
         share = (self._own_scale(latent, context) - low) / width
         times = max(1, round(n))
-        return np.asarray(low + width * rng.binomial(times, share) / times)
+        place = self.table.places[0]
+        return np.asarray(low + width * rng.binomial(times, share[:, np.argsort(place)])[:, place] / times)
 
     def _strata(self, rng: np.random.Generator) -> Floats:
         levels = np.repeat(self._normal_quantiles[:, None], self.table.shape[0], axis=1)
-        return rng.permuted(levels, axis=0)
+        return rng.permuted(levels, axis=0)[:, self.table.places[0]]
 
     @cached_property
     def _normal_quantiles(self) -> Floats:
@@ -118,7 +119,7 @@ class Posterior:
 
     @cached_property
     def _order(self) -> Longs:
-        return np.argsort(self.table.context, kind="stable")
+        return np.lexsort((self.table.places[0][self.table.model], self.table.context))
 
     @cached_property
     def _starts(self) -> Longs:

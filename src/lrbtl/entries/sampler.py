@@ -2,12 +2,13 @@
 
 Model of the entry of model i and benchmark j, on the working scale:
 
-    z_ij     = mu_j + sum_k f_ik l_jk + delta_ij + noise_ij
+    z_ij     = mu_j + (sum_k f_ik l_jk + delta_ij + noise_ij) / s_j
     f_i      ~ N(x_i B, I), B_pk ~ N(0, t_p)           levels and further factors of models; x_i their features
-    mu_j ~ N(m_0, v_0), l_jk ~ N(m_k, v_k / h_j)       means and loadings of benchmarks
+    mu_j ~ N(m_0, v_0), l_jk ~ N(m_k, v_k)             means and loadings of benchmarks
+    log s_j  ~ N(0, unit_size)                         on real scales, whose unit is of no account; else s_j = 1
     delta_ij ~ N(0, base / (h_j g_i w_ij))             deviations: h_j by benchmark, g_i by model, w_ij heavy tails
     h_j ~ Gamma(a, a), g_i ~ Gamma(c / 2, c / 2), w_ij ~ Gamma(nu / 2, nu / 2)
-    noise_ij ~ N(0, known), or N(0, s_j / n_ij) where entries were measured n_ij times, or part of delta_ij
+    noise_ij ~ N(0, known), or N(0, e_j / n_ij) where entries were measured n_ij times, or part of delta_ij
 
 The mean m_1 of the first loadings makes f_i1 the level of a model. Sizes v shrink factors that are not there, which
 averages over their number. All sizes, degrees of freedom included, are sampled with the rest: intervals hold what is
@@ -16,6 +17,7 @@ not known about them. Each step below draws one block from its distribution give
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +26,12 @@ from scipy.special import gammaln
 
 from lrbtl.entries.config import FactorConfig
 from lrbtl.entries.table import EntryTable
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import Bools, Floats, Longs
 
 BASE_STEPS = (0.2, 0.5, 1.5)  # standard deviations of the Metropolis steps of log base
+DEGREE_STEPS = (0.15, 0.6)  # likewise of the logarithm of degrees of freedom
+N_SHAPES = 60  # values among which shapes of gamma distributions are sampled
+STRETCH_STEPS = (0.2, 0.8)  # likewise of the logarithm of what real scores are multiplied by
 LEAST = 1e-10  # of the unit of variance: no sampled variance is below it
 
 
@@ -61,8 +66,10 @@ class Draws:
 
 
 def sample_factor_model(table: EntryTable, config: FactorConfig, rng: np.random.Generator) -> Draws:
-    """Return draws from the posterior of the factor model."""
-    chain = Chain(table, config, rng)
+    """Return draws from the posterior of the factor model; the order of models and contexts plays no part in them."""
+    ordered, entry = table.reordered()
+    model, context = table.places
+    chain = Chain(ordered, config, rng)
     for _ in range(config.n_warmup):
         chain.sweep()
     kept: list[tuple[Any, ...]] = []
@@ -73,8 +80,17 @@ def sample_factor_model(table: EntryTable, config: FactorConfig, rng: np.random.
     factors, loadings, deviation, by_context, by_model, degrees, noise, coefficients = map(
         np.array, zip(*kept, strict=True)
     )
-    estimated = noise if chain.noise_estimated else None
-    return Draws(factors, loadings, deviation, by_context, by_model, degrees, estimated, coefficients)
+    estimated = noise[:, context] if chain.noise_estimated else None
+    return Draws(
+        factors[:, model],
+        loadings[:, context],
+        deviation[:, entry],
+        by_context[:, context],
+        by_model[:, model],
+        degrees,
+        estimated,
+        coefficients,
+    )
 
 
 class Chain:
@@ -85,6 +101,9 @@ class Chain:
     rng: np.random.Generator
     z: Floats
     noise: Floats | None
+    within: Floats
+    real: Bools
+    stretch: Floats
     rows: Longs
     columns: Longs
     entry: Longs
@@ -112,15 +131,18 @@ class Chain:
     delta: Floats
     coefficients: Floats
     coefficient_variance: Floats
-    degrees: Floats
+    shapes: Floats
+    wide: Floats
+    gammas: tuple[Floats, Floats]
     grid: Floats
 
     def __init__(self, table: EntryTable, config: FactorConfig, rng: np.random.Generator) -> None:
         self.table, self.config, self.rng = table, config, rng
         (d1, D), i, j, z = table.shape, table.model, table.context, table.mean
-        self.z, self.noise = z, table.noise
+        self.z, self.noise, self.within = z, table.noise, table.within
+        self.real, self.stretch = ~table.scales.bounded, np.ones(D)
         self.rows, self.columns = np.bincount(i, minlength=d1), np.bincount(j, minlength=D)
-        overall = float(z.mean())
+        overall = float(z[table.scales.bounded[j]].mean()) if table.scales.bounded[j].any() else 0.0
         mu = np.where(self.columns > 0, np.bincount(j, z, D) / np.maximum(self.columns, 1), overall)
         residual = z - mu[j]
         self.unit = float(np.mean(residual**2)) or 1.0
@@ -147,7 +169,9 @@ class Chain:
         self.entry = i * D + j
         self.coefficients = np.zeros((table.features.shape[1], K))
         self.coefficient_variance = np.full(int(table.feature_group.max(initial=-1)) + 1, config.feature_size)
-        self.degrees = np.array(config.degrees)
+        self.shapes = np.geomspace(*config.degrees, N_SHAPES) / 2.0
+        self.wide = 2.0 * self.shapes
+        self.gammas = gammaln(self.shapes), gammaln(self.wide)
         self.grid = np.zeros((2, d1 * D))  # precisions of entries, and precisions times what they should be
 
     def sweep(self) -> None:
@@ -160,6 +184,8 @@ class Chain:
         self.draw_loading_prior()
         if self.noise_known or self.noise_estimated:
             self.draw_base()
+        if self.real.any():
+            self.draw_units()
         self.draw_deviations()
         self.draw_weights()
         self.draw_sizes()
@@ -167,11 +193,24 @@ class Chain:
             self.draw_shares()
         if self.noise_estimated:
             self.draw_noise()
+        if self.real.any():
+            self.draw_stretch()
 
     def record(self) -> tuple[Any, ...]:
-        """Return what is kept of the state."""
-        deviation = self.delta.astype(np.float32)
-        return self.f, self.L, deviation, self.base / self.h, self.g, np.array(self.nu), self.s, self.coefficients
+        """Return what is kept of the state, all of it on the working scale of the scores."""
+        stretch = self.stretch
+        deviation = (self.delta / stretch[self.table.context]).astype(np.float32)
+        by_context, noise = self.base / self.h / stretch**2, self.s / stretch**2
+        return (
+            self.f,
+            self.L / stretch[:, None],
+            deviation,
+            by_context,
+            self.g,
+            np.array(self.nu),
+            noise,
+            self.coefficients,
+        )
 
     def deviation_variance(self) -> Floats:
         """Return the variance of each measured entry's deviation."""
@@ -211,39 +250,130 @@ class Chain:
         """(mu_j, l_j) likewise, with their prior precisions and means m."""
         X = np.concatenate([np.ones((len(self.f), 1)), self.f], axis=1)
         weight, target = self._fill(precision, self.z)
-        precision = self.loading_precision()
+        centre, precision = self.loading_prior()
         A = _outer_sums(weight.T, X)
         A[:, range(self.K + 1), range(self.K + 1)] += precision
-        self.L = _draw_normals(A, target.T @ X + self.m * precision, self.rng)
+        self.L = _draw_normals(A, target.T @ X + centre * precision, self.rng)
 
-    def loading_precision(self) -> Floats:
-        """Return the prior precisions of means and loadings, (D, K + 1): loadings vary more where deviations do."""
-        out = np.tile(1.0 / self.v, (len(self.L), 1))
-        out[:, 1:] *= self.h[:, None]
-        return out
+    def loading_prior(self) -> tuple[Floats, Floats]:
+        """Return the prior means and precisions of means and loadings, (D, K + 1), times the stretch of benchmarks.
+
+        Real scores were centred, so that their means are nearly free.
+        """
+        centre, precision = (np.tile(row, (len(self.L), 1)) for row in (self.m, 1.0 / self.v))
+        centre[self.real, 0], precision[self.real, 0] = 0.0, 1.0 / (self.config.centre_size * self.unit)
+        centre[:, 0], precision[:, 0] = centre[:, 0] * self.stretch, precision[:, 0] / self.stretch**2
+        return centre, precision
 
     def draw_loading_prior(self) -> None:
-        """Draw m given v from its normal distribution, and v given m from its inverse gamma distribution."""
-        D, degrees = len(self.L), self.config.prior_degrees
-        each = self.loading_precision()
-        precision = each.sum(axis=0) + 1.0 / self.prior_variance
-        centre = ((self.L * each).sum(axis=0) + self.prior_mean / self.prior_variance) / precision
+        """Draw m given v from its normal distribution, and v given m from its inverse gamma distribution.
+
+        The prior of v is guess Gamma(power) / Gamma(1/2); power 1/2, that of means, makes its root half Cauchy.
+        """
+        rows = self.L.copy()
+        rows[:, 0] /= self.stretch
+        rows[self.real, 0] = self.m[0]  # real scores were centred, and say nothing of m[0] and v[0]
+        own = np.r_[float(np.count_nonzero(self.real)), np.zeros(self.K)]
+        count, total = len(rows) - own, rows.sum(axis=0) - own * self.m
+        precision = count / self.v + 1.0 / self.prior_variance
+        centre = (total / self.v + self.prior_mean / self.prior_variance) / precision
         self.m = centre + self.rng.normal(size=self.m.size) / np.sqrt(precision)
-        squares = np.sum(each * self.v * (self.L - self.m) ** 2, axis=0) + degrees * self.guess
-        self.v = squares / 2.0 / self.rng.gamma((D + degrees) / 2.0, size=self.v.size)
+        power = np.r_[0.5, np.full(self.K, self.config.power)]
+        above = self.rng.gamma(power + 0.5) / (1.0 + self.guess / self.v)
+        rows[self.real, 0] = self.m[0]
+        squares = np.sum((rows - self.m) ** 2, axis=0) / 2.0
+        self.v = np.maximum((squares + self.guess * above) / self.rng.gamma((count + 1.0) / 2.0), LEAST * self.unit)
+
+    def draw_units(self) -> None:
+        """Draw s_j given factors, loadings in its units and means in those of scores, whatever the deviations.
+
+        Where loadings are nearly those of other benchmarks they tell the unit, and `draw_stretch` alone moves little.
+        """
+        D, config, rows = self.table.shape[1], self.config, np.flatnonzero(self.real[self.table.context])
+        j, known, estimated = self.table.context[rows], self.noise_known, self.noise_estimated
+        level = np.einsum("nk,nk->n", self.f[self.table.model[rows]], self.L[j, 1:])
+        away = self.z[rows] - self.L[j, 0]
+        deviation, noise = self.deviation_variance()[rows], self.noise_variance()[rows]
+        spare = np.where(self.real, self.table.spare, 0.0)
+
+        def fit(t: Floats) -> Floats:
+            r = np.exp(t)
+            variance = deviation + noise * (r[j] ** 2 if known else 1.0)
+            each = t[j] - 0.5 * np.log(variance) - 0.5 * (r[j] * away - level) ** 2 / variance
+            repeats = spare * t - 0.5 * r**2 * self.within / self.s if estimated else 0.0
+            prior = 0.5 * (np.log(self.stretch) + t) ** 2 / config.unit_size
+            return np.asarray(np.bincount(j, each, D) + repeats - prior)
+
+        r = np.exp(self._steps_of_stretch(fit))
+        self.stretch, self.within = self.stretch * r, self.within * r**2
+        self.L[:, 0] *= r
+        self.z = self.z * r[self.table.context]
+        if self.noise is not None:
+            self.noise = self.noise * r[self.table.context] ** 2
+
+    def draw_stretch(self) -> None:
+        """Draw s_j with all that is in its units, r times each, by Metropolis steps of t = log r; z_ij stays as likely.
+
+        What changes is the prior of loadings, deviations and noise, and their volume, exp(t times their number).
+        """
+        D, j, config = self.table.shape[1], self.table.context, self.config
+        square = np.sum(self.L[:, 1:] ** 2 / self.v[1:], axis=1)
+        square += np.bincount(j, self.delta**2 / self.deviation_variance(), D)
+        along, number = self.L[:, 1:] @ (self.m[1:] / self.v[1:]), self.columns + self.K
+        k = self.s_base / self.s if self.noise_estimated else np.zeros(D)
+        shape = self.s_shape if self.noise_estimated else 0.0
+        away = np.log(self.stretch)
+
+        def fit(t: Floats) -> Floats:
+            r = np.exp(t)
+            noise = shape * (2.0 * t + k / r**2)
+            prior = 0.5 * (away + t) ** 2 / config.unit_size
+            return np.asarray(number * t - 0.5 * r**2 * square + r * along - noise - prior)
+
+        r = np.exp(self._steps_of_stretch(fit))
+        self.stretch, self.s = self.stretch * r, self.s * r**2
+        self.L, self.delta = self.L * r[:, None], self.delta * r[j]
+        self.z, self.within = self.z * r[j], self.within * r**2
+        if self.noise is not None:
+            self.noise = self.noise * r[j] ** 2
+
+    def _steps_of_stretch(self, fit: Callable[[Floats], Floats]) -> Floats:
+        """Return t = log r of benchmarks after Metropolis steps from 0; fit gives the log densities of t, (D,)."""
+        t = np.zeros(self.table.shape[1])
+        now = fit(t)
+        for step in STRETCH_STEPS:
+            other = t + step * self.rng.normal(size=t.size)
+            then = fit(other)
+            better = self.real & (np.log(self.rng.random(t.size)) < then - now)
+            t, now = np.where(better, other, t), np.where(better, then, now)
+        return t
 
     def draw_deviations(self) -> None:
         """delta_ij is a share d / (d + s) of the residual, d and s the variances of deviation and noise."""
-        residual, s = self.z - self.shared(), self.noise_variance()
-        d = self.deviation_variance()
+        residual = self.z - self.shared()
+        if not (self.noise_known or self.noise_estimated):
+            self.delta = residual
+            return
+        d, s = self.deviation_variance(), self.noise_variance()
         share = d / (d + s)
         self.delta = share * residual + np.sqrt(share * s) * self.rng.normal(size=d.size)
 
     def draw_weights(self) -> None:
-        """Draw w given the deviations, and its degrees of freedom given w."""
+        """Draw nu given the deviations whatever w, by Metropolis steps of log nu, then w given both."""
         size = self.base / (self.h[self.table.context] * self.g[self.table.model])
-        self.w = self.rng.gamma((self.nu + 1.0) / 2.0, size=self.w.size) / ((self.nu + self.delta**2 / size) / 2.0)
-        self.nu = 2.0 * self._draw_shape(self.w, self.degrees / 2.0)
+        squares, n = self.delta**2 / size, self.w.size
+        low, high = self.config.degrees
+
+        def fit(nu: float) -> float:
+            one = gammaln((nu + 1.0) / 2.0) - gammaln(nu / 2.0) - 0.5 * np.log(nu)
+            return float(n * one - (nu + 1.0) / 2.0 * np.sum(np.log1p(squares / nu)))
+
+        now = fit(self.nu)
+        for step in DEGREE_STEPS:
+            other = self.nu * float(np.exp(step * self.rng.normal()))
+            if low <= other <= high and np.log(self.rng.random()) < (then := fit(other)) - now:
+                self.nu, now = other, then
+        self.w = self.rng.gamma((self.nu + 1.0) / 2.0, size=n) / ((self.nu + squares) / 2.0)
 
     def draw_sizes(self) -> None:
         """Draw g, h, their shapes, and base, given the weighted squares of the deviations."""
@@ -251,12 +381,10 @@ class Chain:
         squares = self.w * self.delta**2
         by_model = np.bincount(i, squares * self.h[j], d1) / self.base
         self.g = self.rng.gamma((self.c + self.rows) / 2.0) / ((self.c + by_model) / 2.0)
-        self.c = 2.0 * self._draw_shape(self.g, self.degrees / 2.0)
+        self.c = 2.0 * self._draw_shape(self.g, self.shapes)
         by_context = np.bincount(j, squares * self.g[i], D) / self.base
-        by_loading = np.sum((self.L[:, 1:] - self.m[1:]) ** 2 / self.v[1:], axis=1)
-        counts, squares_of_h = self.columns + self.K, by_context + by_loading
-        self.h = self.rng.gamma(self.a + counts / 2.0) / (self.a + squares_of_h / 2.0)
-        self.a = self._draw_shape(self.h, self.degrees)
+        self.h = self.rng.gamma(self.a + self.columns / 2.0) / (self.a + by_context / 2.0)
+        self.a = self._draw_shape(self.h, self.wide)
         if not (self.noise_known or self.noise_estimated):
             degrees = self.config.noise_degrees
             total = float(np.sum(squares * self.g[i] * self.h[j])) + degrees * self.config.noise_size * self.unit
@@ -265,8 +393,8 @@ class Chain:
     def draw_base(self) -> None:
         """Draw base given residuals, whatever their deviations: Metropolis steps of log base.
 
-        Where deviations are small against noise, base moves little given them, and may be nothing. The prior of its
-        root is half Cauchy.
+        Where deviations are small against noise, base moves little given them, and may be nothing: its prior has the
+        density base^(power - 1) near zero, and the tails of a half Cauchy root.
         """
         residual, s = self.z - self.shared(), self.noise_variance()
         relative = self.deviation_variance() / self.base
@@ -274,9 +402,8 @@ class Chain:
         def fit(base: float) -> float:
             variance = base * relative + s
             ratio = base / (self.config.noise_size * self.unit)
-            return float(
-                -0.5 * np.sum(np.log(variance) + residual**2 / variance) + 0.5 * np.log(ratio) - np.log1p(ratio)
-            )
+            prior = self.config.power * np.log(ratio) - np.log1p(ratio)
+            return float(-0.5 * np.sum(np.log(variance) + residual**2 / variance) + prior)
 
         now = fit(self.base)
         for step in BASE_STEPS:
@@ -292,22 +419,23 @@ class Chain:
         drawn as the gamma distribution of the same mean and variance.
         """
         n, share = self.table.worth, self.table.share
-        assert n is not None and share is not None and self.table.noise is not None
-        mean, variance = polya_gamma_moments(n, self.shared() + self.delta)
+        assert n is not None and share is not None and self.noise is not None
+        stretch = self.stretch[self.table.context]
+        mean, variance = polya_gamma_moments(n, (self.shared() + self.delta) / stretch)
         omega = self.rng.gamma(mean**2 / variance) * variance / mean
         binomial = self.table.scales.bounded[self.table.context]
         sign = self.table.scales.sign[self.table.context]
-        self.z = np.where(binomial, sign * n * (share - 0.5) / omega, self.table.mean)
-        self.noise = np.where(binomial, 1.0 / omega, self.table.noise)
+        self.z = np.where(binomial, stretch * sign * n * (share - 0.5) / omega, self.z)
+        self.noise = np.where(binomial, stretch**2 / omega, self.noise)
 
     def draw_noise(self) -> None:
         """s_j = s_base / Gamma(shape, shape) given repeated scores and their distances to the entries."""
         D, j = self.table.shape[1], self.table.context
         away = self.table.count * (self.z - self.shared() - self.delta) ** 2
-        squares = self.table.within + np.bincount(j, away, D)
+        squares = self.within + np.bincount(j, away, D)
         counts = self.table.spare + self.columns
         k = self.rng.gamma(self.s_shape + counts / 2.0) / (self.s_shape + squares / self.s_base / 2.0)
-        self.s_shape = self._draw_shape(k, self.degrees)
+        self.s_shape = self._draw_shape(k, self.wide)
         total = float(np.sum(squares * k)) + 2.0 * LEAST * self.unit
         self.s_base = total / 2.0 / self.rng.gamma((counts.sum() + 2.0) / 2.0)
         self.s = np.maximum(self.s_base / k, LEAST * self.unit)
@@ -320,7 +448,7 @@ class Chain:
     def _draw_shape(self, x: Floats, shapes: Floats) -> float:
         """Return one of the shapes, with the probability that x ~ Gamma(shape, shape) gives it."""
         n, logs, total = x.size, float(np.sum(np.log(x))), float(np.sum(x))
-        fit = n * (shapes * np.log(shapes) - gammaln(shapes)) + (shapes - 1.0) * logs - shapes * total
+        fit = n * (shapes * np.log(shapes) - self.gammas[shapes is self.wide]) + (shapes - 1.0) * logs - shapes * total
         weight = np.exp(fit - fit.max())
         return float(shapes[np.searchsorted(np.cumsum(weight), self.rng.random() * weight.sum())])
 
@@ -334,9 +462,9 @@ def _outer_sums(weight: Floats, rows: Floats) -> Floats:
 
 def _draw_normals(A: Floats, b: Floats, rng: np.random.Generator) -> Floats:
     """Return draws from N(A^-1 b, A^-1), for stacks A (n, K, K) and b (n, K)."""
-    root = np.linalg.cholesky(A)
-    half = np.linalg.solve(root, b[..., None]) + rng.normal(size=(*b.shape, 1))
-    return np.asarray(np.linalg.solve(root.transpose(0, 2, 1), half)[..., 0])
+    root = np.linalg.inv(np.linalg.cholesky(A))
+    half = root @ b[..., None] + rng.normal(size=(*b.shape, 1))
+    return np.asarray((root.transpose(0, 2, 1) @ half)[..., 0])
 
 
 def polya_gamma_moments(n: Floats, eta: Floats) -> tuple[Floats, Floats]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -115,10 +118,56 @@ class EntryTable:
             (results.shape[0], D),
         )
 
+    @cached_property
+    def places(self) -> tuple[Longs, Longs]:
+        """Places of models (d1,) and contexts (D,) in an order that their scores give, whatever they are called.
+
+        Contexts are ordered by their sorted scores, models by their scores in the contexts so ordered.
+        """
+        (d1, D), i, j = self.shape, self.model, self.context
+        rows = np.lexsort((self.mean, j))
+        start = np.searchsorted(j[rows], np.arange(D + 1))
+        of_contexts = [tuple(self.mean[rows[start[u] : start[u + 1]]]) for u in range(D)]
+        contexts = _places(of_contexts)
+        rows = np.lexsort((contexts[j], i))
+        start = np.searchsorted(i[rows], np.arange(d1 + 1))
+        of_models = [rows[start[a] : start[a + 1]] for a in range(d1)]
+        return _places([tuple(zip(contexts[j[at]], self.mean[at], strict=True)) for at in of_models]), contexts
+
+    def reordered(self) -> tuple[EntryTable, Longs]:
+        """Return the table with models, contexts and entries in their places, and the place (n,) of each entry."""
+        models, contexts = self.places
+        i, j = models[self.model], contexts[self.context]
+        rows, at, columns = np.lexsort((j, i)), np.argsort(models), np.argsort(contexts)
+        new = replace(
+            self,
+            model=i[rows],
+            context=j[rows],
+            mean=self.mean[rows],
+            count=self.count[rows],
+            noise=None if self.noise is None else self.noise[rows],
+            worth=None if self.worth is None else self.worth[rows],
+            share=None if self.share is None else self.share[rows],
+            within=self.within[columns],
+            spare=self.spare[columns],
+            items=None if self.items is None else self.items[columns],
+            common=self.common[columns],
+            features=self.features[at],
+            scales=self.scales.some(columns),
+        )
+        return new, np.argsort(rows)
+
     @property
     def n_entries(self) -> int:
         """Number of measured entries."""
         return len(self.mean)
+
+
+def _places(keys: Sequence[tuple[Any, ...]]) -> Longs:
+    """Return the place of each key in their order."""
+    out = np.empty(len(keys), dtype=np.int64)
+    out[sorted(range(len(keys)), key=lambda k: (len(keys[k]), keys[k]))] = np.arange(len(keys))
+    return out
 
 
 def worth_in_items(share: Floats, variance: Floats) -> tuple[Floats, Floats]:

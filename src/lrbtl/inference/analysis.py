@@ -279,6 +279,7 @@ class Analysis(Questions):
             means=moments.means,
             influence=influence,
             own=own,
+            draws=moments.draws,
         )
 
     def _warn_lost(self, names: list[str], count: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit, ndtr
 
+from lrbtl.entries.posterior import central
 from lrbtl.errors import (
     BoundError,
     EstimateError,
@@ -93,6 +94,8 @@ class Estimate(JointValues):
         Bernstein intervals need; or a function that returns them when they are first needed.
     own
         What own votes say of each target, which entry-wise intervals need; or a function that returns it.
+    draws
+        (S, M) draws from the posterior on the working scale, whose quantiles are then the intervals of single targets.
 
     Examples
     --------
@@ -154,10 +157,10 @@ class Estimate(JointValues):
             "auto": scores as they are, probabilities by the logit scale. "natural": estimate ± c se, which for a
             probability may leave (0, 1). "elo": scores times 400 / ln 10.
         kind
-            "normal": estimate ± c se. "bernstein": a bound for the mean of the influence values that needs no normal
-            approximation, from their second moment and largest observed size; wider, and not for `joint`. "entry":
-            covers each target whatever the others are, from its own votes; see the page on decisions for when to ask
-            for which.
+            "normal": estimate ± c se, or quantiles of draws where the method samples. "bernstein": a bound for the mean
+            of the influence values that needs no normal approximation, from their second moment and largest observed
+            size; wider, and not for `joint`. "entry": covers each target whatever the others are, from its own votes;
+            see the page on decisions for when to ask for which.
 
         Examples
         --------
@@ -176,7 +179,8 @@ class Estimate(JointValues):
             half = self._half_widths(level, joint, kind)
             if scale == "natural":
                 return wald_interval(self.estimate, self._slope * half)
-            interval = wald_interval(self._working, half)
+            drawn = None if joint or kind != "normal" else self._of_draws(level)
+            interval = wald_interval(self._working, half) if drawn is None else drawn
         if scale == "auto":
             return np.where(self._is_logit[:, None], expit(interval), interval)
         if (other := np.flatnonzero(self.links != "identity")).size:
@@ -184,6 +188,13 @@ class Estimate(JointValues):
                 f"{self.labels[other[0]]!r} is no score or gap, so it has no Elo points; use scale='auto'."
             )
         return ELO * self.info.log_odds_unit * interval
+
+    def _of_draws(self, level: float) -> Floats | None:
+        """Return central intervals (M, 2) of draws from the posterior; None where the method draws none."""
+        root = self._root._draws
+        if root is None:
+            return None
+        return central(root if self._root_weights is None else root @ self._root_weights.T, level).T
 
     def _half_widths(self, level: float, joint: bool, kind: str) -> Floats:
         """Return half the length of intervals on the working scale, (M,)."""

@@ -61,6 +61,7 @@ class JointValues:
         means: ArrayLike | None = None,
         influence: Influence | Callable[[], Influence | None] | None = None,
         own: OwnVotes | Callable[[], OwnVotes | None] | None = None,
+        draws: ArrayLike | None = None,
     ) -> None:
         self.labels = labels if isinstance(labels, FamilyLabels) else tuple(_texts(labels))
         check_type(info, (Provenance, type(None)), "info", "give a Provenance, or leave it out")
@@ -88,6 +89,7 @@ class JointValues:
         self._own_source = _callable_alone(own, "own")
         self._shrinkage_source = shrinkage
         self._means = None if means is None else self._vector(means, "means")
+        self._draws = None if draws is None else _read_only(draws)  # (S, M)
         self._made_of: Self | None = None  # the root, unless it is this one
         self._root_weights: Floats | None = None  # (M, targets of the root); None is the identity
 

@@ -244,6 +244,7 @@ class Moments:
     # (M,) model-based errors of the best estimate from wins and losses, where the method knows them
     bound: Floats | None = None
     means: Floats | None = None  # (M,) posterior means of probabilities, NaN for other targets
+    draws: Floats | None = None  # (S, M) draws from the posterior, where the method samples
 
     def without(self, lost: Bools) -> "Moments":
         """Return the moments with NaN for some targets."""

@@ -76,6 +76,12 @@ def test_modes_that_are_left_out_say_how_many_levels_would_fit():
     assert RandomEffectDesign.of(design_of_judges()).left_out(design_of_judges()) == []
 
 
+def test_modes_of_very_many_models_are_not_left_out_silently():
+    """No two levels would fit: 330 models at two labels have 660 columns."""
+    design = BlockDesign.of_cells(make_design(simulated((330, 2, 3), 1, 5000)[1], "logistic"))
+    assert RandomEffectDesign.of(design).left_out(design) == [(0, 1), (1, 1)]
+
+
 def design_of_judges():
     return BlockDesign.of_cells(make_design(judged(n=(100, 100))[0], "logistic"))
 

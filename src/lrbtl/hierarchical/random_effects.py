@@ -100,13 +100,13 @@ class RandomEffectDesign:
         return found if len(found) > 1 else []
 
     def left_out(self, design: BlockDesign) -> list[tuple[int, int]]:
-        """Return modes that have no columns as their levels are too many, and how many levels would have some."""
+        """Return modes that have no columns as they are too many, and how many levels would have some; 1 for none."""
         D, d1, m = len(self.member), self.n_models, len(self.mode)
         sizes, out = design.shape[1:], []
         for k in self._shared_modes(design) if len(sizes) > 1 else []:
             fits = [n for n in range(2, sizes[k]) if few_columns(m + d1 * n, d1, D * n // sizes[k])]
-            if k not in self.modes and fits:
-                out.append((k, fits[-1]))
+            if k not in self.modes:
+                out.append((k, fits[-1] if fits else 1))
         return out
 
     def _with(self, mode: int, member: Floats, most: int = MOST_NUMBERS) -> "RandomEffectDesign":

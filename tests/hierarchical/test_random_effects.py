@@ -137,8 +137,9 @@ def test_independent_effects_are_no_factors_and_a_factor_is_no_independent_effec
     """The number of factors is judged beside effects: both make a model's scores differ by label."""
 
     def weight(factor, seed):
-        nodes = lrbtl.analyse(crossed(0.6, factor, seed)).run.nodes
-        return sum(node.weight for node in nodes if node.rank[0] > 0)
+        run = lrbtl.analyse(crossed(0.6, factor, seed)).run
+        assert isinstance(run, HierarchicalRun)
+        return sum(node.weight for node in run.nodes if node.rank[0] > 0)
 
     assert np.mean([weight(0, seed) for seed in range(4)]) < 0.2 < 0.8 < np.mean([weight(1, seed) for seed in range(4)])
 

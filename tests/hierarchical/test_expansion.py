@@ -25,11 +25,10 @@ from hierarchy_twin import (
     tied_battles,
 )
 from lrbtl.hierarchical.covariance import ScoreCovariance
-from lrbtl.hierarchical.expansion import integrate_out
+from lrbtl.hierarchical.expansion import integrate_out, left_by_steps
 from lrbtl.hierarchical.level_prior import LevelPrior
 from lrbtl.hierarchical.mode import deviation_step, find_mode
 from lrbtl.hierarchical.pairings import DesignCovariates
-from lrbtl.hierarchical.rank import left_by_steps
 from lrbtl.model.links import LINKS
 from problems import battle_matrix, simulated
 

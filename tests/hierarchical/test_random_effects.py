@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lrbtl
-from hierarchy_twin import Twin, joint_gradient, joint_precision, mode_of, written_out
+from hierarchy_twin import Twin, entries, joint_gradient, joint_precision, mode_of, written_out
 from lrbtl.fitting.blocks import BlockDesign
 from lrbtl.fitting.low_rank import make_design
 from lrbtl.hierarchical.covariance import ScoreCovariance
@@ -76,6 +76,12 @@ def test_modes_that_are_left_out_say_how_many_levels_would_fit():
     assert RandomEffectDesign.of(design_of_judges()).left_out(design_of_judges()) == []
 
 
+def test_modes_of_very_many_models_are_not_left_out_silently():
+    """No two levels would fit: 330 models at two labels have 660 columns."""
+    design = BlockDesign.of_cells(make_design(simulated((330, 2, 3), 1, 5000)[1], "logistic"))
+    assert RandomEffectDesign.of(design).left_out(design) == [(0, 1), (1, 1)]
+
+
 def design_of_judges():
     return BlockDesign.of_cells(make_design(judged(n=(100, 100))[0], "logistic"))
 
@@ -98,6 +104,44 @@ def dense_evidence(found, held):
     right[-len(sd) :] -= held / sd**2
     fit = 0.5 * right @ np.linalg.solve(precision, right) - 0.5 * np.sum((held / sd) ** 2)
     return fit - 0.5 * np.linalg.slogdet(precision)[1] - np.log(sd).sum()
+
+
+def test_what_coordinates_leave_of_effects(terms):
+    """P Z F with P = W - W J A^-1 J^T W, by dense matrices."""
+    found, held = terms
+    at, place = found.at, entries(found.at.scores.design)
+    twin, size = Twin.of(at), at.scores.space.size
+    H = twin.H[np.ix_(place, place)]
+    W = np.linalg.inv(np.eye(len(H)) + at.tau**2 * H) @ H
+    Q, J = twin.precision, twin.J[place]
+    A = Q[:size, :size] - Q[:size, size:] @ np.linalg.solve(Q[size:, size:], Q[size:, :size])
+    PZ = (W - W @ J @ np.linalg.solve(A, J.T @ W)) @ written_out(found.columns)[at.scores.design.slot_places]
+    np.testing.assert_allclose(found.left_by_step - at.left_by_step, PZ @ held, rtol=1e-5, atol=1e-6)
+    sd = np.array(found.sizes)[found.columns.mode]
+    np.testing.assert_allclose(found.variance_left, (PZ**2) @ sd**2, rtol=1e-5, atol=1e-6)
+    drawn = np.linalg.lstsq(PZ * sd, found.random_left(8, 40), rcond=None)[0]
+    np.testing.assert_allclose((PZ * sd) @ drawn, found.random_left(8, 40), atol=1e-6)
+    assert np.mean(found.random_left(8, 40) ** 2) == pytest.approx(np.mean(found.variance_left), rel=0.4)
+
+
+def crossed(size, factor, seed):
+    """Votes of 20 models in 6 x 4 contexts: effects of the first mode, independent or a model's times a label's."""
+    rng = np.random.default_rng(seed)
+    shape = ((20, 1, 1), (1, 6, 1)) if factor else ((20, 6, 1), (1, 1, 1))
+    effects = size * rng.normal(size=shape[0]) * rng.normal(size=shape[1]) ** factor
+    truth = rng.normal(size=(20, 1, 1)) + effects + 0.1 * rng.normal(size=(20, 6, 4))
+    return lrbtl.simulate_battles(truth - truth.mean(axis=0), 8_000, rng=rng)
+
+
+def test_independent_effects_are_no_factors_and_a_factor_is_no_independent_effects():
+    """The number of factors is judged beside effects: both make a model's scores differ by label."""
+
+    def weight(factor, seed):
+        run = lrbtl.analyse(crossed(0.6, factor, seed)).run
+        assert isinstance(run, HierarchicalRun)
+        return sum(node.weight for node in run.nodes if node.rank[0] > 0)
+
+    assert np.mean([weight(0, seed) for seed in range(4)]) < 0.2 < 0.8 < np.mean([weight(1, seed) for seed in range(4)])
 
 
 def test_the_evidence_of_sizes_is_the_dense_integral(terms):

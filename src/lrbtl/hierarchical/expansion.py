@@ -22,7 +22,7 @@ from scipy import linalg, sparse
 
 from lrbtl._kernels import blocks as block_kernels
 from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
-from lrbtl.fitting.jacobian import pull_columns, pull_sums, slot_changes
+from lrbtl.fitting.jacobian import pull_columns, pull_sums, push_columns, slot_changes
 from lrbtl.fitting.solvers import accumulate, robust_factor
 from lrbtl.fitting.vote_terms import VoteTerms
 from lrbtl.hierarchical.coordinates import LevelSpace
@@ -398,6 +398,13 @@ class Expansion:
     def nearby(self, scores: Scores) -> "Expansion":
         """Return the gradient at scores nearby, with this information in the place of theirs."""
         return Expansion(scores, self.hyper, None, self.marginal, self.information)
+
+
+def left_by_steps(at: Expansion, residuals: Floats) -> Floats:
+    """Return what steps of L alone would leave of residuals, (n_slots, m)."""
+    design, space = at.scores.design, at.scores.space
+    solved = at.factor.solve(pull_columns(design.entries, space, residuals))
+    return residuals - at.marginal.apply(push_columns(design.entries, space, solved))
 
 
 def integrate_out(matrices: Floats, square: float) -> float:

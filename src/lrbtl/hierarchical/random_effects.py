@@ -20,7 +20,7 @@ from lrbtl.data.battles import Battles
 from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
 from lrbtl.fitting.jacobian import pull_columns, push_columns
 from lrbtl.hierarchical.correlated import few_contexts
-from lrbtl.hierarchical.expansion import Expansion
+from lrbtl.hierarchical.expansion import Expansion, left_by_steps
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.typing import Floats, Longs
 
@@ -100,13 +100,13 @@ class RandomEffectDesign:
         return found if len(found) > 1 else []
 
     def left_out(self, design: BlockDesign) -> list[tuple[int, int]]:
-        """Return modes that have no columns as their levels are too many, and how many levels would have some."""
+        """Return modes that have no columns as they are too many, and how many levels would have some; 1 for none."""
         D, d1, m = len(self.member), self.n_models, len(self.mode)
         sizes, out = design.shape[1:], []
         for k in self._shared_modes(design) if len(sizes) > 1 else []:
             fits = [n for n in range(2, sizes[k]) if few_columns(m + d1 * n, d1, D * n // sizes[k])]
-            if k not in self.modes and fits:
-                out.append((k, fits[-1]))
+            if k not in self.modes:
+                out.append((k, fits[-1] if fits else 1))
         return out
 
     def _with(self, mode: int, member: Floats, most: int = MOST_NUMBERS) -> "RandomEffectDesign":
@@ -330,6 +330,36 @@ class RandomEffects:
         return np.asarray(
             self._spread * linalg.cho_solve((self._factor, True), self._spread * self.information.of_columns[1])
         )
+
+    @cached_property
+    def _left(self) -> tuple[Floats, Floats]:
+        """P Z size on the slots, (n_slots, m), and P times what the scores hold of Z F, (n_slots,)."""
+        own = self.columns.times_on_slots(np.diag(self._spread), self.at.scores.design.slot_places)
+        left = left_by_steps(self.at, self.at.marginal.apply(np.hstack([own, self.information.known])))
+        return left[:, :-1], left[:, -1]
+
+    @property
+    def left_by_step(self) -> Floats:
+        """What the best step of L would leave of the residual, were nothing of Z F in the scores: E is in it, too."""
+        return np.asarray(self.at.left_by_step + self._left[1])
+
+    @property
+    def variance_left(self) -> Floats:
+        """Variance that F has in what L would leave, on the slots."""
+        return np.asarray(np.einsum("im,im->i", self._left[0], self._left[0]))
+
+    def random_left(self, first: int, n: int) -> Floats:
+        """Return what L would leave of F of random signs, (n_slots, n).
+
+        The sign of a column is the product of those of its entries, by their bits from the `first` on.
+        """
+        design = self.at.scores.design
+        context, model = design.slot_places
+        slot, level = np.nonzero(self.columns.member[context])
+        bits = np.zeros(len(self.columns.mode), dtype=np.uint64)
+        np.bitwise_xor.at(bits, level * self.columns.n_models + model[slot], design.slot_bits[slot])
+        draws = np.uint64(1) << np.arange(first, first + n, dtype=np.uint64)
+        return np.asarray(self._left[0] @ np.where(bits[:, None] & draws, 1.0, -1.0))
 
     def _answers(self, factors: Floats) -> tuple["ScoreChanges", Floats]:
         """Return Q times factors (m + 1, k) but for the columns themselves, and all of it on the slots."""

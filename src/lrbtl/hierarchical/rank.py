@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lrbtl.fitting.jacobian import pull_columns, push_columns
-from lrbtl.hierarchical.expansion import Expansion
+from lrbtl.hierarchical.expansion import Expansion, left_by_steps
+from lrbtl.hierarchical.random_effects import RandomEffects
 from lrbtl.typing import Floats
 
 FIRST_BIT, DRAWS = 8, 29  # bits of pairs and entries, one for each simulated residual: what noise looks like
@@ -34,7 +34,9 @@ class Residuals:
     taken: float
 
 
-def probe_residuals(at: Expansion, clip: float, doubt: float = -np.inf) -> Residuals:
+def probe_residuals(
+    at: Expansion, clip: float, doubt: float = -np.inf, effects: RandomEffects | None = None
+) -> Residuals:
     """Return what residuals of L show beyond noise.
 
     Residuals of L are S g + W E on the slots less what L would take of them, clipped, and white in models and contexts
@@ -44,14 +46,20 @@ def probe_residuals(at: Expansion, clip: float, doubt: float = -np.inf) -> Resid
     only where the excess is certain then, or below all `doubt`. Signs belong to pairs and entries, so that one vote
     more changes only its own. What L takes of noise, of variance W, is also the trace of what it takes of W, about; it
     is computed exactly if that is cheap.
+
+    Random effects are noise too, as deviations are: residuals hold them, and draws have some of random signs. Their
+    sizes are large where they hide a factor, so that with them singular values count relative to all of the residuals.
     """
-    components, most = _components(at, clip), max(1, AT_A_TIME // at.scores.design.n_slots)
-    here, noise, taken, excess = components(at.left_by_step), list[float](), 0.0, np.zeros(1)
+    components, most = _components(at, clip, effects), max(1, AT_A_TIME // at.scores.design.n_slots)
+    here = components(at.left_by_step if effects is None else effects.left_by_step)
+    noise, taken, excess = list[float](), 0.0, np.zeros(1)
     while len(noise) < FEW_DRAWS or (len(noise) < DRAWS and doubt <= excess[0] < CERTAIN):
-        done = len(noise)
-        drawn = _noise(at, FIRST_BIT + done, min(most, (FEW_DRAWS if done < FEW_DRAWS else DRAWS) - done))
+        first, n = FIRST_BIT + len(noise), min(most, (FEW_DRAWS if len(noise) < FEW_DRAWS else DRAWS) - len(noise))
+        drawn = _noise(at, first, n)
         left = left_by_steps(at, drawn)
         taken += float(np.vdot(drawn, drawn - left))
+        if effects is not None:
+            left = left + effects.random_left(first, n)
         noise += [float(components(np.ascontiguousarray(x))[0]) for x in left.T]
         if len(noise) > 1:
             excess = (here - np.mean(noise)) / max(float(np.std(noise, ddof=1)), 1e-300)
@@ -62,17 +70,11 @@ def probe_residuals(at: Expansion, clip: float, doubt: float = -np.inf) -> Resid
     return Residuals(float(excess[0]), int(np.count_nonzero(excess >= CERTAIN)), taken)
 
 
-def left_by_steps(at: Expansion, residuals: Floats) -> Floats:
-    """Return what steps of L alone would leave of residuals, (n_slots, m)."""
-    design, space = at.scores.design, at.scores.space
-    solved = at.factor.solve(pull_columns(design.entries, space, residuals))
-    return residuals - at.marginal.apply(push_columns(design.entries, space, solved))
-
-
-def _components(at: Expansion, clip: float) -> Callable[[Floats], Floats]:
+def _components(at: Expansion, clip: float, effects: RandomEffects | None) -> Callable[[Floats], Floats]:
     """Return a function from residuals on the slots to the singular values of them clipped and white, largest first."""
     design = at.scores.design
     own = design.blocks.scatter([np.einsum("bmm->bm", W) for W in at.marginal.W])
+    own = own if effects is None else own + effects.variance_left
     limit = clip * np.sqrt(np.maximum(own, 0.0))
     values, vectors = np.linalg.eigh(design.blocks.summed(at.marginal.W))
     values, narrow = np.maximum(values, 0.0), 1.0 - (at.hyper.factors.loose @ vectors) ** 2
@@ -87,7 +89,8 @@ def _components(at: Expansion, clip: float) -> Callable[[Floats], Floats]:
             gram = matrix @ matrix.T
         else:
             gram = white.T @ design.entries.slot_gram(clipped) @ white
-        return np.asarray(np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)))
+        found = np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0))
+        return np.asarray(found if effects is None else found / max(float(np.linalg.norm(found)), 1e-300))
 
     return components
 

@@ -133,7 +133,7 @@ class Search:
         """
         here, first = mode.scores, self.begin(rank, mode.scores.offset).scores
         low = self.design.entries.slot_values(first.space.U, first.space.V)
-        scores = replace(here, space=first.space, E=here.low_rank + here.E - low)
+        scores = replace(here, space=first.space, E=here.on_slots - here.offset - low, shared=0.0)
         start = self.fitter.with_factors(mode.at.split_anew(scores))
         return find_mode(start, tolerance=IN_DOUBT * self.design.n_slots)
 
@@ -166,15 +166,18 @@ class Search:
         while True:
             here: Mode | Expansion = self.beside(main, r) if main else start
             if isinstance(here, Expansion):
-                obvious = r < largest and self.fitter.residuals(here, NO_DOUBT).excess >= OBVIOUS
+                sure = r < largest and not self.columns.modes  # random effects may look like factors
+                obvious = sure and self.fitter.residuals(here, NO_DOUBT).excess >= OBVIOUS
                 here = here if obvious else self.fitter.fit_sizes(here)
+            here = self.share(here) if isinstance(here, Mode) else here
             vanished = isinstance(here, Mode) and here.scores.vanished
             if vanished or r == largest:
                 last = main if vanished and main else self._without_vanished(self.refit_without_outliers(here))
                 found.append((left, last))
                 break
             at = here.at if isinstance(here, Mode) else here
-            seen = self.fitter.residuals(at, reject if main else -np.inf)
+            effects = self.random_effects(at) if self.columns.modes else None
+            seen = self.fitter.residuals(at, reject if main else -np.inf, effects)
             options.say(f"{r} factors: the largest residual component is {seen.excess:.1f} deviations above noise")
             doubtful = isinstance(here, Mode) and least - IDLE < seen.excess < OBVIOUS
             idle = [*idle, here] if doubtful and isinstance(here, Mode) else []

@@ -20,6 +20,7 @@ from lrbtl.hierarchical.factor_prior import FactorPrior
 from lrbtl.hierarchical.level_prior import LevelPrior
 from lrbtl.hierarchical.mode import Mode, find_mode
 from lrbtl.hierarchical.pairings import DesignCovariates
+from lrbtl.hierarchical.random_effects import RandomEffects
 from lrbtl.hierarchical.rank import Residuals, probe_residuals
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.typing import Floats
@@ -204,8 +205,10 @@ class SizeFitter:
             mode = self.fit_tau(mode)
         return mode
 
-    def residuals(self, at: Expansion, doubt: float = -np.inf) -> Residuals:
-        """Return what `probe_residuals` tells round some scores; the last answer is kept."""
+    def residuals(self, at: Expansion, doubt: float = -np.inf, effects: RandomEffects | None = None) -> Residuals:
+        """Return what `probe_residuals` tells round some scores; the last answer without effects is kept."""
+        if effects is not None:
+            return probe_residuals(at, self.config.residual_clip, doubt, effects)
         if self._probed is None or self._probed[0] is not at:
             self._probed = at, probe_residuals(at, self.config.residual_clip, doubt)
         return self._probed[1]

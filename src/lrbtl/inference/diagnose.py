@@ -94,7 +94,7 @@ class Diagnosis(Told):
         Scores that votes single out from the model's others, largest first.
     unshared : tuple of (str, int, int)
         Context columns with too many levels to learn what each does to a model wherever it occurs: the column, its
-        levels, and how many would not be too many.
+        levels, and how many would not be too many (1 where two are).
     calibration : Calibration or None
         Observed beside predicted win rates by the size of the gap.
     links : LinkComparison or None

@@ -120,9 +120,8 @@ def about_sharing(d: Diagnosis) -> list[Check]:
         checks.append((True, f"Exceptions to what a model's other scores say: {', '.join(named)}{more}."))
     for name, levels, most in d.unshared:
         text = f"{name} has {levels:,} levels, too many to learn what each of them does to a model wherever it occurs"
-        checks.append(
-            (False, f"Many levels: {text}; join them to {most:,} or fewer, or boards of one may be too sure.")
-        )
+        remedy = f"join them to {most:,} or fewer, or" if most > 1 else "with so many models"
+        checks.append((False, f"Many levels: {text}; {remedy} boards of one may be too sure."))
     return checks
 
 

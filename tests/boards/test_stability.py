@@ -7,7 +7,7 @@ import pytest
 
 import lrbtl
 from lrbtl.cli.main import main
-from lrbtl.errors import InfluenceError
+from lrbtl.errors import InfluenceError, InputTypeError
 
 
 @pytest.fixture(scope="module")
@@ -99,5 +99,5 @@ def test_reports_have_the_certificate(tmp_path, capsys):
 
 
 def test_organisations_are_a_mapping(battles):
-    with pytest.raises(InfluenceError, match="from model to organisation"):
+    with pytest.raises(InputTypeError, match="from model to organisation"):
         lrbtl.stability(lrbtl.leaderboard(battles), organisations=["org0", "org1"])

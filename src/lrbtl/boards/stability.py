@@ -16,7 +16,7 @@ from lrbtl.boards.board import Basis, Leaderboard, Leaderboards
 from lrbtl.boards.influence import find_flip, first_models, gap_of, read_basis, votes_out
 from lrbtl.data.battles import Battles
 from lrbtl.data.labels import some_of
-from lrbtl.errors import InfluenceError, LrbtlError, LrbtlWarning, check_whole, spelled, without
+from lrbtl.errors import InfluenceError, LrbtlError, LrbtlWarning, check_type, check_whole, without
 from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.methods.base import strict_question
 from lrbtl.methods.targets import Resolved
@@ -160,8 +160,8 @@ def stability(
         raise InfluenceError(
             f"by={by!r} is no cluster column of these battles: {', '.join(names) or 'there are none'}."
         )
-    if not isinstance(organisations, Mapping | None):
-        raise InfluenceError(f"organisations is {spelled(organisations)}: give a mapping from model to organisation.")
+    if organisations is not None:
+        check_type(organisations, Mapping, "organisations", "give a mapping from model to organisation")
     lines = [case.dropped(), case.flipped(), case.added()]
     if names:
         lines.append(case.groups_dropped(names.index(by or names[0])))

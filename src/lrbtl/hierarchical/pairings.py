@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.polynomial import hermite_e
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import eigsh
@@ -73,7 +72,9 @@ class DesignCovariates:
         if len(seen) < 4:
             return out
         order, t_order = meeting_order(sparse.csr_array(meetings[seen][:, seen]))
-        bends = hermite_bends(order, min(n_bends, len(seen) - 3)) if t_order > 0.0 else np.zeros((len(seen), 0))
+        bends = (
+            hermite_bends(order, min(n_bends, len(np.unique(order)) - 3)) if t_order > 0.0 else np.zeros((len(seen), 0))
+        )
         traffic, noise, t_traffic = log_traffic(votes)
         placed = _at_rows(order, seen, len(votes)), _at_rows(bends, seen, len(votes))
         return cls(*placed, traffic, noise, (t_order, t_traffic))
@@ -226,8 +227,16 @@ def hermite_bends(order: Floats, n: int) -> Floats:
     >>> np.abs(bends.T @ np.column_stack([np.ones(9), z, bends]) / 9).round(6).tolist()
     [[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
     """
-    orthogonal = np.linalg.qr(hermite_e.hermevander(order, n + 1))[0]
-    return np.asarray(np.sqrt(len(order)) * orthogonal[:, 2:])
+    found = [np.full(len(order), 1.0)]
+    for _ in range(n + 1):  # a Vandermonde matrix would lose digits
+        new, known = order * found[-1], np.column_stack(found) / len(order)
+        for _ in range(2):
+            new = new - np.column_stack(found) @ (known.T @ new)
+        size = float(np.sqrt(np.mean(new**2)))
+        if size < SAME:  # no more degrees than different scores
+            break
+        found.append(new / size)
+    return np.column_stack([np.zeros((len(order), 0)), *found[2:]])
 
 
 def log_traffic(votes: Floats) -> tuple[Floats, Floats, float]:

@@ -17,7 +17,7 @@ _HOMES = [
     ("boards.influence", ["Influence", "influence"]),
     ("boards.leaderboard", ["leaderboard"]),
     ("boards.gate", ["Gate", "gate"]),
-    ("boards.outlook", ["VotesNeeded", "votes_needed"]),
+    ("boards.planned_errors", ["VotesNeeded", "votes_needed"]),
     ("boards.plan", ["Plan", "plan"]),
     ("boards.result_plan", ["RunPlan"]),
     ("boards.stability", ["Stability", "stability"]),

@@ -67,7 +67,7 @@ def both(request):
     link = "davidson" if "ties" in request.param else "logistic"
     tried = Search(SizeFitter(make_design(LOGS[request.param](), link), HierarchicalConfig(design_covariates=False)))
     tau = 0.0 if "exactly" in request.param else TAU
-    exact = tried.fitter.fit_levels(tried.fitter.converge(tried.begin(1).at_tau(tau)))
+    exact = tried.fitter.fit_levels(tried.fitter.converge(tried.initial_expansion(1).at_tau(tau)))
     mode = find_joint_mode(exact.scores, exact.at.hyper)
     return ScoreCovariance(exact.at, tried.fitter.cells), MonteCarloCovariance(mode.at, tried.fitter.cells, 256)
 
@@ -229,7 +229,7 @@ def test_all_votes_tell_the_size_of_deviations(both):
 
 def test_where_sizes_are_known_well_each_rank_is_one_component():
     tried = Search(SizeFitter(make_design(battles(votes(n=300)), "logistic"), HierarchicalConfig()))
-    modes = tried.given(1)
+    modes = tried.fit_fixed_rank(1)
     (one,) = tried.components(modes, one_size=True)
     assert len(tried.components(modes)) > 1 and one.tau == tried.likely_tau(modes[0][1])
 
@@ -239,7 +239,7 @@ def test_factors_and_sizes_of_some_contexts_serve_all():
     whole = make_design(log, "logistic")
     config = HierarchicalConfig(level_freedom=(float("inf"),))
     tried = Search(SizeFitter(whole, config))
-    parts = tried.components(tried.given(1))
+    parts = tried.components(tried.fit_fixed_rank(1))
     found = extend_to_all_contexts(tried, whole, parts)
     assert [each.weight for each in found] == [each.weight for each in parts]
     for mine, theirs in zip(found, parts, strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 
 from lrbtl.boards.comparison import component_of
 from lrbtl.boards.components import prepared
-from lrbtl.boards.outlook import Outlook, VotesNeeded, votes_words
+from lrbtl.boards.planned_errors import PlannedErrors, VotesNeeded, votes_words
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import Frame
 from lrbtl.data.labels import shown_context
@@ -189,7 +189,7 @@ def gate(
     if decision == CANNOT_TELL:
         error = error_to_decide(gap, limit, level, found.prospect()) / unit
         with suppress(LinkError, TooLargeError, UninformedError):  # the answer stands without a plan
-            needed = Outlook.of(part.analysis, [target]).votes_for(error, "to decide", level)
+            needed = PlannedErrors.of(part.analysis, [target]).votes_for(error, "to decide", level)
     return Gate(
         decision=decision,
         verdict=verdict,

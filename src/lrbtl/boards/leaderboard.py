@@ -489,7 +489,7 @@ def _notes(part: Component, standing: Standing) -> list[str]:
     """Return what to know of each model: nothing of most, whose scores rest on votes of their own."""
     usual = (standing.status != "unplaced") & (standing.votes >= FEW_HERE)
     usual &= (standing.win_rate > 0.0) & (standing.win_rate < 1.0)
-    away = part.analysis.exception
+    away = part.analysis.outlier
     return [
         "" if plain and not away(k, standing.weights) else _note(part, standing, k)
         for k, plain in enumerate(usual.tolist())
@@ -504,9 +504,9 @@ def _note(part: Component, standing: Standing, model: int) -> str:
     if status == "absent" and not standing.placed[model]:
         return "no votes in this category"
     if votes >= FEW_HERE:
-        away = part.analysis.exception(model, standing.weights)
+        away = part.analysis.outlier(model, standing.weights)
         if away:
-            return f"exceptional here: {ELO * away:+.0f}{_entry_words(part, standing, model, away)}"
+            return f"outlier here: {ELO * away:+.0f}{_entry_words(part, standing, model, away)}"
         return part.analysis.why_not(model, standing.weights)
     here = " in this category" if standing.context is not None else ""
     own = f"{count_of(votes, 'vote')}{here}" if votes else f"no votes{here}"
@@ -515,7 +515,7 @@ def _note(part: Component, standing: Standing, model: int) -> str:
 
 
 def _entry_words(part: Component, standing: Standing, model: int, away: float) -> str:
-    """Return the interval by own votes of what makes a score an exception; nothing where it is not known."""
+    """Return the interval by own votes of an outlier's deviation; nothing where it is not known."""
     if part.analysis.run.link != LOGISTIC or part.analysis.run.absolute:
         return ""
     found = part.analysis.estimate_resolved([resolved_score(model, standing.weights, standing.ranked)])

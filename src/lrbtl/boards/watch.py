@@ -19,7 +19,7 @@ from scipy.special import ndtr
 from lrbtl.boards.board import Basis, Leaderboard
 from lrbtl.boards.gate import error_to_decide
 from lrbtl.boards.leaderboard import leaderboard
-from lrbtl.boards.outlook import Outlook, votes_words
+from lrbtl.boards.planned_errors import PlannedErrors, votes_words
 from lrbtl.boards.ranking import JointGaps
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import Frame
@@ -357,5 +357,5 @@ def _expected_top(basis: Basis, k: int, level: float) -> float | None:
 def _expected(basis: Basis, target: Any, error: float, level: float) -> float | None:
     """Return the votes like those so far that bring a target to an error; None where nothing can be planned."""
     with suppress(LinkError, TooLargeError, UninformedError):
-        return Outlook.of(basis.analysis, [target]).votes_for(error, "to decide", level).votes
+        return PlannedErrors.of(basis.analysis, [target]).votes_for(error, "to decide", level).votes
     return None

@@ -200,9 +200,9 @@ class ScoreCovariance:
     def response(
         self, gradients: Floats, contexts: Longs, slopes: Floats | None = None, *, diagonal: bool = False
     ) -> LinearResponse:
-        """Return what linear functions of the scores of n contexts, (M, n, d1), make of votes.
+        """Return the responses of linear functions of the scores of n contexts, (M, n, d1), to votes.
 
-        `slopes` (M, k) are those in the effects that votes share. With `diagonal` only variances are told.
+        `slopes` (M, k) are those in the effects that votes share. With `diagonal` only variances are computed.
         """
         at, space, design = self.at, self.at.scores.space, self.design
         flat = gradients - gradients.mean(axis=2, keepdims=True)
@@ -213,14 +213,14 @@ class ScoreCovariance:
         here = place[context[touched]], model[touched]
         on_slots = np.zeros((design.n_slots, len(flat)))
         on_slots[touched] = flat[:, *here].T
-        open_part = at.marginal.apply_shrinkage(on_slots)
+        shrunk = at.marginal.apply_shrinkage(on_slots)
         full = flat.copy()
-        full[:, *here] += (open_part - on_slots)[touched].T
+        full[:, *here] += (shrunk - on_slots)[touched].T
         gV = np.zeros((len(flat), *space.V.shape))
         gV[:, contexts] = full @ space.U
         pulled = space.pull(np.einsum("mua,uk->mak", full, space.V[contexts], optimize=True), gV)
         c, corner = at.marginal.effects
-        pulled[space.extra] = -(at.tau**2) * c.T @ open_part
+        pulled[space.extra] = -(at.tau**2) * c.T @ shrunk
         if slopes is not None:
             pulled[space.extra] += slopes.T
         solved = at.factor.solve(pulled)

@@ -1,6 +1,6 @@
 """From some models or contexts to all of them: numbers of factors and sizes found on a part serve the whole log.
 
-Ranks and sizes belong to the population, of which a part tells enough where all of it would take too long.
+Ranks and sizes belong to the population: where all of it would take too long, they come from a part.
 """
 
 from dataclasses import replace
@@ -24,20 +24,22 @@ from lrbtl.typing import Floats, Longs
 ROW_STEPS = 3  # of context rows, before Newton steps of all coordinates
 REFINED = 2  # times that tau of all models is sought
 SIMULATED_LOGS, FEWEST_LOGS = 192, 64  # from which errors of so many models are taken, in all and of a component
-SLIGHTLY = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
+START_JITTER = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
 
 
 def extend_to_all_contexts(search: Search, cells: Design, components: list[Component]) -> list[Component]:
     """Return components of a log of which a search saw some contexts: same factors, sizes and weights.
 
-    Contexts are alike, so that the mean variance of eta in those stands for that in all.
+    Contexts are exchangeable, so that the mean variance of eta in those stands for that in all.
     """
     wide, out = Search(search.fitter.for_design(cells), pilot=search.pilot), []
     for rank in dict.fromkeys(component.rank for component in components):
         own = [component for component in components if component.rank == rank]
         middle = own[len(own) // 2]
         mode = wide.fitter.converge(_with_context_rows(_start(wide.fitter, middle)))
-        out += [wide.component(wide.moved(mode, each.tau, each.mode.at.hyper.level), each.weight) for each in own]
+        out += [
+            wide.component(wide.refit_at_sizes(mode, each.tau, each.mode.at.hyper.level), each.weight) for each in own
+        ]
     return out
 
 
@@ -62,7 +64,7 @@ def extend_to_all_models(
 
 
 def _of_all_models(wide: SizeFitter, component: Component, many: ManyModels) -> Component:
-    """Return a component of some models as one of all: where contexts are few, all votes tell tau."""
+    """Return a component of some models as one of all: where contexts are few, tau comes from all votes."""
     start = _start(wide, component, many.models)
     mode = find_joint_mode(start.scores, _with_factors(start))
     for _ in range(REFINED if wide.design.n_contexts > 1 and few_contexts(*wide.design.shape) else 0):
@@ -95,7 +97,7 @@ def _start(wide: SizeFitter, component: Component, models: Longs | None = None) 
     level, U, V = space.level, space.factors[0], space.V[:, :-1]
     if len(V) < design.n_contexts:
         V = np.tile(np.median(V, axis=0), (design.n_contexts, 1))
-        V = V + SLIGHTLY * np.random.default_rng(0).normal(size=V.shape) * space.V[:, :-1].std(axis=0)
+        V = V + START_JITTER * np.random.default_rng(0).normal(size=V.shape) * space.V[:, :-1].std(axis=0)
     if models is not None:
         known, level, U = (level, U), np.zeros(design.shape[0]), np.zeros((design.shape[0], U.shape[1]))
         level[models], U[models] = known

@@ -25,7 +25,7 @@ from lrbtl.lowrank.arrowhead import Arrowhead
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.typing import Floats
 
-ALONG = 1e-9  # of a coordinate's information: below it coordinates are not told apart
+ALONG = 1e-9  # of a coordinate's information: below it coordinates are not identified
 LEAST = 1e-12  # of the largest singular value
 
 
@@ -133,15 +133,15 @@ class FactorTerms:
         gamma = -float(sum(factor.shape[1] ** 2 for k, factor in enumerate(space.factors) if k != space.mode))
         for k, part in space.slices.items():
             rank = space.factors[k].shape[1]
-            told = own_information(information.row_blocks(part, space.U.shape[1] if k == 0 else rank))[:, :rank]
+            informed = own_information(information.row_blocks(part, space.U.shape[1] if k == 0 else rank))[:, :rank]
             narrow = (1.0 - self.prior.loose**2)[:, None] if k == 0 and len(space.factors) == 2 else 1.0
-            known = told + narrow * np.diag(hessians[k])
-            gamma += float(np.sum(np.divide(told, known, out=np.zeros_like(told), where=known > 0.0)))
+            known = informed + narrow * np.diag(hessians[k])
+            gamma += float(np.sum(np.divide(informed, known, out=np.zeros_like(informed), where=known > 0.0)))
         return max(gamma, float(space.rank)) / (2.0 * max(self.prior.norm(space.point), LEAST))
 
 
 def own_information(rows: Floats) -> Floats:
-    """Return what votes tell of each coordinate of a row if its others are unknown, (n, r), from that of rows.
+    """Return the information on each coordinate of a row with its others unknown, (n, r), from that on rows.
 
     Votes in one context inform one direction of a row, and none of its coordinates by itself.
 

@@ -50,12 +50,12 @@ LEVELS_COUNT = 0.01  # of the variance of scores, from which levels count in the
 UNRELATED = (
     "sets of tags are too many to ask what a model gains by a tag in all of them: boards of tags may be too sure"
 )
-MANY_SCORES = 1 << 23  # beyond which it is not told how each follows a change of levels
-LONG = 1e9  # contexts times cubed models beyond which the gain over separate fits is not told
+MANY_SCORES = 1 << 23  # beyond which the shrinkage factor of each is not computed
+LONG = 1e9  # contexts times cubed models beyond which the gain over separate fits is not computed
 
 
 class Hierarchical(Method):
-    """T = L + E by its posterior, averaged over tau and over two ranks, with exceptions let out."""
+    """T = L + E by its posterior, averaged over tau and over ranks; outlier entries are exempt from sharing."""
 
     name = "hierarchical"
     unused: ClassVar[tuple[str, ...]] = ("n_folds", "ridge", "sampling", "se", "solver")
@@ -66,7 +66,7 @@ class Hierarchical(Method):
         if not isinstance(data, Battles):
             raise MethodError("the hierarchical method is for battles; use method='efficient' for observed entries.")
         if not np.any(data.cells.y != 0.5):
-            raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
+            raise NoDecisionError("every battle is a tie: the models are indistinguishable; check the outcome column.")
         config = options.config or HierarchicalConfig()
         design, tags = make_design(data, options.link), shared_tags(data)
         models = some_models(data)
@@ -105,11 +105,11 @@ class Hierarchical(Method):
     def _modes(search: Search, options: Options, shape: tuple[int, ...]) -> list[tuple[float, Mode]]:
         """Return modes with their weights: of several numbers of factors, or of the one that was asked for."""
         if not search.design.several_contexts:
-            return search.given(0)
+            return search.fit_fixed_rank(0)
         if options.rank == "auto":
             return search.average_ranks(options)
         rank = check_rank(options.rank, shape)
-        return search.given(rank if len(search.shape) == len(shape) else check_rank(rank[0], search.shape))
+        return search.fit_fixed_rank(rank if len(search.shape) == len(shape) else check_rank(rank[0], search.shape))
 
 
 def main_rank(nodes: Sequence[Component], shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -272,7 +272,7 @@ class HierarchicalRun(Run):
 
     @cached_property
     def separate_errors(self) -> SeparateFits | None:
-        """What one fit per context would tell at these scores; None where it would take long."""
+        """Precision of one fit per context at these scores; None where it would take long."""
         return SeparateFits(self.data, self._view) if self.data.n_contexts * self.data.shape[0] ** 3 <= LONG else None
 
     def _on_slots(self, values: Iterable[Floats]) -> Field:
@@ -281,8 +281,8 @@ class HierarchicalRun(Run):
         return Field.of(mean.design, mean.U[:, :0], mean.V[:, :0], self._average(values))
 
     @cached_property
-    def exception_probability(self) -> Field:
-        """Probability that each entry is an exception."""
+    def outlier_probability(self) -> Field:
+        """Probability that each entry is an outlier."""
         return self._on_slots(node.outliers.probability for node in self.nodes)
 
     @cached_property
@@ -296,20 +296,20 @@ class HierarchicalRun(Run):
         source = "its other categories" if has_votes_elsewhere else "the spread of models"
         return f"score mostly inferred from {source}"
 
-    def exception(self, model: int, weights: Floats) -> float:
+    def outlier(self, model: int, weights: Floats) -> float:
         """Return how far a score is from what the model's other scores say, where votes single it out; else 0."""
-        if model not in self._exceptional:
+        if model not in self._outlier_models:
             return 0.0
         used = np.flatnonzero(weights)
-        if used.size != 1 or self.exception_probability.entries(np.array([model]), used)[0] < LIKELY:
+        if used.size != 1 or self.outlier_probability.entries(np.array([model]), used)[0] < LIKELY:
             return 0.0
         return float(self._deviations.entries(np.array([model]), used)[0])
 
     @cached_property
-    def _exceptional(self) -> set[int]:
-        """Models with exceptions."""
+    def _outlier_models(self) -> set[int]:
+        """Models with outliers."""
         _, model = self._mean.design.slot_places
-        return set(model[self.exception_probability.slots >= LIKELY].tolist())
+        return set(model[self.outlier_probability.slots >= LIKELY].tolist())
 
     def _by_context(self, contexts: Longs) -> Floats:
         """Return the covariance of the scores of some contexts, (n, d1, d1)."""
@@ -324,7 +324,7 @@ class HierarchicalRun(Run):
 
     @cached_property
     def _added(self) -> Field:
-        """Variance that exceptions add to each entry."""
+        """Variance that outliers add to each entry."""
         return self._on_slots(node.outliers.variance for node in self.nodes)
 
     def _of_means(self, weights: Floats) -> Floats:
@@ -423,7 +423,7 @@ class HierarchicalRun(Run):
 
     @cached_property
     def level_information(self) -> LevelInformation:
-        """What votes tell of levels, and would tell if these were others, at the likeliest node."""
+        """Information of the votes on levels, here and at other values of them, at the likeliest node."""
         scores = max(self.nodes, key=lambda node: node.weight).mode.scores
         return LevelInformation.at(scores.design, scores.eta_of(scores.design))
 

@@ -14,7 +14,7 @@ from lrbtl.typing import Floats
 
 MAX_ITER = 30
 SMALLEST_STEP, SLACK = 1e-3, 1e-9  # share of a step; rise of the objective, over its size, that is rounding
-FARTHEST = 20.0  # logits beyond which votes tell nothing of a score
+FARTHEST = 20.0  # logits beyond which votes have no information on a score
 CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
 TOLERANCE = 1e-4  # nats: a mode is that close to the top, where nothing else is asked for
 KEPT_STEPS = 12  # most steps with one factor
@@ -113,7 +113,7 @@ def stepped(at: Expansion, step: Floats, dE: Floats) -> tuple[Scores, float]:
 
 
 def within_reach(scores: Scores, trial: Scores) -> bool:
-    """Return whether scores after a step are no farther than votes tell, or than they were."""
+    """Return whether scores after a step stay within the reach of the votes, or move no farther out."""
     return bool(np.abs(trial.low_rank).max() <= max(FARTHEST, float(np.abs(scores.low_rank).max())))
 
 

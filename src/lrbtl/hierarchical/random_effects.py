@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 
 from lrbtl.data.battles import Battles
-from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
+from lrbtl.fitting.blocks import BlockDesign, Field
 from lrbtl.fitting.jacobian import pull_columns, push_columns
 from lrbtl.hierarchical.correlated import few_contexts
 from lrbtl.hierarchical.expansion import Expansion, left_by_steps
@@ -161,7 +161,7 @@ def few_columns(m: int, d1: int, D: int, most: int = MOST_NUMBERS) -> bool:
 
 @dataclass(frozen=True)
 class ColumnInformation:
-    """What votes tell of the columns of Z, with level + L and E integrated out; whatever the sizes are."""
+    """Information of the votes on the columns of Z, with level + L and E integrated out; for all sizes."""
 
     at: Expansion
     columns: RandomEffectDesign
@@ -185,11 +185,11 @@ class ColumnInformation:
         """
         at, design, space, columns = self.at, self.at.scores.design, self.at.scores.space, self.columns
         places = design.slot_places
-        told = at.marginal.apply(self.known)
-        pulled, own = pull_columns(design.entries, space, told), self.known.T @ told
+        informed = at.marginal.apply(self.known)
+        pulled, own = pull_columns(design.entries, space, informed), self.known.T @ informed
         pulled[space.extra] = at.marginal.effects[0].T @ at.marginal.apply_shrinkage(self.known)
         of_modes, inside = self._of_modes
-        pulled, mixed = np.hstack([of_modes, pulled]), columns.against(told, places)
+        pulled, mixed = np.hstack([of_modes, pulled]), columns.against(informed, places)
         K = np.block([[inside, mixed], [mixed.T, own]])
         solved = at.factor.solve(pulled)
         K = K - pulled.T @ solved
@@ -277,8 +277,8 @@ class RandomEffects:
         K, score, _ = self.information.solved
         half = linalg.solve_triangular(self._factor, self._spread * self.information.of_columns[1], lower=True)
         known = float(score[-1] + 0.5 * K[-1, -1])
-        told = 0.5 * float(half @ half) - float(np.log(np.diag(self._factor)).sum())
-        return self.at.log_evidence - known + told + sum(self.averaged)
+        gained = 0.5 * float(half @ half) - float(np.log(np.diag(self._factor)).sum())
+        return self.at.log_evidence - known + gained + sum(self.averaged)
 
     def sized(self, largest: float, at_zero: float) -> "RandomEffects":
         """Return the same with the root mean squares of the sizes under the votes, one mode given the others."""
@@ -449,18 +449,6 @@ class ScoreChanges:
         own = np.tensordot(weights @ self.space.V, dU, axes=(0, 1)) + self.space.U @ np.tensordot(weights, dV, axes=1)
         on_slots = 0.0 if self.slots is None else self.design.entries.by_model(weights[context, None] * self.slots)
         return np.asarray(more + own + on_slots)
-
-    def told(self, matrices: Matrices, weights: Floats) -> Floats:
-        """Return the sums over contexts of weights (D,) times a matrix per context times the changes, (d1, m)."""
-        (dU, dV), (context, model) = self._pushed, self.design.slot_places
-        (D, d1), on_slots = (len(self.space.V), len(self.space.U)), weights[context]
-        rows, out = self.design.slot_rows(self.space, matrices)[0], np.zeros((d1, dU.shape[2]))
-        for k, v in enumerate(self.space.V.T):
-            out += self.design.blocks.summed(matrices, weights * v) @ dU[:, k]
-            out += np.asarray(sparse.csr_array((rows[:, k] * on_slots, (model, context)), shape=(d1, D)) @ dV[:, k])
-        if self.slots is not None:
-            out += self.design.entries.by_model(on_slots[:, None] * self.design.blocks.times(matrices, self.slots))
-        return out
 
     def means(self, more: Floats) -> Floats:
         """Return means over the models of each context, plus others, (D, m)."""

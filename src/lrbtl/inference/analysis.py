@@ -89,7 +89,7 @@ class Questions:
 
     def votes_needed(self, target: Target, **options: Any) -> Any:
         """Return how many more votes a target needs; see `lrbtl.votes_needed`."""
-        return _boards("outlook").votes_needed(self, target, **options)
+        return _boards("planned_errors").votes_needed(self, target, **options)
 
     def diagnose(self) -> Any:
         """Return what the votes can and cannot tell; see `lrbtl.diagnose`."""
@@ -236,9 +236,9 @@ class Analysis(Questions):
         """Return a short reason why a model has none."""
         return self.run.why_not(model, weights)
 
-    def exception(self, model: int, weights: Floats) -> float:
-        """Return by how much a model's score on a board is an exception to what its other scores say; 0 for none."""
-        return self.run.exception(model, weights)
+    def outlier(self, model: int, weights: Floats) -> float:
+        """Return how far an outlier is from the model's other scores on a board; 0 where the score is none."""
+        return self.run.outlier(model, weights)
 
     def _estimate_family(self, family: Family) -> Estimate:
         values, errors = (part.reshape(-1) for part in self.run.family(family.kind))

@@ -29,9 +29,10 @@ from lrbtl.typing import Bools, Floats, Longs, Rank
 
 GAPS = (0, 25, 50, 100, 150, 200, 300, 400, 600)  # Elo points at which bins begin
 FEWEST = 100  # votes of a bin; smaller ones join the bin below
-SURELY, LIKELY = 3.5, 2.5  # standard errors beyond which a bin is off: by itself, and where the bins together are
+SINGLE_BIN_Z = 3.5  # standard errors beyond which a bin by itself is off
+JOINT_BIN_Z = 2.5  # and beyond which it is where the bins together are
 CHANCE = 1e-4  # probability below which the bins together are no chance
-MATTERS = 0.01  # difference of win rates that is worth telling
+LEAST_DIFFERENCE = 0.01  # smallest difference of win rates that is reported
 BETTER = 2.0  # standard errors by which another link must predict better
 LEVERAGE_CEILING = 0.9
 TINY = 1e-12
@@ -169,7 +170,7 @@ class Calibration:
         away = np.abs(self.observed - self.predicted)
         z = away / np.maximum(self.se, 1e-12)
         together = chi2.sf(float(z @ z), max(len(z), 1)) < CHANCE
-        return np.asarray((z > (LIKELY if together else SURELY)) & (away > MATTERS))
+        return np.asarray((z > (JOINT_BIN_Z if together else SINGLE_BIN_Z)) & (away > LEAST_DIFFERENCE))
 
     @property
     def sentence(self) -> str:

@@ -48,7 +48,7 @@ from lrbtl.tables import Told
 from lrbtl.typing import Floats, Longs, Rank, Seed
 
 Level = Literal["ok", "warn"]
-Exceptional = tuple[object, object, float]  # model, context, Elo points
+OutlierEntry = tuple[object, object, float]  # model, context, Elo points
 
 ENOUGH_MODELS = 200  # that tell by how much votes of a cluster are alike
 PRELIMINARY = 30  # votes below which boards list a model as preliminary, by default
@@ -90,7 +90,7 @@ class Diagnosis(Told):
         The same in words.
     ranks : tuple of tuples
         Ranks that are averaged over.
-    exceptions : tuple of (model, context, Elo points)
+    outliers : tuple of (model, context, Elo points)
         Scores that votes single out from the model's others, largest first.
     unshared : tuple of (str, int, int)
         Context columns with too many levels to learn what each does to a model wherever it occurs: the column, its
@@ -128,7 +128,7 @@ class Diagnosis(Told):
     share: float = float("nan")
     sharing: str = ""
     ranks: tuple[tuple[int, ...], ...] = ()
-    exceptions: tuple[Exceptional, ...] = ()
+    outliers: tuple[OutlierEntry, ...] = ()
     unshared: tuple[tuple[str, int, int], ...] = ()
     calibration: Calibration | None = None
     links: LinkComparison | None = None
@@ -392,16 +392,16 @@ def _with_analysis(found: Diagnosis, analysis: Analysis) -> Diagnosis:
     if not isinstance(run, HierarchicalRun):
         return found
     named = [
-        (battles.models[a], battles.context_label(int(u)), ELO * analysis.log_odds_unit * run.exception(int(a), unit))
+        (battles.models[a], battles.context_label(int(u)), ELO * analysis.log_odds_unit * run.outlier(int(a), unit))
         for u, unit in enumerate(np.eye(battles.n_contexts))
-        for a in np.flatnonzero(run.exception_probability.columns(np.array([u]))[0] >= 0.5)
+        for a in np.flatnonzero(run.outlier_probability.columns(np.array([u]))[0] >= 0.5)
     ]
     named.sort(key=lambda each: -abs(each[2]))
     if not battles.levels:
         return found
     ranks = tuple(sorted({node.rank for node in run.nodes}))
     found = replace(found, share=run.shares[0], sharing=deviation_sentence(*run.shares))
-    return replace(found, ranks=ranks, exceptions=tuple(named), unshared=run.unshared)
+    return replace(found, ranks=ranks, outliers=tuple(named), unshared=run.unshared)
 
 
 def _diagnose_fit(

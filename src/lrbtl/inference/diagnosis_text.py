@@ -107,16 +107,16 @@ def _unstable(d: FitDiagnosis) -> tuple[str, str]:
 
 
 def about_sharing(d: Diagnosis) -> list[Check]:
-    """Return what contexts share, ranks, and exceptions."""
+    """Return what contexts share, ranks, and outliers."""
     checks: list[Check] = []
     if not isnan(d.share):
         checks.append((True, f"Sharing: {d.sharing}."))
     if d.ranks:
         *others, last = (" × ".join(map(str, rank)) for rank in d.ranks)
         checks.append((True, f"Rank: averaged over {', '.join(others)} and {last}." if others else f"Rank: {last}."))
-    if d.exceptions:
-        named = [f"{model} in {context_name(context)} ({points:+.0f})" for model, context, points in d.exceptions[:3]]
-        more = f", and {len(d.exceptions) - 3} more" if len(d.exceptions) > 3 else ""
+    if d.outliers:
+        named = [f"{model} in {context_name(context)} ({points:+.0f})" for model, context, points in d.outliers[:3]]
+        more = f", and {len(d.outliers) - 3} more" if len(d.outliers) > 3 else ""
         checks.append((True, f"Exceptions to what a model's other scores say: {', '.join(named)}{more}."))
     for name, levels, most in d.unshared:
         text = f"{name} has {levels:,} levels, too many to learn what each of them does to a model wherever it occurs"

@@ -509,8 +509,8 @@ class Run(ABC):
         """Return what the score of a model with few or no votes on a board rests on; empty where on these alone."""
         return ""
 
-    def exception(self, model: int, weights: Floats) -> float:
-        """Return by how much a model's score on a board is an exception to what its other scores say; 0 for none."""
+    def outlier(self, model: int, weights: Floats) -> float:
+        """Return how far an outlier is from the model's other scores on a board; 0 where the score is none."""
         return 0.0
 
     @cached_property

@@ -37,7 +37,7 @@ from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Longs
 
 LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score, or larger log odds, from infinity
-FADED = 1e-9  # share of the largest row of a factor, below which a context or a model has none
+NEGLIGIBLE_ROW = 1e-9  # share of the largest row of a factor, below which a context or a model has none
 MOVED = 1e-6  # share of a direction without information below which it leaves a score alone
 PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
 BATCH = 512  # targets whose errors are computed at a time, where they are few
@@ -415,10 +415,11 @@ def _stuck_scores(space: TangentSpace) -> Bools:
 
     dT = dU V^T + U dV^T is zero where both rows are, and in contexts whose row is zero and cannot move.
     """
-    models, contexts = (size <= FADED * size.max() for size in (np.linalg.norm(x, axis=1) for x in (space.U, space.V)))
+    sizes = [np.linalg.norm(x, axis=1) for x in (space.U, space.V)]
+    models, contexts = (size <= NEGLIGIBLE_ROW * size.max() for size in sizes)
     left_out = contexts.copy()
     for u in np.flatnonzero(contexts):
-        left_out[u] = np.abs(mean_jacobian(space, np.eye(len(contexts))[[u]])[1]).max() <= FADED
+        left_out[u] = np.abs(mean_jacobian(space, np.eye(len(contexts))[[u]])[1]).max() <= NEGLIGIBLE_ROW
     return np.asarray((models[:, None] & contexts) | left_out)
 
 

@@ -16,7 +16,7 @@ from scipy.special import expit, logsumexp
 
 from lrbtl.errors import GradientError, TargetError
 from lrbtl.fitting.blocks import Field
-from lrbtl.model.grounded import Grounded
+from lrbtl.model.both_bad import BothBadLink
 from lrbtl.model.links import TIE_LINKS, Link, TieLink, mean_over_spread
 from lrbtl.typing import Bools, Floats, Longs
 
@@ -178,7 +178,7 @@ class Functional:
 
 def tie_at(view: View) -> tuple[float, SparseGradient]:
     """Return the tie parameter of the link, and its slope in the link's own parameters."""
-    if not isinstance(view.link, TieLink | Grounded):
+    if not isinstance(view.link, TieLink | BothBadLink):
         known = " or ".join(map(repr, TIE_LINKS))
         raise TargetError(f"the {view.link} link has no tie parameter: use link={known}.")
     nowhere = np.empty(0, dtype=np.int64)

@@ -28,7 +28,7 @@ UNITS = {"elo": ELO, "logit": 1.0}  # of a score, per unit of log odds
 CENTRE_STEP = 0.001  # of log odds, to which chances that are not gaps of scores are rounded
 CLOSE = 0.002  # log odds by which a gap of scores may miss a chance that it stands for
 UNKNOWN, ENDLESS, LAST = 255, 254, 253  # codes of widths: no estimate, no end, largest number
-APART = "with all models compared at once, the votes do not tell"
+NOT_SEPARATED = "with all models compared at once, the votes do not tell"
 SCALES = {
     "elo": "Scores are on the Elo scale: 400 points more mean odds of 10 to 1.",
     "logit": "Scores are log odds: one point more means odds of e to 1.",
@@ -97,8 +97,8 @@ def headline(board: Leaderboard) -> str:
     if len(first) == 1:
         return f"{first[0]} leads, apart from all others at {100 * board.level:.4g}%.{picked_words(board)}"
     if len(first) <= 4:
-        return f"{', '.join(first[:-1])} and {first[-1]} share the first tier: {APART} them apart."
-    return f"{first[0]} has the best score, but {APART} it apart from {len(first) - 1} more models of its tier."
+        return f"{', '.join(first[:-1])} and {first[-1]} share the first tier: {NOT_SEPARATED} them apart."
+    return f"{first[0]} has the best score, but {NOT_SEPARATED} it apart from {len(first) - 1} more models of its tier."
 
 
 def picked_words(board: Leaderboard) -> str:

@@ -27,7 +27,7 @@ NOT_BY_GAP = (
 
 
 @dataclass(frozen=True)
-class Grounded(Link):
+class BothBadLink(Link):
     """The law of a vote between models with two scores; the threshold is exp(tie), as in the Rao-Kupper link."""
 
     tie: float = 0.0

@@ -43,7 +43,7 @@ FLOOR = 1e-12  # part of its former variance that a target keeps at least, again
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class PlannedErrors:
     """Errors of some targets under more votes, which are given as numbers (D, P) per context and pair a < b.
 
     Attributes
@@ -60,8 +60,8 @@ class Outlook:
     contrasts: Floats
 
     @classmethod
-    def of(cls, analysis: Analysis, targets: Sequence[Resolved], contrasts: Floats | None = None) -> Outlook:
-        """Return the outlook on targets, or on contrasts of them."""
+    def of(cls, analysis: Analysis, targets: Sequence[Resolved], contrasts: Floats | None = None) -> PlannedErrors:
+        """Return planned errors of targets, or on contrasts of them."""
         check_size(analysis.battles)
         d1, D = analysis.battles.shape[0], analysis.battles.n_contexts
         scores = [resolved_score(a, unit) for unit in np.eye(D) for a in range(d1)]
@@ -382,7 +382,7 @@ def votes_needed(
     check_size(battles)
     analysis = analyse(battles, **options) if made is None else made
     resolved = resolve_targets(battles, [target])
-    found = Outlook.of(analysis, resolved)
+    found = PlannedErrors.of(analysis, resolved)
     value, unit, slope = found.scale()
     if half_width is not None:
         error = half_width / (z * slope) if slope and half_width < PROBABILITIES else size / (z * unit)

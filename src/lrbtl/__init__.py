@@ -1,6 +1,6 @@
 """Leaderboards from pairwise battles with honest uncertainty.
 
-Names are imported when they are first used, so that `import lrbtl` costs little; `__init__.pyi` tells type checkers.
+Names are imported when they are first used, so that `import lrbtl` costs little; `__init__.pyi` is for type checkers.
 """
 
 from importlib import import_module

@@ -171,7 +171,7 @@ def test_covariates_are_taken_out_and_weights_count():
     }
     found = lrbtl.history(frame, "t", position=True, cluster="voter")
     assert abs(found.effects["position"].estimate[0] - 0.5) < 4 * found.effects["position"].se[0]
-    assert "one voter to be alike" in found.heading()[-1]
+    assert "correlated votes of one voter" in found.heading()[-1]
     plain = lrbtl.history(frame, "t")
     assert plain.effects is None
     np.testing.assert_allclose(lrbtl.history(frame, "t", weight="w").se, plain.se, rtol=1e-6)

@@ -367,7 +367,7 @@ def substitutes(joint: JointScores, gaps: JointGaps, cost: Floats, margin: float
     """Return the cheapest model that is as good as each within the margin, -1 where none is shown to be.
 
     b is as good as a where the joint interval of score_b - score_a lies above -margin. A gap that a prior shrinks looks
-    too small: as in `judge`, the test takes gap / f and its error over sqrt(f), f the factor that gaps are followed by.
+    too small: as in `judge`, the test takes gap / f and its error over sqrt(f), f the shrinkage factor of gaps.
     """
     n, order = cost.size, np.lexsort((-joint.score, cost))
     gap = joint.score[:, None] - joint.score  # [b, a]

@@ -88,7 +88,7 @@ class History(Printed):
     effects: Estimate | None
     level: float
     info: Provenance
-    paths: tuple[Path, ...]  # at steps that stand for what votes leave open, averaged over with equal weights
+    paths: tuple[Path, ...]  # at steps from their posterior, averaged over with equal weights
     places: Longs  # (models,) positions of the models in the paths
     gauge: Floats  # (periods, models of a path) weights whose sum of scores is zero
     ends: Longs  # (models, 2) periods of the first and the last vote
@@ -262,7 +262,7 @@ def history(
     """Return ratings over time: each model's score walks from period to period, as far as the votes say so.
 
     Scores of a period lean on those before and after, the more the less they differ over time, which the votes
-    themselves tell: results are averaged over the size of a step by its marginal likelihood. Time and memory grow
+    themselves show: results are averaged over the size of a step by its marginal likelihood. Time and memory grow
     linearly with the number of periods. The link is the logistic one, ties count as half a win, and contexts other than
     time are pooled. With clusters, votes count as many times less as they would on one board of all periods.
 
@@ -424,7 +424,7 @@ def _story(
     notes = [*battles.notes, *(["categories are pooled"] if pooled else [])]
     if battles.cluster_names:
         names = " and of one ".join(battles.cluster_names)
-        notes.append(f"bands allow for votes of one {names} to be alike, by one factor for all periods")
+        notes.append(f"bands allow for correlated votes of one {names}, by one factor for all periods")
     return History(
         models=tuple(battles.models[members[k]] for k in order),
         periods=periods,

@@ -92,14 +92,14 @@ def leaderboard(
     estimated together, and the overall score is their weighted mean.
 
     Ranks are among the models with enough votes, and so is the mean of the scores. The others follow below them, with a
-    status that tells why they have no rank. Models that no chain of battles links with the rest come as boards of
+    status that names why they have no rank. Models that no chain of battles links with the rest come as boards of
     their own in `islands`.
 
     Parameters
     ----------
     battles : Battles, Results or data frame
         Of a frame (pandas, polars, pyarrow, dict of columns) the columns are guessed from common names, which a note of
-        the board tells; `Battles.from_frame` names them. The overall board of results is a mean over benchmarks as if
+        the board lists them; see `Battles.from_frame`. The overall board of results is a mean over benchmarks as if
         each model were measured on all of them: in per cent of what can be reached where scales have bounds.
     context : label, "all" or None
         None: the overall board. A label: the board of that context. "all": the overall board, every context's and all
@@ -474,7 +474,7 @@ def _anchor_here(part: Component, view: View) -> tuple[int, float] | None:
 
 
 def _gain(part: Component, standing: Standing, found: Estimate) -> float | None:
-    """Return by how much separate fits have larger errors; None where the analysis does not tell, or they have none."""
+    """Return by how much separate fits have larger errors; None where the analysis does not know, or they have none."""
     if not (part.battles.levels and part.battles.met[np.ix_(standing.weights > 0, standing.ranked)].all()):
         return None
     try:

@@ -32,7 +32,7 @@ from lrbtl.typing import Bools, Floats, Longs
 Goal = str | tuple[str, Any] | Target | Sequence[Target]
 
 ROWS_SHOWN = 15
-MOST_PLANNED = 1e15  # votes that a plan can tell apart
+MOST_PLANNED = 1e15  # votes that a plan can distinguish
 WIDTHS = ("before", "after", "uniform", "traffic")
 GOALS = "'gaps', ('top', 10), ('rank', model), or a target such as lrbtl.gap('x', 'y')"
 
@@ -190,7 +190,7 @@ def plan(
 
     Of results, it is which benchmarks to run next for which models, so that the intervals of their indices shrink most.
 
-    Votes go where they make the intervals of the goal shortest, on average, as far as the votes so far can tell. A
+    Votes go where they make the intervals of the goal shortest, on average, as far as the votes so far can show. A
     model without any votes can be planned for too, by the hierarchical method.
 
     Parameters
@@ -212,7 +212,7 @@ def plan(
     forbid : pairs of models, optional
         Pairs that may not meet.
     level : float
-        Of the intervals that are told.
+        Of the intervals that are reported.
     **options
         See `analyse`.
 

@@ -20,7 +20,7 @@ from lrbtl.tables import Printed
 from lrbtl.typing import Bools, Floats
 
 DRAW_STEP = 25  # draws between two that the plan averages over
-UNKNOWN_SHARE = 0.5  # of deviations in residuals, where nothing tells them from noise
+UNKNOWN_SHARE = 0.5  # of deviations in residuals, where nothing separates them from noise
 
 
 @dataclass(frozen=True, eq=False, repr=False)

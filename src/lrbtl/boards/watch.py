@@ -43,7 +43,7 @@ from lrbtl.inference.targets import Weights, read_pair, weights_note
 from lrbtl.inference.verdicts import CANNOT_TELL, read_size
 from lrbtl.methods.base import DEFAULT_TUNING, RunOptions, named_options
 from lrbtl.methods.targets import resolved_gap
-from lrbtl.tables import Told, shown
+from lrbtl.tables import TextResult, shown
 from lrbtl.threads import one_blas_thread
 
 Goal = str | tuple[Any, ...]
@@ -51,7 +51,7 @@ Answer = tuple[str, bool, str, float | None]  # question, whether it is decided,
 
 
 @dataclass(frozen=True)
-class Watch(Told):
+class Watch(TextResult):
     """Today's answer to a question that is asked again and again.
 
     Attributes
@@ -336,7 +336,7 @@ def _of_top(asked: Question, board: Leaderboard, basis: Basis) -> Answer:
 
 
 def _expected_top(basis: Basis, k: int, level: float) -> float | None:
-    """Return the votes that are expected to tell the hardest pair across place k apart, by joint intervals."""
+    """Return the votes expected to separate the hardest pair across place k, by joint intervals."""
     analysis = basis.analysis
     (found,) = analysis.estimate_boards(basis.weights[None], basis.ranked[None])
     at = np.flatnonzero(basis.ranked)

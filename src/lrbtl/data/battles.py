@@ -213,7 +213,7 @@ class Battles(Described, Stored):
             won.
         contexts : str or sequence of str, optional
             Columns that become the context modes, in this order. By default one with a common name such as "category",
-            which a note tells; () for none.
+            which a note names; () for none.
         tags : str or sequence of str, optional
             Categories of which a vote may have several: a column of lists, or of text with "," ";" or "|" between them;
             or a list of columns of 0 and 1. Every vote counts once. The sets of tags that occur, such as

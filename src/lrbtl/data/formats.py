@@ -460,7 +460,7 @@ def ranking_rows(record: Record) -> list[Row]:
 
 @dataclass(frozen=True)
 class Format:
-    """What a tool writes: its name, the keys that tell it, and the rows of a record."""
+    """What a tool writes: its name, the keys that identify it, and the rows of a record."""
 
     tool: str
     keys: frozenset[str]

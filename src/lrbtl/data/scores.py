@@ -173,7 +173,7 @@ def _check_lengths(columns: Mapping[str, Any]) -> None:
     if len(set(sizes.values())) > 1:
         first, *others = sizes
         other = next(name for name in others if sizes[name] != sizes[first])
-        raise ScoreError(f"column {first!r} has {sizes[first]:,} rows and {other!r} {sizes[other]:,}: give all alike.")
+        raise ScoreError(f"column {first!r} has {sizes[first]:,} rows, {other!r} {sizes[other]:,}: give equal lengths.")
 
 
 def _some_rows(coded: Coded, rows: Longs) -> Coded:

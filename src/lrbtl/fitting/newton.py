@@ -215,7 +215,7 @@ class _Descent:
     """Damped Newton steps on the way: where they are, and the Hessian to go on with.
 
     A round takes the step of a kept Hessian, or of a new one, and damps it until the objective falls. What the fall is
-    of the decrease that was predicted tells whether the Hessian stays and how much the next one is damped.
+    of the decrease that was predicted decides whether the Hessian stays and how much the next one is damped.
     """
 
     def __init__(

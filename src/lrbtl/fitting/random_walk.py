@@ -300,7 +300,7 @@ def fit_walks(
 ) -> list[Path]:
     """Return walks with steps that `choose` makes of some steps (increasing) and their log evidence.
 
-    The spread of first scores is that of largest evidence for one board of all votes together. `widen` tells from that
+    The spread of first scores is that of largest evidence for one board of all votes together. `widen` finds from that
     board how many times as much votes vary as if they were independent.
     """
     once = fit_once(votes, widen)

@@ -120,7 +120,7 @@ def select_rank(
     Parameters
     ----------
     battles : Battles, Results or data frame
-        Columns of a frame are guessed from common names; a note tells how.
+        Columns of a frame are guessed from common names; a note says how.
     ranks : iterable of int or tuple, optional
         Candidates; by default 1, 2, ... until two in a row have not improved, one is worse by three standard errors or
         is not determined by the battles, at most 8.

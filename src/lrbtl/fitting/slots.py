@@ -77,12 +77,12 @@ class SlotScores:
         information = design.blocks.laplacians(design.count * self.terms.fisher)
         for H, part, group in zip(information, component, design.blocks.groups, strict=True):
             names = part[:, :, 0]
-            alike = (names[:, :, None] == names[:, None, :]) & (names > 0)[:, :, None]
-            size = np.maximum(alike.sum(axis=2, keepdims=True), 1)
+            same_name = (names[:, :, None] == names[:, None, :]) & (names > 0)[:, :, None]
+            size = np.maximum(same_name.sum(axis=2, keepdims=True), 1)
             level = max(float(np.einsum("bmm->b", H).sum() / max(design.n_slots, 1)), 1e-300)
             outside = (group.slots == design.n_slots)[:, :, None] * np.eye(H.shape[1])
-            inverse = _inverted(H + level * alike / size + outside)
-            out.append(inverse - alike / size / level - outside)
+            inverse = _inverted(H + level * same_name / size + outside)
+            out.append(inverse - same_name / size / level - outside)
         return out
 
     @cached_property

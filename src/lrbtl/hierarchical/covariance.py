@@ -2,7 +2,7 @@
 
 With J the coordinates of level + L, A their precision and S, H, W those of `hierarchical.expansion`,
 
-    P = J A^-1 J^T                 what votes leave open of level + L,
+    P = J A^-1 J^T                 posterior covariance of level + L,
     C = S P S + tau^2 S + R R^T    the covariance of the scores, centred; R is that of random effects,
 
 where S = I - tau^2 W. Scores of one context read `by_context`, means over contexts `of_means`, other targets

@@ -1,7 +1,7 @@
-"""Entries that are far from what the others say of them, such as the score of a specialist in its category.
+"""Entries that are far from their prediction by the others, such as the score of a specialist in its category.
 
 Deviations are many small ones, and a few large ones. Each entry is an outlier with some probability, by a spike and
-a slab round what the mode says of it (`find_outliers`).
+a slab round the mode's prediction of it (`find_outliers`).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SHARES = 0.3 * 1.7 ** -np.arange(24.0)  # of entries that may be outliers, in eq
 MOST = 1 / 16  # largest of the likeliest shares of outliers
 PRIOR_ENTRIES = 64  # that the prior of the share counts as
 NEGLIGIBLE = 1e-12  # weight of a share that changes nothing
-OTHERS_SAY = 1e-4  # of what votes say of an entry: where others say less, nothing is an outlier from it
+OTHERS_SAY = 1e-4  # of the information on an entry: with less from other entries it cannot be flagged
 LARGEST_RATIO = 600.0  # nats: beyond it numbers would overflow
 LARGEST_SHIFT = 5.0  # logits that an outlier may add: g / V says nothing further from where V was taken
 
@@ -68,7 +68,7 @@ def find_outliers(covariance: ScoreCovariance | MonteCarloCovariance, config: Hi
     With g the votes' scores at the mode and V = diag(H - H C H) their variance there, shift = offset + g / V is
     what a free entry would add. sqrt(V) shift is standard normal, or N(0, 1 + k) with k = V times the variance of
     outliers, for an outlier; their share is averaged over. The size of an outlier has a t law: its variance is
-    the one given what the normal law says of the entry.
+    the one given under the normal law of the entry.
     """
     at, design, space = covariance.at, covariance.design, covariance.at.scores.space
     offset, tails = np.broadcast_to(at.scores.offset, at.votes.gradient.shape), config.outlier_freedom

@@ -2,11 +2,11 @@
 
 A judge that dislikes a model does so in every category. So scores have terms Z F beside level + L and E: a column of Z
 is one for a model at one level of a context mode, and its F ~ N(0, size^2) has the mode's size. With level + L and E
-integrated out, as in `hierarchical.expansion`, votes say of F
+integrated out, as in `hierarchical.expansion`, votes have the information K and scores y on F,
 
     K = Z^T P Z,   y = Z^T (S g + W E - W J A^-1 gradient + P s),   P = W - W J A^-1 J^T W,
 
-with s what of Z F the scores hold already. F has precision K + size^-2, and scores follow it by
+with s the part of Z F that scores contain already. F has precision K + size^-2, and scores change with it by
 Q = S (Z - J A^-1 J^T W Z). A share of the prior of a size is at zero, the rest is flat up to the spread of the scores.
 """
 
@@ -173,15 +173,15 @@ class ColumnInformation:
 
     @cached_property
     def known(self) -> Floats:
-        """What the scores hold of the columns already, on the slots, (n_slots, 1)."""
+        """Part of the columns that the scores contain already, on the slots, (n_slots, 1)."""
         places = self.at.scores.design.slot_places
         return np.asarray(np.broadcast_to(self.at.scores.shared, self.shape[::-1]).T[places][:, None])
 
     @cached_property
     def solved(self) -> tuple[Floats, Floats, Floats]:
-        """K and the votes' scores of all columns, and what the coordinates of L answer to them.
+        """K and the votes' scores of all columns, and the response of the coordinates of L.
 
-        The last of them stands for what the scores hold already.
+        The last of them stands for the part that the scores contain already.
         """
         at, design, space, columns = self.at, self.at.scores.design, self.at.scores.space, self.columns
         places = design.slot_places
@@ -333,7 +333,7 @@ class RandomEffects:
 
     @cached_property
     def _left(self) -> tuple[Floats, Floats]:
-        """P Z size on the slots, (n_slots, m), and P times what the scores hold of Z F, (n_slots,)."""
+        """P Z size on the slots, (n_slots, m), and P times the part of Z F in the scores, (n_slots,)."""
         own = self.columns.times_on_slots(np.diag(self._spread), self.at.scores.design.slot_places)
         left = left_by_steps(self.at, self.at.marginal.apply(np.hstack([own, self.information.known])))
         return left[:, :-1], left[:, -1]

@@ -47,7 +47,7 @@ def probe_residuals(
     more changes only its own. What L takes of noise, of variance W, is also the trace of what it takes of W, about; it
     is computed exactly if that is cheap.
 
-    Random effects are noise too, as deviations are: residuals hold them, and draws have some of random signs. Their
+    Random effects are noise too, as deviations are: residuals contain them, and draws have some of random signs. Their
     sizes are large where they hide a factor, so that with them singular values count relative to all of the residuals.
     """
     components, most = _components(at, clip, effects), max(1, AT_A_TIME // at.scores.design.n_slots)

@@ -2,7 +2,7 @@
 
 shared factors                           `Search.average_ranks`, by the test of `hierarchical.rank`
 outliers                                 `Search.refit_without_outliers`
-what votes leave open of s and tau       `Search.components`: nodes by their evidence
+uncertainty of s and tau                 `Search.components`: nodes by their evidence
 """
 
 from dataclasses import dataclass, field, replace
@@ -28,30 +28,22 @@ from lrbtl.methods.base import Options
 from lrbtl.model.links import Link
 from lrbtl.typing import Floats
 
-LINEAR_IN_TAU = (
-    0.1  # relative change of the variance of an entry, noise included, over which covariances are linear in tau^2
-)
-SMALLEST_SIZE_TO_NOISE = 0.1  # of the noise: sizes are looked at from there on, where less has the most evidence
-LEVELS_IN_FACTORS = (
-    0.05  # of the variance of scores: below it shared factors hold the levels, whose law does not matter
-)
-SPREAD_AVERAGED_FROM = (
-    8.0  # squared relative errors of s, times shrinkage of levels, below which it is not averaged over
-)
+LINEAR_IN_TAU = 0.1  # relative change of an entry's variance, with noise, over which covariances are linear in tau^2
+SMALLEST_SIZE_TO_NOISE = 0.1  # of the noise: the search for a size starts at least there
+LEVELS_IN_FACTORS = 0.05  # share of the score variance: below it factors absorb the levels, whose law does not matter
+SPREAD_AVERAGED_FROM = 8.0  # squared relative errors of s, times shrinkage of levels, from which s is averaged over
 SAME_TAU = 0.1  # relative difference of taus for which a mode is not sought again
 LEAST_SHARE = 0.02  # weight below which a law of levels is left out of the average
-CLEAR_EXCESS = 8.0  # where a factor stands out so far at the first tau, it does at any
-EXCESS_WORTH_DRAWS = 4.0  # where it stands out less there after a few draws, it is not obvious
-LEAST_EXCESS_REMOVED = 0.3  # standard deviations that a factor must take out of the residuals
+CLEAR_EXCESS = 8.0  # excess at the first tau from which a factor is certain at any tau
+EXCESS_WORTH_DRAWS = 4.0  # excess after a few draws from which further draws are made
+LEAST_EXCESS_REMOVED = 0.3  # standard deviations by which a factor must lower the excess of the residuals
 NOISE_TIMES = 2.0  # what noise would explain: components of context modes that explain less are left out
-REFITS = 6  # most passes: without the pull of some outliers others stand out, or do so no more
-LIKELY, UNLIKELY = 0.5, 0.3  # probabilities from which an entry is an outlier, and below which it is none any more
+REFITS = 6  # most passes: flagging some outliers may add or remove others
+LIKELY, UNLIKELY = 0.5, 0.3  # probabilities from which an entry is flagged, and below which a flag is removed
 ROUGH_TOLERANCE = 2e-4  # nats per entry: tolerance of a number of factors that is in doubt
 OUT_OF_REACH = -1e6  # log evidence of sizes at which levels run away: there is no mode within reach
-EFFECT_ROUNDS, TAU_FACTORS = (
-    2,
-    (0.25, 0.5, 1.0),
-)  # rounds, and taus that are looked at, once entries may share deviations
+EFFECT_ROUNDS = 2  # refits of tau once there are random effects
+TAU_FACTORS = (0.25, 0.5, 1.0)  # multiples of tau that each of them compares
 
 
 @dataclass(frozen=True)
@@ -81,7 +73,7 @@ class Component:
 
     @cached_property
     def scores(self) -> Field:
-        """Scores with the moves of outliers and of what entries share."""
+        """Scores with the shifts of outliers and of random effects."""
         moves = (self.mode.scores.field, self.outliers.move, self.covariance.move)
         return Field.mixed(moves, (1.0, 1.0, 1.0))
 
@@ -155,7 +147,7 @@ class Search:
         self.columns = RandomEffectDesign.of(self.design, tags)
 
     def initial_expansion(self, rank: int | tuple[int, ...], offset: Floats | float = 0.0) -> Expansion:
-        """Return the posterior round a start with some factors: those of the pilot's deviations, rest as deviations."""
+        """Return the expansion round a start: the leading factors of the pilot's deviations, the rest as deviations."""
         pilot = self.pilot.scores
         E = pilot.E - offset
         empty = np.zeros((self.shape[0], 0)), np.zeros((self.design.n_contexts, 0))
@@ -173,14 +165,14 @@ class Search:
 
     @cached_property
     def _pilot_shrinkage(self) -> float:
-        """Mean share that the pilot's deviations have of what votes say: factors of few votes are larger than these."""
+        """Mean shrinkage factor of the pilot's deviations: factors of few votes are larger than these."""
         at = self.pilot.at
         return at.tau**2 * at.marginal.trace / self.design.n_slots
 
     def fit_next_rank(self, mode: Mode, rank: int) -> Mode:
-        """Return the mode with more factors, which are in doubt, roughly, at the sizes of another mode.
+        """Return an approximate mode with more factors, which are in doubt, at the sizes of another mode.
 
-        It begins at the scores of that mode, with the factors of a start: votes say the same there.
+        It starts at the scores of that mode, with the factors of an initial expansion: the likelihood is the same.
         """
         here, first = mode.scores, self.initial_expansion(rank, mode.scores.offset).scores
         low = self.design.entries.slot_values(first.space.U, first.space.V)
@@ -189,11 +181,11 @@ class Search:
         return find_mode(start, tolerance=ROUGH_TOLERANCE * self.design.n_slots)
 
     def fit_fixed_rank(self, rank: int | tuple[int, ...]) -> list[tuple[float, Mode]]:
-        """Return the mode with some factors, with weight one."""
+        """Return the mode with a fixed number of factors, with weight one."""
         return [(1.0, self._without_vanished(self.refit_without_outliers(self.initial_expansion(rank))))]
 
     def _without_vanished(self, mode: Mode) -> Mode:
-        """Return the mode with fewer factors where some are nothing: what is left of them is rounding."""
+        """Return the mode without factors that vanished: what remains of them is rounding."""
         while mode.scores.vanished:
             most = mode.scores.space.rank - 1
             rank = tuple(min(most, each) for each in mode.scores.space.point.rank)
@@ -268,7 +260,7 @@ class Search:
         return mode.scores.offset
 
     def refit_without_outliers(self, start: Mode | Expansion) -> Mode:
-        """Return the mode without the pull of entries that are likely outliers."""
+        """Return the mode with likely outlier entries exempt from sharing."""
         mode = start if isinstance(start, Mode) else self.fitter.fit_sizes(start)
         returned = np.zeros(self.design.n_slots, dtype=np.bool_)  # outliers no more: they would come and go
         for _ in range(REFITS if self.config.outliers and self.design.several_contexts else 0):
@@ -310,7 +302,7 @@ class Search:
         return RandomEffects.of(at, self.columns).sized(self.fitter.spread, self.config.effect_at_zero)
 
     def with_random_effects(self, mode: Mode) -> Mode:
-        """Return the mode with what entries share in its scores: deviations of single entries may be smaller then."""
+        """Return the mode with random effects in its scores: deviations of single entries may be smaller then."""
         for _ in range(EFFECT_ROUNDS if self.columns.modes else 0):
             tries = [self.random_effects(mode.at.at_tau(mode.tau * factor)) for factor in TAU_FACTORS]
             found = max(tries, key=lambda each: each.log_evidence)
@@ -393,7 +385,7 @@ class Search:
         return [replace(each, weight=each.weight / total) for each in out]
 
     def refit_at_sizes(self, mode: Mode, tau: float, level: LevelPrior) -> Mode:
-        """Return the mode at other sizes, with fewer factors where some are nothing there."""
+        """Return the mode at other sizes, without factors that vanish there."""
         if tau == mode.tau and level is mode.at.hyper.level:
             return mode
         at = self.fitter.at_level(mode.at.at_tau(tau), level)
@@ -407,7 +399,7 @@ class Search:
         return there
 
     def _level_priors(self, mode: Mode) -> list[tuple[LevelPrior, float]]:
-        """Return priors of levels that are averaged over, with their weights."""
+        """Return the priors of levels to average over, with their weights."""
         here = mode.at.hyper.level
         if mode.scores.space.rank and not self.fitter.thin(mode.at):
             return [(here, 1.0)]

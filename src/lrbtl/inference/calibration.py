@@ -24,7 +24,7 @@ from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.targets import all_gaps, pair_rows
 from lrbtl.model.links import LINKS, TIE_LINKS, Link, TieLink, mean_over_spread
-from lrbtl.tables import Told, text_table
+from lrbtl.tables import TextResult, text_table
 from lrbtl.typing import Bools, Floats, Longs, Rank
 
 GAPS = (0, 25, 50, 100, 150, 200, 300, 400, 600)  # Elo points at which bins begin
@@ -40,7 +40,7 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """What all other votes say of a vote in each cell: its gap is normal, with this mean and variance.
+    """Prediction of a vote in each cell by all other votes: its gap is normal, with this mean and variance.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class LeftOut:
 
 
 def leave_out(analysis: Analysis) -> LeftOut:
-    """Return what all other votes say of each vote, where both of its models have a score."""
+    """Return the prediction of each vote by all others, where both of its models have a score."""
     cells, (d1, *_), D = analysis.battles.cells, analysis.battles.shape, analysis.battles.n_contexts
     gaps = analysis.estimate(all_gaps())
     at = pair_rows(cells.a, cells.b, d1) * D + cells.context
@@ -247,7 +247,7 @@ def _bins(gap: Floats, count: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class LinkComparison(Told):
+class LinkComparison(TextResult):
     """How well each link predicts every vote from the others.
 
     Attributes

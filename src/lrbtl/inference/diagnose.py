@@ -1,4 +1,4 @@
-"""Diagnostics: what votes tell and what they do not, and whether the intervals of a fit can be believed."""
+"""Diagnostics: what votes identify and what they do not, and whether the intervals of a fit can be believed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -44,13 +44,13 @@ from lrbtl.methods.targets import Stack, resolved_score
 from lrbtl.methods.whitened import WhitenedRecipe
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import ProductSampling, Sampling, as_sampling
-from lrbtl.tables import Told
+from lrbtl.tables import TextResult
 from lrbtl.typing import Floats, Longs, Rank, Seed
 
 Level = Literal["ok", "warn"]
 OutlierEntry = tuple[object, object, float]  # model, context, Elo points
 
-ENOUGH_MODELS = 200  # that tell by how much votes of a cluster are alike
+ENOUGH_MODELS = 200  # from which design effects of clusters are taken
 PRELIMINARY = 30  # votes below which boards list a model as preliminary, by default
 GOOD = ("ready to publish", "efficient is safe")
 
@@ -66,8 +66,8 @@ class AnalysisOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Diagnosis(Told):
-    """What the votes tell and what they do not; `sentences` says it in words.
+class Diagnosis(TextResult):
+    """What the votes identify and what they do not; `sentences` has it in words.
 
     Attributes
     ----------
@@ -84,8 +84,8 @@ class Diagnosis(Told):
         Models with battles in one context only, where there are several.
     battles_per_model, battles_per_context : (smallest, median, largest)
     share : float
-        Share of what differs between models in a context that the other contexts do not share: tau^2 against the
-        spread of the low-rank part. NaN where the method does not tell.
+        Category-specific share of the variance of scores in a context: tau^2 against the variance of the low-rank
+        part. NaN where the method does not estimate it.
     sharing : str
         The same in words.
     ranks : tuple of tuples
@@ -355,7 +355,7 @@ def _default(battles: Data, options: AnalysisOptions) -> Fit | Analysis:
 
 
 def _diagnose_votes(battles: Data, part: Data) -> Diagnosis:
-    """Return what the votes by themselves tell; numbers are about a part of them."""
+    """Return the diagnosis of the votes without an analysis; numbers are about a part of them."""
     groups = _groups(battles)
     newcomers, sparse = [], []
     if isinstance(part, Battles):
@@ -378,7 +378,7 @@ def _diagnose_votes(battles: Data, part: Data) -> Diagnosis:
 
 
 def _with_analysis(found: Diagnosis, analysis: Analysis) -> Diagnosis:
-    """Return the diagnosis with what an analysis of the battles tells."""
+    """Return the diagnosis completed from an analysis of the battles."""
     if analysis.run.absolute:  # chances do not follow from gaps there
         return found
     calibration, links, battles = calibrate(analysis), None, analysis.battles

@@ -44,7 +44,7 @@ def board_verdict(d: Diagnosis) -> tuple[str, str]:
 
 
 def fit_verdict(d: FitDiagnosis, *, chosen: bool = False, asks_for_more: bool = False) -> tuple[str, str]:
-    """Return the verdict on a low-rank fit and its reason, which also tells of thin contexts.
+    """Return the verdict on a low-rank fit and its reason, which also covers thin contexts.
 
     `chosen`: its rank is that of rank="auto", which may find that the data ask for more than they determine.
     """
@@ -126,11 +126,11 @@ def about_sharing(d: Diagnosis) -> list[Check]:
 
 
 def about_clusters(d: Diagnosis) -> list[Check]:
-    """Return by how much votes of a cluster are alike."""
+    """Return sentences on the design effects of clusters."""
     return [
-        (True, f"Clusters: votes by {name} are alike, design effect {effect:.1f}; standard errors allow for it.")
+        (True, f"Clusters: votes by {name} are correlated, design effect {effect:.1f}; standard errors allow for it.")
         if effect > 1.05
-        else (True, f"Clusters: votes by {name} are no more alike than others.")
+        else (True, f"Clusters: votes by {name} show no correlation.")
         for name, effect in d.design_effects
     ]
 

@@ -39,7 +39,7 @@ BISECTIONS, FAR = 70, 2e4
 
 @dataclass(frozen=True)
 class OwnVotes:
-    """What own votes say of M targets, and how much of the method's estimate it is; NaN where there are none.
+    """Estimates of M targets by their own votes, and their weight in the method's estimate; NaN where there are none.
 
     Attributes
     ----------

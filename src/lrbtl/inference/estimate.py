@@ -93,7 +93,7 @@ class Estimate(JointValues):
         Mean square and largest size (M,) of the influence values, on the working scale, and the number of votes: what
         Bernstein intervals need; or a function that returns them when they are first needed.
     own
-        What own votes say of each target, which entry-wise intervals need; or a function that returns it.
+        Estimates of each target by its own votes, which entry-wise intervals need; or a function that returns it.
     draws
         (S, M) draws from the posterior on the working scale, whose quantiles are then the intervals of single targets.
 

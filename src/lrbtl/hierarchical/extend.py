@@ -3,28 +3,74 @@
 Ranks and sizes belong to the population: where all of it would take too long, they come from a part.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.data.battles import Battles
+from lrbtl.fitting.blocks import BlockDesign, only_contexts, only_models
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.low_rank import make_design
 from lrbtl.hierarchical.coordinates import no_factors
 from lrbtl.hierarchical.correlated import few_contexts
 from lrbtl.hierarchical.expansion import Expansion, Hyperparameters, Scores
 from lrbtl.hierarchical.joint import Joint, find_joint_mode
-from lrbtl.hierarchical.large import ManyModels, MonteCarloCovariance
+from lrbtl.hierarchical.large import ManyModels, MonteCarloCovariance, some_contexts, some_models
 from lrbtl.hierarchical.level_prior import LevelPrior
 from lrbtl.hierarchical.outliers import find_outliers
+from lrbtl.hierarchical.random_effects import label_parts, shared_tags
 from lrbtl.hierarchical.search import Component, Search
 from lrbtl.hierarchical.sizes import SizeFitter
 from lrbtl.lowrank.tucker import Tucker
+from lrbtl.model.links import Link
 from lrbtl.typing import Floats, Longs
 
 ROW_STEPS = 3  # of context rows, before Newton steps of all coordinates
 REFINED = 2  # times that tau of all models is sought
 SIMULATED_LOGS, FEWEST_LOGS = 192, 64  # from which errors of so many models are taken, in all and of a component
 START_JITTER = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
+
+
+@dataclass(frozen=True)
+class SearchedPart:
+    """The votes on which ranks and sizes are found: all, or those of some models or contexts.
+
+    Attributes
+    ----------
+    design, seen : Design
+        All votes, and the part.
+    tags : array (D, n_tags) or None
+        Tags that are random effects.
+    many : ManyModels or None
+        Where models are too many for matrices over all of them.
+    """
+
+    design: Design
+    seen: Design
+    tags: Floats | None
+    many: ManyModels | None
+
+    @classmethod
+    def of(cls, battles: Battles, link: str | Link | None) -> "SearchedPart":
+        """Return the part to search: models of most votes where they are many, contexts at random where they are."""
+        design, tags, models = make_design(battles, link), shared_tags(battles), some_models(battles)
+        many = None if models is None else ManyModels(models, battles.cells.clusters, label_parts(battles, tags))
+        if many is not None and len(battles.shape) > 1:
+            design, tags = replace(design, shape=(battles.shape[0], battles.n_contexts)), None
+        seen = design if models is None else only_models(design, models)
+        contexts = some_contexts(seen) if tags is None else None
+        return cls(design, seen if contexts is None else only_contexts(seen, contexts), tags, many)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether deviations of many models are correlated by labels or tags that contexts have in common."""
+        return bool(self.many and self.many.parts)
+
+    def extended(self, search: Search, components: list[Component]) -> list[Component]:
+        """Return components of all votes from those of the part."""
+        if self.many is not None:
+            return extend_to_all_models(search, self.design, components, self.many)
+        return components if self.seen is self.design else extend_to_all_contexts(search, self.design, components)
 
 
 def extend_to_all_contexts(search: Search, cells: Design, components: list[Component]) -> list[Component]:

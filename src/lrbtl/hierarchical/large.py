@@ -278,11 +278,13 @@ class MonteCarloCovariance:
         return rows
 
 
-def simulated_notes(battles: Battles, n_models: int, posteriors: Sequence[object]) -> tuple[str, ...]:
+def simulated_notes(battles: Battles, many: ManyModels | None, posteriors: Sequence[object]) -> tuple[str, ...]:
     """Return in words what is not computed from all votes where models are many, and what is not asked for then."""
+    if many is None:
+        return ()
     found = [posterior for posterior in posteriors if isinstance(posterior, MonteCarloCovariance)]
     errors = f"standard errors from {sum(each.n for each in found)} simulated logs"
-    sizes = f"rank and deviations are estimated from votes among the {n_models:,} models of most votes, "
+    sizes = f"rank and deviations are estimated from votes among the {len(many.models):,} models of most votes, "
     out = [f"many models: {sizes if battles.n_contexts > 1 else ''}{errors}"]
     if len(battles.shape) > 2 and found[0].at.related is None and found[0].at.tau > 0.0:
         names = " and ".join(battles.mode_names)

@@ -10,18 +10,17 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, NoDecisionError
-from lrbtl.fitting.blocks import Field, only_contexts, only_models
+from lrbtl.fitting.blocks import Field
 from lrbtl.fitting.local import LevelInformation
-from lrbtl.fitting.low_rank import make_design
 from lrbtl.hierarchical.config import HierarchicalConfig
 from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion
-from lrbtl.hierarchical.extend import extend_to_all_contexts, extend_to_all_models
-from lrbtl.hierarchical.large import ManyModels, MonteCarloCovariance, simulated_notes, some_contexts, some_models
+from lrbtl.hierarchical.extend import SearchedPart
+from lrbtl.hierarchical.large import MonteCarloCovariance, simulated_notes
 from lrbtl.hierarchical.level_prior import LevelPrior
 from lrbtl.hierarchical.mode import Mode
 from lrbtl.hierarchical.pairings import DesignCovariates
-from lrbtl.hierarchical.random_effects import TAGS, RandomEffectDesign, label_parts, shared_tags
+from lrbtl.hierarchical.random_effects import TAGS, RandomEffectDesign, shared_tags
 from lrbtl.hierarchical.search import LIKELY, Component, Search
 from lrbtl.hierarchical.sizes import SizeFitter
 from lrbtl.lowrank.tucker import check_rank, rank_caps
@@ -67,35 +66,21 @@ class Hierarchical(Method):
             raise MethodError("the hierarchical method is for battles; use method='efficient' for observed entries.")
         if not np.any(data.cells.y != 0.5):
             raise NoDecisionError("every battle is a tie: the models are indistinguishable; check the outcome column.")
-        config = options.config or HierarchicalConfig()
-        design, tags = make_design(data, options.link), shared_tags(data)
-        models = some_models(data)
-        many = None if models is None else ManyModels(models, data.cells.clusters, label_parts(data, tags))
-        related = bool(many and many.parts)
-        if many is not None and len(data.shape) > 1:
-            design, tags = replace(design, shape=(data.shape[0], data.n_contexts)), None
-        searched = design if models is None else only_models(design, models)
-        part = some_contexts(searched) if tags is None else None
-        seen = searched if part is None else only_contexts(searched, part)
-        if many is not None:  # votes of a log so large are taken at the mode, and all of them know sizes well
+        config, part = options.config or HierarchicalConfig(), SearchedPart.of(data, options.link)
+        if part.many is not None:  # votes of a log so large are taken at the mode, and all of them know sizes well
             config = replace(config, expectation_from=np.inf)
-        search = Search(SizeFitter(seen, config), tags)
-        nodes = search.components(self._modes(search, options, data.shape), one_size=seen is not design)
-        if many is not None:
-            nodes = extend_to_all_models(search, design, nodes, many)
-        elif part is not None:
-            nodes = extend_to_all_contexts(search, design, nodes)
+        search = Search(SizeFitter(part.seen, config), part.tags)
+        found = search.components(self._modes(search, options, data.shape), one_size=part.seen is not part.design)
+        nodes = part.extended(search, found)
         link = nodes[0].mode.scores.design.link
-        related = related or TAGS in search.columns.modes
-        unrelated = () if related or shared_tags(data) is None else (UNRELATED,)
-        simulated = () if models is None else simulated_notes(data, len(models), [node.covariance for node in nodes])
-        own = () if data.n_contexts == 1 else (deviation_sentence(*deviation_shares(nodes)),)
+        related = part.has_labels or TAGS in search.columns.modes
+        simulated = simulated_notes(data, part.many, [node.covariance for node in nodes])
         provenance = Provenance(
             method=self.name,
-            rank=main_rank(nodes, design.shape),
+            rank=main_rank(nodes, part.design.shape),
             n_battles=data.n_battles,
             link=None if link == LOGISTIC else str(link),
-            notes=(*(() if len(data.shape) == 1 else (*own, *unrelated)), *simulated),
+            notes=(*sharing_notes(data, nodes, related), *simulated),
         )
         run = HierarchicalRun(data, nodes, provenance)
         run.provenance = replace(provenance, notes=(*provenance.notes, *design_notes(run)))
@@ -142,6 +127,14 @@ def deviation_sentence(share: float, low: float, high: float) -> str:
     if share < 0.01:
         return "categories agree: less than 1% of the score variance is category-specific"
     return f"{share:.0%} of the score variance is category-specific"
+
+
+def sharing_notes(data: Battles, nodes: Sequence[Component], related: bool) -> tuple[str, ...]:
+    """Return notes on what categories share; `related` says whether deviations have labels or tags in common."""
+    if len(data.shape) == 1:
+        return ()
+    own = () if data.n_contexts == 1 else (deviation_sentence(*deviation_shares(nodes)),)
+    return own if related or shared_tags(data) is None else (*own, UNRELATED)
 
 
 def design_notes(run: "HierarchicalRun") -> tuple[str, ...]:

@@ -311,7 +311,7 @@ class WinMatrix(TextResult, Framed):
     models : tuple
         Best first.
     win, lower, upper : arrays (n, n)
-        Entry [a, b]: probability that a beats b, and its limits; NaN, 0 and 1 where votes say nothing.
+        Entry [a, b]: probability that a beats b, and its limits; NaN, 0 and 1 where not identified.
     context : label, tuple of labels or None
     level : float
     joint : bool

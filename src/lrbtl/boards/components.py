@@ -9,9 +9,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from lrbtl.boards.board import count_of
+from lrbtl.data.battle_summary import linked_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD, points, recode_cells
-from lrbtl.data.describe import linked_models
 from lrbtl.data.frames import as_battles, as_data
 from lrbtl.data.observations import Data
 from lrbtl.errors import (

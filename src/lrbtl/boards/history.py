@@ -12,8 +12,8 @@ from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
 from lrbtl.boards.board import BASE_RATING
+from lrbtl.data.battle_summary import linked_models
 from lrbtl.data.battles import Battles
-from lrbtl.data.describe import linked_models
 from lrbtl.data.labels import find_label, index_labels
 from lrbtl.data.periods import MOST_PERIODS, check_time, chosen_period, with_periods
 from lrbtl.data.read import read_rows
@@ -259,9 +259,9 @@ def history(
     level: float = 0.95,
     **columns: Any,
 ) -> History:
-    """Return ratings over time: each model's score walks from period to period, as far as the votes say so.
+    """Return ratings over time: each model's score is a random walk over periods.
 
-    Scores of a period lean on those before and after, the more the less they differ over time, which the votes
+    Scores of a period borrow from those before and after, the more the less they differ over time, which the votes
     themselves show: results are averaged over the size of a step by its marginal likelihood. Time and memory grow
     linearly with the number of periods. The link is the logistic one, ties count as half a win, and contexts other than
     time are pooled. With clusters, votes count as many times less as they would on one board of all periods.
@@ -447,7 +447,7 @@ def _story(
 def step_quantiles(steps: Floats, log_evidence: Floats) -> Floats:
     """Return quantiles of the step under a flat prior on (0, largest step], from its log evidence at some values.
 
-    They lean upward, to be honest: with few models the evidence is often too low.
+    They are shifted upward: with few models the evidence is often too low.
 
     >>> step_quantiles(np.array([0.1, 0.2, 0.3]), np.array([-50.0, 0.0, -50.0])).round(1)
     array([0.2, 0.2, 0.2])

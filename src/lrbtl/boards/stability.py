@@ -45,7 +45,7 @@ class Line:
     of : int
         How many there are.
     after : str
-        What the fit of the changed votes says.
+        Result of the fit of the changed votes.
     holds : bool
         Whether the first places stay.
     """

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 
 from lrbtl.data import cells as _cells
 from lrbtl.data import labels as _labels
+from lrbtl.data.battle_summary import BattleSummary, added_notes
 from lrbtl.data.build import Axis, build_cells, context_axes
 from lrbtl.data.cells import Cells
 from lrbtl.data.columns import Found, named_columns
 from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, read_counts, scaled
-from lrbtl.data.describe import Described, added_notes
 from lrbtl.data.encode import Log, as_columns, as_names, as_table, column_names, encode, read_frame
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.item_logs import ItemColumns, open_items
@@ -52,7 +52,7 @@ FEW_MET = 50  # votes of a pair up to which all its votes count the same when pa
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Battles(Described, Stored):
+class Battles(BattleSummary, Stored):
     """Battles between models, counted by distinct (context, a, b, y).
 
     Build them with `from_arrays`, `from_frame` or `scan`; add them with ``+``.

@@ -114,7 +114,7 @@ def select_rank(
 ) -> RankSelection:
     """Choose the smallest rank whose held-out log-likelihood is within one standard error of the best.
 
-    The standard error is that of the paired difference, vote by vote, which leans towards larger ranks than comparing
+    The standard error is that of the paired difference, vote by vote, which favours larger ranks than comparing
     unpaired means does: too large a rank costs a little efficiency, too small a rank costs coverage.
 
     Parameters

@@ -35,7 +35,7 @@ NO_FIT = (
 
 @dataclass(frozen=True)
 class SlotScores:
-    """Scores and effects, and all that votes say there.
+    """Scores and effects, with the terms of the votes there.
 
     Attributes
     ----------
@@ -158,11 +158,11 @@ class SlotScores:
 
     def _quadratic(self, form: _Form, slots: Floats, effects: Floats, *, diagonal: bool) -> Floats:
         matrices, columns, corner = form
-        moved, varied = slots, self.design.blocks.times(matrices, slots)
+        moved, product = slots, self.design.blocks.times(matrices, slots)
         if columns is not None and corner is not None:
-            varied = np.concatenate([varied + columns @ effects, columns.T @ slots + corner @ effects])
+            product = np.concatenate([product + columns @ effects, columns.T @ slots + corner @ effects])
             moved = np.concatenate([slots, effects])
-        return np.asarray(np.einsum("im,im->m", moved, varied) if diagonal else moved.T @ varied)
+        return np.asarray(np.einsum("im,im->m", moved, product) if diagonal else moved.T @ product)
 
 
 def fit_slots(battles: Battles, labels: Indices) -> SlotScores:

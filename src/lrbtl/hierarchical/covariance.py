@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lrbtl.fitting.blocks import BlockDesign, Field
+from lrbtl.fitting.blocks import BlockDesign, LowRankPlusSparse
 from lrbtl.fitting.jacobian import push_columns, slot_changes
 from lrbtl.hierarchical.board_covariance import BoardCovariance
 from lrbtl.hierarchical.expansion import Expansion
@@ -141,7 +141,7 @@ class ScoreCovariance:
                 spread[part] += np.einsum("im,im->i", away, away)
         return np.maximum(spread, 0.0)
 
-    def own_entries(self) -> tuple[Floats, Floats]:
+    def leave_one_out_information(self) -> tuple[Floats, Floats]:
         """Return the diagonals of H - H C H and of H C on the slots, by H S = W and H - tau^2 W H = W."""
         at, design, tau = self.at, self.design, self.at.tau
         _, _, taken, answered = self._entries
@@ -190,12 +190,12 @@ class ScoreCovariance:
         return self._boards.covariance(weights)
 
     @property
-    def move(self) -> Field:
+    def move(self) -> LowRankPlusSparse:
         """What scores change by beside level + L and E."""
         if self.random_effects is not None:
             return self.random_effects.move
         space = self.at.scores.space
-        return Field.of(self.design, space.U[:, :0], space.V[:, :0], 0.0)
+        return LowRankPlusSparse.of(self.design, space.U[:, :0], space.V[:, :0], 0.0)
 
     def response(
         self, gradients: Floats, contexts: Longs, slopes: Floats | None = None, *, diagonal: bool = False

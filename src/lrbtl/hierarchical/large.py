@@ -15,7 +15,7 @@ import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import random_bits
-from lrbtl.fitting.blocks import BlockDesign, Field
+from lrbtl.fitting.blocks import BlockDesign, LowRankPlusSparse
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.jacobian import pull_columns, push_columns
 from lrbtl.hierarchical.covariance import residual_factors
@@ -103,10 +103,10 @@ class MonteCarloCovariance:
         return self.at.scores.design
 
     @property
-    def move(self) -> Field:
+    def move(self) -> LowRankPlusSparse:
         """What scores change by beside L and E: nothing."""
         U, V = self.at.scores.space.U[:, :0], self.at.scores.space.V[:, :0]
-        return Field.of(self.design, U, V, 0.0)
+        return LowRankPlusSparse.of(self.design, U, V, 0.0)
 
     def unshared(self) -> list[tuple[int, int]]:
         """Return context modes that are left out of what is shared: there is only one."""
@@ -118,7 +118,7 @@ class MonteCarloCovariance:
         rows, inverse = self.at.rows_without_deviations, self.at.row_inverses.models[self.design.slot_places[1]]
         return np.asarray(np.einsum("ik,ikl,il->i", rows, inverse, rows, optimize=True))
 
-    def own_entries(self) -> tuple[Floats, Floats]:
+    def leave_one_out_information(self) -> tuple[Floats, Floats]:
         """Return the diagonals of H - H C H and of H C on the slots, with opponents known."""
         votes, variance = self.at.diagonal, self.at.own.posterior_variance + self._low_rank
         return votes - votes**2 * variance, votes * variance
@@ -255,11 +255,11 @@ class MonteCarloCovariance:
         found, moved, idle = self._solved(gradients, contexts, slopes)
         x, E = np.split(found, [at.scores.space.size])
         prior = np.concatenate([at.prior_precision[:, None] * x, at.own.weighed(E)])
-        varied = self.cells.entries.gram_sums(self._meat, moved)
-        left, right = [found, moved, idle.T], [prior, varied, at.tau**2 * idle.T]
+        information_times = self.cells.entries.gram_sums(self._meat, moved)
+        left, right = [found, moved, idle.T], [prior, information_times, at.tau**2 * idle.T]
         if self.design.n_effects:
             cross, corner = self.at.marginal.effects
-            varied += cross @ found[extra]
+            information_times += cross @ found[extra]
             left.append(found[extra])
             right.append(cross.T @ moved + corner @ found[extra])
         both = np.vstack(left), np.vstack(right)

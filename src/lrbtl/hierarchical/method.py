@@ -1,4 +1,4 @@
-"""Scores that are low rank plus deviations, T = L + E: honest also where low rank is only nearly true."""
+"""Scores that are low rank plus deviations, T = L + E: calibrated also where low rank is only nearly true."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, NoDecisionError
-from lrbtl.fitting.blocks import Field
+from lrbtl.fitting.blocks import LowRankPlusSparse
 from lrbtl.fitting.local import LevelInformation
 from lrbtl.hierarchical.config import HierarchicalConfig
 from lrbtl.hierarchical.covariance import ScoreCovariance
@@ -216,8 +216,8 @@ class HierarchicalRun(Run):
         return [node.weight for node in self.nodes]
 
     @cached_property
-    def _mean(self) -> Field:
-        return Field.mixed([node.scores for node in self.nodes], self._weights)
+    def _mean(self) -> LowRankPlusSparse:
+        return LowRankPlusSparse.mixed([node.scores for node in self.nodes], self._weights)
 
     @property
     def _view(self) -> ScoresView:
@@ -268,21 +268,21 @@ class HierarchicalRun(Run):
         """Precision of one fit per context at these scores; None where it would take long."""
         return SeparateFits(self.data, self._view) if self.data.n_contexts * self.data.shape[0] ** 3 <= LONG else None
 
-    def _on_slots(self, values: Iterable[Floats]) -> Field:
+    def _on_slots(self, values: Iterable[Floats]) -> LowRankPlusSparse:
         """Return the mean over nodes of values on slots, zero elsewhere."""
         mean = self._mean
-        return Field.of(mean.design, mean.U[:, :0], mean.V[:, :0], self._average(values))
+        return LowRankPlusSparse.of(mean.design, mean.U[:, :0], mean.V[:, :0], self._average(values))
 
     @cached_property
-    def outlier_probability(self) -> Field:
+    def outlier_probability(self) -> LowRankPlusSparse:
         """Probability that each entry is an outlier."""
         return self._on_slots(node.outliers.probability for node in self.nodes)
 
     @cached_property
-    def _deviations(self) -> Field:
+    def _deviations(self) -> LowRankPlusSparse:
         """Scores less their low-rank part."""
         fields = [self._mean, *(node.low_rank for node in self.nodes)]
-        return Field.mixed(fields, [1.0, *(-weight for weight in self._weights)])
+        return LowRankPlusSparse.mixed(fields, [1.0, *(-weight for weight in self._weights)])
 
     def leans_on(self, has_votes_elsewhere: bool) -> str:
         """Return what the score of a model with few or no votes on a board rests on."""
@@ -290,7 +290,7 @@ class HierarchicalRun(Run):
         return f"score mostly inferred from {source}"
 
     def outlier(self, model: int, weights: Floats) -> float:
-        """Return how far a score is from what the model's other scores say, where votes single it out; else 0."""
+        """Return how far an outlier is from its prediction by the model's other scores; 0 where the score is none."""
         if model not in self._outlier_models:
             return 0.0
         used = np.flatnonzero(weights)
@@ -316,7 +316,7 @@ class HierarchicalRun(Run):
         return out
 
     @cached_property
-    def _added(self) -> Field:
+    def _added(self) -> LowRankPlusSparse:
         """Variance that outliers add to each entry."""
         return self._on_slots(node.outliers.variance for node in self.nodes)
 

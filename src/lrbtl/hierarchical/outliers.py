@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lrbtl.fitting.blocks import Field
+from lrbtl.fitting.blocks import LowRankPlusSparse
 from lrbtl.hierarchical.config import HierarchicalConfig
 from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.large import MonteCarloCovariance
@@ -34,7 +34,7 @@ class Outliers:
         That an entry is an outlier.
     shift : array (n_slots,)
         What an outlier adds to the entry before L and E give way.
-    move : Field
+    move : LowRankPlusSparse
         What scores change by, on average over both cases.
     variance : array (n_slots,)
         What it adds to its variance.
@@ -44,7 +44,7 @@ class Outliers:
 
     probability: Floats
     shift: Floats
-    move: Field
+    move: LowRankPlusSparse
     variance: Floats
     nats: Floats
 
@@ -72,7 +72,7 @@ def find_outliers(covariance: ScoreCovariance | MonteCarloCovariance, config: Hi
     """
     at, design, space = covariance.at, covariance.design, covariance.at.scores.space
     offset, tails = np.broadcast_to(at.scores.offset, at.votes.gradient.shape), config.outlier_freedom
-    variance, own = covariance.own_entries()
+    variance, own = covariance.leave_one_out_information()
     information = design.entries.unsigned(at.marginal.votes.weights)
     played = (variance > OTHERS_SAY * information) & design.several_contexts  # in one alone nothing is an outlier
     V = np.where(played, variance, 1.0)
@@ -85,7 +85,7 @@ def find_outliers(covariance: ScoreCovariance | MonteCarloCovariance, config: Hi
     shift *= k / (1 + k)
     left = 1.0 - own
     added = probability * left**2 * (k / (1 + k) / V + (1.0 - probability) * shift**2)
-    move = Field.of(design, space.U[:, :0], space.V[:, :0], (probability * shift - offset) * left)
+    move = LowRankPlusSparse.of(design, space.U[:, :0], space.V[:, :0], (probability * shift - offset) * left)
     return Outliers(probability, shift, move.centred(), np.where(played, added, 0.0), nats)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import linalg
 
 from lrbtl.data.battles import Battles
-from lrbtl.fitting.blocks import BlockDesign, Field
+from lrbtl.fitting.blocks import BlockDesign, LowRankPlusSparse
 from lrbtl.fitting.jacobian import pull_columns, push_columns
 from lrbtl.hierarchical.correlated import few_contexts
 from lrbtl.hierarchical.expansion import Expansion, left_by_steps
@@ -371,7 +371,7 @@ class RandomEffects:
         return ScoreChanges(design, space, -solved, closed + along - own), closed
 
     @cached_property
-    def move(self) -> Field:
+    def move(self) -> LowRankPlusSparse:
         """What scores change by."""
         factors = np.append(self._mean, -1.0)
         found, _ = self._answers(factors[:, None])
@@ -424,11 +424,11 @@ class ScoreChanges:
         """Changes of U (d1, r1, m) and of V (D, r1, m)."""
         return self.space.push_columns(self.coordinates)
 
-    def field(self, left: Floats, right: Floats) -> Field:
+    def field(self, left: Floats, right: Floats) -> LowRankPlusSparse:
         """Return a single change plus left right^T."""
         dU, dV = (side[:, :, 0] for side in self._pushed)
         U, V = np.hstack([left, dU, self.space.U]), np.hstack([right, self.space.V, dV])
-        return Field.of(self.design, U, V, 0.0 if self.slots is None else self.slots[:, 0])
+        return LowRankPlusSparse.of(self.design, U, V, 0.0 if self.slots is None else self.slots[:, 0])
 
     def dense(self, contexts: Longs, more: Floats) -> Floats:
         """Return the changes in some contexts plus others, (n, d1, m)."""

@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from lrbtl.fitting.blocks import Field
+from lrbtl.fitting.blocks import LowRankPlusSparse
 from lrbtl.hierarchical.coordinates import no_factors
 from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion
@@ -67,15 +67,15 @@ class Component:
         return self.mode.at.hyper.level.s
 
     @property
-    def low_rank(self) -> Field:
+    def low_rank(self) -> LowRankPlusSparse:
         """Return level + L, with what several contexts share beside it."""
         return self.mode.scores.common()
 
     @cached_property
-    def scores(self) -> Field:
+    def scores(self) -> LowRankPlusSparse:
         """Scores with the shifts of outliers and of random effects."""
         moves = (self.mode.scores.field, self.outliers.move, self.covariance.move)
-        return Field.mixed(moves, (1.0, 1.0, 1.0))
+        return LowRankPlusSparse.mixed(moves, (1.0, 1.0, 1.0))
 
     @property
     def shared_square(self) -> float:
@@ -155,7 +155,7 @@ class Search:
             point, left = no_factors(self.shape), E
         else:
             full = check_rank(rank, self.shape) if isinstance(rank, int) else rank
-            point = Field.of(self.design, *empty, E).centred().truncated(full)
+            point = LowRankPlusSparse.of(self.design, *empty, E).centred().truncated(full)
             left = E - self.design.entries.slot_values(np.ascontiguousarray(point.factors[0]), point.context_vectors())
             point = Tucker(point.core / self._pilot_shrinkage, point.factors)
         space = self.fitter.space(point, pilot.space.level)

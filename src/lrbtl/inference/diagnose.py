@@ -7,9 +7,9 @@ from typing import Literal, TypedDict, Unpack, overload
 import numpy as np
 from scipy.special import ndtr
 
+from lrbtl.data.battle_summary import linked_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import weak_components
-from lrbtl.data.describe import linked_models
 from lrbtl.data.frames import Frame, as_data
 from lrbtl.data.labels import check_same_labels
 from lrbtl.data.observations import Data, Results

@@ -117,7 +117,7 @@ def about_sharing(d: Diagnosis) -> list[Check]:
     if d.outliers:
         named = [f"{model} in {context_name(context)} ({points:+.0f})" for model, context, points in d.outliers[:3]]
         more = f", and {len(d.outliers) - 3} more" if len(d.outliers) > 3 else ""
-        checks.append((True, f"Exceptions to what a model's other scores say: {', '.join(named)}{more}."))
+        checks.append((True, f"Outliers among a model's scores: {', '.join(named)}{more}."))
     for name, levels, most in d.unshared:
         text = f"{name} has {levels:,} levels, too many to learn what each of them does to a model wherever it occurs"
         remedy = f"join them to {most:,} or fewer, or" if most > 1 else "with so many models"

@@ -1,9 +1,9 @@
 """Intervals that cover each entry, whatever the other entries are, and not only the average over a board.
 
-The default shrinks a score towards what the model's other scores say. Its intervals cover on average over a board, but
-not each specialist. An entry-wise interval starts from what the entry's own votes say, y ~ N(theta, sigma^2), and lets
-the rest of the log choose which of all intervals with exactly that coverage is the shortest on average under
-theta ~ N(mu, tau^2): Pratt's interval, the "frequentist, assisted by Bayes" interval of [Yu & Hoff 2018],
+The default shrinks a score towards its prediction by the model's other scores. Its intervals cover on average over a
+board, but not each specialist. An entry-wise interval starts from the estimate by the entry's own votes,
+y ~ N(theta, sigma^2). The rest of the log chooses which of all intervals with exactly that coverage is the shortest on
+average under theta ~ N(mu, tau^2): Pratt's interval, the "frequentist, assisted by Bayes" interval of [Yu & Hoff 2018],
 
     { theta : y + sigma z(a (1 - s)) < theta < y + sigma z(1 - a s) },  g(s) = 2 sigma (theta - mu) / tau^2,
 

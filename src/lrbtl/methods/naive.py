@@ -325,7 +325,7 @@ class SeparateFits:
     def _make_covariance(self, u: int) -> tuple[Longs, Floats]:
         """Return the same, computed anew.
 
-        Nobody is left where the votes say nothing of gaps as large as the view's.
+        Nobody is left where votes have no information on gaps as large as the view's.
         """
         cells, d1, view = self.battles.cells, self.battles.shape[0], self.view
         part = slice(cells.start[u], cells.start[u + 1])

@@ -16,8 +16,8 @@ from typing import Any
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.leaderboard import leaderboard
+from lrbtl.data.battle_summary import battle_warnings
 from lrbtl.data.battles import Battles
-from lrbtl.data.describe import battle_warnings
 from lrbtl.data.frames import Frame, as_battles
 from lrbtl.errors import ReportError, check_type
 from lrbtl.files import write_whole

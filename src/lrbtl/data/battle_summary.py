@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
 
 
-class Described(TextResult, Labelled):
+class BattleSummary(TextResult, Labelled):
     """Summaries of battles in numbers and words; `Battles` is one of these."""
 
     if TYPE_CHECKING:
@@ -91,13 +91,13 @@ class Described(TextResult, Labelled):
           density    100.0% of the pairs met
           ties       25.0%
         """
-        return describe_battles(self)  # type: ignore[arg-type]
+        return summary_text(self)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return self.summary()
 
 
-def describe_battles(battles: Battles) -> str:
+def summary_text(battles: Battles) -> str:
     """Text with shape, counts, density, ties, what votes carry and what to be careful about."""
     lines = [f"Battles: {battles.n_battles:,} battles in {battles.n_cells:,} cells"]
     per_model, per_context = battles.model_counts, battles.context_counts

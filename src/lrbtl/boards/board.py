@@ -126,7 +126,7 @@ class Leaderboard(Framed):
     verdict : tuple of str, or None without intervals
         Each ranked model against the first, and the first against the second: "ahead", "behind", "equivalent" within
         the margin or "cannot tell"; empty for a model without a rank.
-    could_show : array, function or None
+    detectable_gap : array, function or None
         What `detectable` is, or how it is found when it is first asked for.
     margin : float or None
         Of what is called equivalent: Elo points, or below 0.5 win probability.
@@ -173,7 +173,7 @@ class Leaderboard(Framed):
     weighting: str = ""
     over_separate: float | Callable[[], float | None] | None = None
     verdict: tuple[str, ...] | None = None
-    could_show: Floats | Callable[[], Floats] | None = None
+    detectable_gap: Floats | Callable[[], Floats] | None = None
     margin: float | None = None
     weights: dict[str, float] | None = None
     digest: str = ""
@@ -201,7 +201,7 @@ class Leaderboard(Framed):
         return model in self.models
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "basis": None, "could_show": self.detectable, "over_separate": self.gain}
+        return {**self.__dict__, "basis": None, "detectable_gap": self.detectable, "over_separate": self.gain}
 
     @cached_property
     def gain(self) -> float | None:
@@ -211,7 +211,7 @@ class Leaderboard(Framed):
     @cached_property
     def detectable(self) -> Floats | None:
         """(n,) the smallest gaps in Elo points detectable with 80% power; or None."""
-        return self.could_show() if callable(self.could_show) else self.could_show
+        return self.detectable_gap() if callable(self.detectable_gap) else self.detectable_gap
 
     def first(self) -> Selected:
         """Return the score of the first model with an interval that holds although it was picked for being first.

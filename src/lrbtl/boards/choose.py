@@ -1,8 +1,8 @@
 """`choose`: which model to use, given scores with their uncertainty and what models cost.
 
-A model is on the frontier if no model that costs no more is better. With joint intervals of all gaps [`joint_above`],
-a model is *dominated* where one that costs no more is shown to be better, and *on the frontier* where it is shown to
-be better than every model that costs no more. All these statements hold at once with probability `level`.
+A model is on the frontier if no model that costs no more is better. Joint intervals of all gaps
+[`joint_above`] decide. A model is *dominated* where one that costs no more is shown to be better. It is *on the
+frontier* where it is shown to be better than every model that costs no more. All these statements hold at once with probability `level`.
 """
 
 from __future__ import annotations

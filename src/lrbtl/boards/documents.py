@@ -153,7 +153,7 @@ def _read_board(kind: type[Leaderboard], found: Mapping[str, Any], k: int, facts
         effects=None if facts["effects"] is None else _read_effects(facts["effects"], Provenance(**made)),
         over_separate=facts["gain"],
         verdict=tuple(x or "" for x in verdict) if judged else None,
-        could_show=_floats(detectable) if judged else None,
+        detectable_gap=_floats(detectable) if judged else None,
         margin=found["margin"],
         weights=facts["weights"],
         digest=found["digest"] or "",

@@ -394,7 +394,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         over_separate=partial(_gain, part, standing, found),
         effects=part.analysis.held_fixed,
         verdict=tuple(np.array(["", *verdict])[rivals.places[order]].tolist()),
-        could_show=partial(rivals.detectable, order),
+        detectable_gap=partial(rivals.detectable, order),
         margin=None if view.margin is None else float(view.margin),
         weights=_named_weights(part.battles, standing.weights),
         digest=view.digest,

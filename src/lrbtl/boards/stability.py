@@ -299,7 +299,7 @@ class _Case:
         """Return the fewest changes found that turn the first places, and what then holds; None where none is found.
 
         `gains` (n, G) is by how much each change lowers each goal. Of the goal that needs fewest, changes are made
-        where they help most, so many that the goal is lowered by its value, by more if a fit asks for it, or by less.
+        where they help most. They lower the goal by its value, by more if a fit asks for it, or by less.
         """
         plans = [(votes_out(most, gain, value), gain, value) for gain, value in zip(gains.T, self.values, strict=True)]
         plans = [plan for plan in plans if plan[0] @ plan[1] >= plan[2] * (1.0 - 1e-9)] or plans

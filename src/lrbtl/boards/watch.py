@@ -1,7 +1,7 @@
 """`watch`: a question that is asked again as votes come in: today's answer, whether to stop, and votes still expected.
 
-Answers rest on intervals that are valid at any time, or at planned looks [`inference.always_valid`], so that a question
-may be asked every day and votes may stop as soon as it is decided. What was decided at an earlier look stays decided.
+Answers rest on intervals that are valid at any time, or at planned looks [`inference.always_valid`]. So a question may
+be asked every day, and votes may stop as soon as it is decided. What was decided at an earlier look stays decided.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Random folds of the battles, drawn from the multiplicities of the cells.
 
-They are drawn in an order of models and contexts that the battles alone determine, so that no label, order of labels or
-side of a battle has a say in them.
+They are drawn in an order of models and contexts that the battles alone determine. So no label, order of labels or side
+of a battle affects them.
 """
 
 from __future__ import annotations

@@ -195,8 +195,8 @@ class Search:
     def average_ranks(self, options: Options) -> list[tuple[float, Mode]]:
         """Return modes of one or more numbers of factors with their weights.
 
-        A number passes on all of its weight where the residuals surely show one more factor, none where they surely do
-        not, and a part of it in doubt.
+        A number passes on all of its weight where the residuals clearly show one more factor, and none where they
+        clearly do not. In doubt it passes on a part.
         """
         found, rank = RankAverage(), 0
         offset: Floats | float = 0.0

@@ -1,8 +1,9 @@
 """`choose`: which model to use, given scores with their uncertainty and what models cost.
 
-A model is on the frontier if no model that costs no more is better. Joint intervals of all gaps
-[`joint_above`] decide. A model is *dominated* where one that costs no more is shown to be better. It is *on the
-frontier* where it is shown to be better than every model that costs no more. All these statements hold at once with probability `level`.
+A model is on the frontier if no model that costs no more is better. Joint intervals of all gaps decide
+[`joint_above`]. A model is *dominated* where one that costs no more is shown to be better. It is *on the frontier*
+where it is shown to be better than every model that costs no more. All these statements hold at once with probability
+`level`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A matrix per context over the models that met there, as a design that the normal equations take.
 
 Values live on slots, the (context, model) pairs that battles touch. Models of a context that no chain of its battles
-links have zeros between them, so that a matrix is kept as blocks, one per linked group. Blocks of about the same size
+links have zeros between them: a matrix is kept as blocks, one per linked group. Blocks of about the same size
 are padded to one and go through linear algebra together: ten models that met in a context cost 10^3, whatever d1 is,
 and ten pairs that met once each cost ten times 2^3.
 """

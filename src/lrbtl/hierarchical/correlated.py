@@ -1,7 +1,7 @@
 """Deviations E of a model in all contexts: independent, or correlated where contexts have labels in common.
 
 Each context may be a combination of labels (math in French) or a set of tags. A model that does well at a label then
-does so wherever it occurs. So E of a model has the covariance A = tau^2 I + sum of size_k^2 M_k M_k^T over its contexts,
+does so wherever it occurs. So E of a model has the covariance A = tau^2 I + sum of size_k^2 M_k M_k^T over contexts,
 with M_k one where a context has a label of column k. With opponents known votes have information h on the slots of a
 model. Both classes multiply by the prior precision A^-1 and by the posterior covariance B = (A^-1 + h)^-1.
 """

@@ -1,8 +1,8 @@
 """The prior of shared factors: normal rows, which for L as a whole is its nuclear norm.
 
 With rows of U and V normal, the largest posterior density over all ways to write L = U V^T has the cost lambda ||L||_*.
-Where similar models meet, the order of the pairings is one of the scores themselves, and L varies along it more than
-along any other direction: as levels do (`level_prior`), models then have the prior covariance M^-2 with
+Where similar models meet, the order of the pairings is an order of the scores. L then varies along it more than along
+any other direction, as levels do (`level_prior`). So models have the prior covariance M^-2 with
 M^2 = I - z z^T, |z| < 1 near one under matchmaking and zero under random pairing, and the cost is lambda ||M L||_*. For
 L = U d V^T in HOSVD form it is touched from above by the quadratic form of all factors
 

@@ -2,8 +2,8 @@
 
 Every vote is predicted from the others. With C the variance of its gap, s its score, I its information and phi the
 dispersion of votes, the gap without it is eta - C s / (phi - C I) with variance C / (1 - C I / phi), to first order.
-Gaps that look large are large by chance too, so that the prediction is drawn towards even by 1 / (1 + k C / m), with m
-the mean squared gap and k chosen by the likelihood of the votes: where battles determine the scores it changes nothing.
+Gaps that look large are large by chance too. So the prediction shrinks towards even by 1 / (1 + k C / m), with m the
+mean squared gap and k chosen by the likelihood of the votes. Where battles determine the scores it changes nothing.
 """
 
 from collections.abc import Sequence

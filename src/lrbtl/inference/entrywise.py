@@ -10,8 +10,8 @@ average under theta ~ N(mu, tau^2): Pratt's interval, the "frequentist, assisted
 g(s) = z(a s) - z(a (1 - s)), a = 1 - level. Where mu is wrong it is wider, but covers.
 
 y is the estimate from the votes of the target's own entries, at the scores of their opponents. With m the method's
-estimate and b = Cov(m, y) / Var(y), both by influence values, m - b y is the estimate by the rest of the log. It
-does not depend on y to first order, and is what a prior mean mu = (m - b y) / (1 - b) with tau^2 = sigma^2 b / (1 - b) gives.
+estimate and b = Cov(m, y) / Var(y), both by influence values, m - b y is the estimate by the rest of the log. It does
+not depend on y to first order. A prior mean mu = (m - b y) / (1 - b) with tau^2 = sigma^2 b / (1 - b) gives it.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from lrbtl.typing import Floats
 
 MOST_NUMBERS = 1 << 24  # in matrices over the contexts of each model
 ROUNDS, SETTLED = 60, 2e-4  # most rounds to find variances, and the change, relative to all of them, that ends them
-EAGER = 1.5  # power of the ratio by which a variance grows: fewer rounds
+GROWTH_POWER = 1.5  # power of the ratio by which a variance grows: fewer rounds
 AT_A_TIME = 1 << 26  # products that the models of one round may take
-LEAST_ALONE = 1e-3  # of the variance of a deviation that is its own
+LEAST_INDEPENDENT = 1e-3  # of the variance of a deviation that is its own
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ def estimate_variances(votes: Floats, scores: Floats, V: Floats, precision: Floa
         left = Wy - np.einsum("ark,ak->ar", WV, np.linalg.solve(own, (Wy @ V)[:, :, None])[:, :, 0])
         R = (inverse * votes[:, None, :]).sum(axis=0) - np.einsum("aik,akj->ij", WV, taken, optimize=True)
         ratio = (flat @ (left.T @ left).reshape(-1)) / np.maximum(flat @ R.reshape(-1), 1e-300)
-        out, before = out * ratio**EAGER, out
+        out, before = out * ratio**GROWTH_POWER, out
         if np.abs(out - before).max() < SETTLED * np.trace(cov) / len(cov):
             break
-    out[0] = max(out[0], LEAST_ALONE * np.trace(cov) / len(cov))
+    out[0] = max(out[0], LEAST_INDEPENDENT * np.trace(cov) / len(cov))
     return out

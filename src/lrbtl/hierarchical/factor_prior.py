@@ -25,7 +25,7 @@ from lrbtl.lowrank.arrowhead import Arrowhead
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.typing import Floats
 
-ALONG = 1e-9  # of a coordinate's information: below it coordinates are not identified
+NOT_IDENTIFIED = 1e-9  # of a coordinate's information: below it coordinates are not identified
 LEAST = 1e-12  # of the largest singular value
 
 
@@ -153,5 +153,5 @@ def own_information(rows: Floats) -> Floats:
     """
     diagonal = np.einsum("nii->ni", rows)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    unit = rows * scale[:, :, None] * scale[:, None, :] + ALONG * np.eye(rows.shape[1])
+    unit = rows * scale[:, :, None] * scale[:, None, :] + NOT_IDENTIFIED * np.eye(rows.shape[1])
     return np.asarray(diagonal / np.einsum("nii->ni", np.linalg.inv(unit)))

@@ -33,7 +33,7 @@ LEVEL_STEPS, LEVEL_CHANGE = 6, 0.02  # most steps of s, and the relative change 
 ROUNDS, SAME_VARIANCE = 25, 0.02  # most rounds of expectations, and relative change of what they find that ends them
 FIRST_TAU, FIRST_S = 1.0, 1.5  # logits: first values of the sizes
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
-LADDER_GRAPH = 0.5  # t of the meeting graph from which the prior of levels matters however many votes there are
+MATCHMADE_GRAPH = 0.5  # t of the meeting graph from which the prior of levels matters however many votes there are
 
 
 class SizeFitter:
@@ -113,7 +113,7 @@ class SizeFitter:
         scarce = (
             at.scores.space.size + at.tau**2 * at.marginal.trace
         ) / self.design.total > self.config.expectation_from
-        return scarce or self.covariates.informed[0] > LADDER_GRAPH
+        return scarce or self.covariates.informed[0] > MATCHMADE_GRAPH
 
     def converge(self, start: Expansion, *, near: bool = False) -> Mode:
         """Return the mode with variances of eta and the prior of levels as the posterior round it suggests."""

@@ -16,10 +16,10 @@ from lrbtl.typing import Bools, Floats
 
 NO_OUTLIERS = 0.05  # prior probability that no entry is an outlier
 SHARES = 0.3 * 1.7 ** -np.arange(24.0)  # of entries that may be outliers, in equal steps of their logarithm
-LARGEST_PRIOR_SHARE = 1 / 16  # largest of the likeliest shares of outliers
+LARGEST_SHARE = 1 / 16  # largest of the likeliest shares of outliers
 PRIOR_ENTRIES = 64  # that the prior of the share counts as
 NEGLIGIBLE = 1e-12  # weight of a share that changes nothing
-LEAST_OTHER_INFORMATION = 1e-4  # of the information on an entry: with less from other entries it cannot be flagged
+LEAST_OF_OTHERS = 1e-4  # of the information on an entry: with less from other entries it cannot be flagged
 LARGEST_RATIO = 600.0  # nats: beyond it numbers would overflow
 LARGEST_SHIFT = 5.0  # logits that an outlier may add: g / V says nothing further from where V was taken
 
@@ -74,9 +74,7 @@ def find_outliers(covariance: ScoreCovariance | MonteCarloCovariance, config: Hi
     offset, tails = np.broadcast_to(at.scores.offset, at.votes.gradient.shape), config.outlier_freedom
     variance, own = covariance.leave_one_out_information()
     information = design.entries.unsigned(at.marginal.votes.weights)
-    played = (
-        variance > LEAST_OTHER_INFORMATION * information
-    ) & design.several_contexts  # in one alone nothing is an outlier
+    played = (variance > LEAST_OF_OTHERS * information) & design.several_contexts  # in one alone nothing is an outlier
     V = np.where(played, variance, 1.0)
     shift = np.where(played, np.clip(offset + at.votes.gradient / V, -LARGEST_SHIFT, LARGEST_SHIFT), 0.0)
     size = config.outlier_size**2 * at.scores.field.mean_square()
@@ -105,8 +103,7 @@ def outlier_probabilities(log_ratio: Floats, played: Bools, n_contexts: float, p
     ratio = np.exp(np.minimum(log_ratio[played], LARGEST_RATIO))
     nats = [float(np.log1p(share * (ratio - 1)).sum()) for share in SHARES]
     prior = (
-        SHARES ** (PRIOR_ENTRIES * min(LARGEST_PRIOR_SHARE, per_model / max(n_contexts, 1.0)))
-        * (1 - SHARES) ** PRIOR_ENTRIES
+        SHARES ** (PRIOR_ENTRIES * min(LARGEST_SHARE, per_model / max(n_contexts, 1.0))) * (1 - SHARES) ** PRIOR_ENTRIES
     )
     evidence = np.append(np.log(prior * (1 - NO_OUTLIERS) / prior.sum()) + nats, np.log(NO_OUTLIERS))
     weights = np.exp(evidence - np.logaddexp.reduce(evidence))[:-1]

@@ -241,7 +241,7 @@ def _groups(battles: Battles, by: str | None) -> tuple[Longs, list[str]]:
         return np.unravel_index(cells.context, battles.shape[1:])[k], [str(level) for level in battles.levels[k]]
     known = (*battles.cluster_names, *battles.mode_names)
     raise InfluenceError(
-        f"by={by!r} is no cluster column or context mode of these battles; {suggest_labels(by, known)}"
+        f"by={by!r} is not a cluster column or context mode of these battles; {suggest_labels(by, known)}"
     )
 
 

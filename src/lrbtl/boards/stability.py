@@ -158,7 +158,7 @@ def stability(
     names = case.battles.cluster_names
     if by is not None and by not in names:
         raise InfluenceError(
-            f"by={by!r} is no cluster column of these battles: {', '.join(names) or 'there are none'}."
+            f"by={by!r} is not a cluster column of these battles: {', '.join(names) or 'there are none'}."
         )
     if organisations is not None:
         check_type(organisations, Mapping, "organisations", "give a mapping from model to organisation")

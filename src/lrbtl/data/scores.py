@@ -72,7 +72,7 @@ def as_numbers(column: Any, name: str) -> Floats:
         shown = ", ".join(f"{value!r} in row {row}" for row, value in bad[:3])
         point = " (decimals need a point, not a comma)" if "," in str(bad[0][1]) else ""
         raise ScoreError(
-            f"{name} holds {len(bad)} values that are no numbers: {shown}{point}; correct or empty them, or leave the "
+            f"{name} holds {len(bad)} values that are not numbers: {shown}{point}; correct or empty them, or leave the "
             "column out."
         )
     return out

@@ -289,8 +289,8 @@ def simulated_notes(battles: Battles, many: ManyModels | None, posteriors: Seque
     if len(battles.shape) > 2 and found[0].at.related is None and found[0].at.tau > 0.0:
         names = " and ".join(battles.mode_names)
         out.append(
-            f"combinations of {names} are too many to ask what a model gains at a label in all of them: boards of a "
-            "label may be too sure"
+            f"too many combinations of {names} to estimate what a model gains at a label in all of them: intervals on "
+            "boards of a label may be too narrow"
         )
     return tuple(out)
 

@@ -47,7 +47,7 @@ MOVED_BY_DESIGN = 0.2  # standard errors from which a board says that the design
 UNCLEAR_SHARE = 0.3  # between the smallest and largest tau that votes allow: beyond it a share is not named
 LEVELS_COUNT = 0.01  # of the variance of scores, from which levels count in the rank
 UNRELATED = (
-    "sets of tags are too many to ask what a model gains by a tag in all of them: boards of tags may be too sure"
+    "too many sets of tags to estimate what a model gains by a tag in all of them: intervals by tag may be too narrow"
 )
 MANY_SCORES = 1 << 23  # beyond which the shrinkage factor of each is not computed
 LONG = 1e9  # contexts times cubed models beyond which the gain over separate fits is not computed

@@ -121,7 +121,7 @@ def about_sharing(d: Diagnosis) -> list[Check]:
     for name, levels, most in d.unshared:
         text = f"{name} has {levels:,} levels, too many to learn what each of them does to a model wherever it occurs"
         remedy = f"join them to {most:,} or fewer, or" if most > 1 else "with so many models"
-        checks.append((False, f"Many levels: {text}; {remedy} boards of one may be too sure."))
+        checks.append((False, f"Many levels: {text}; {remedy} intervals on boards of one may be too narrow."))
     return checks
 
 

@@ -185,7 +185,7 @@ class Estimate(JointValues):
             return np.where(self._is_logit[:, None], expit(interval), interval)
         if (other := np.flatnonzero(self.links != "identity")).size:
             raise ScaleError(
-                f"{self.labels[other[0]]!r} is no score or gap, so it has no Elo points; use scale='auto'."
+                f"{self.labels[other[0]]!r} is not a score or gap, so it has no Elo points; use scale='auto'."
             )
         return ELO * self.info.log_odds_unit * interval
 

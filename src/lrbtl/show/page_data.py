@@ -59,7 +59,7 @@ def report_data(
         tuple(listed(pair, "tables", instead, ReportError)) for pair in listed(tables, "tables", instead, ReportError)
     ]
     if any(len(pair) != 2 for pair in more):
-        raise ReportError(f"tables={spelled(tables)} are no pairs: {instead}.")
+        raise ReportError(f"tables={spelled(tables)} are not pairs: {instead}.")
     said = listed(diagnostics, "diagnostics", "give pairs, such as [('ok', 'All fine.')]", ReportError)
     return {
         "level": overall.level,

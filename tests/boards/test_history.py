@@ -206,7 +206,7 @@ def test_histories_know_the_logistic_link_only():
 @pytest.mark.parametrize("times", [[[]] * 4, [(1, 2)] * 4, []])
 def test_times_that_are_none_have_named_errors(times):
     frame = {"model_a": ["x"] * 4, "model_b": ["y"] * 4, "winner": [1, 0, 1, 0], "t": times}
-    with pytest.raises(PeriodError, match="no column of times"):
+    with pytest.raises(PeriodError, match="not a column of times"):
         lrbtl.history(frame, "t", period="month")
     with pytest.raises(PeriodError, match="name the column"):
         lrbtl.history(frame, [])

@@ -89,7 +89,7 @@ def centring_matrix(shape: Shape) -> Floats:
     return np.asarray(np.kron(np.eye(shape[0]) - 1.0 / shape[0], np.eye(prod(shape[1:]))), dtype=np.float64)
 
 
-def moved_point(space: TangentSpace, step: Floats) -> Tucker:
+def retraction(space: TangentSpace, step: Floats) -> Tucker:
     """The point with all factors and the core moved by coordinates, not in HOSVD form."""
     changes, dcore = space.parts(step)
     factors = tuple(factor + changes[k] for k, factor in enumerate(space.factors))
@@ -98,7 +98,7 @@ def moved_point(space: TangentSpace, step: Floats) -> Tucker:
 
 def moved_space(space: TangentSpace, step: Floats) -> TangentSpace:
     """The coordinates at the moved point."""
-    return TangentSpace(moved_point(space, step), centred=space.centred)
+    return TangentSpace(retraction(space, step), centred=space.centred)
 
 
 def differences(function: Callable[[Floats], Any], x: Floats, step: float = 1e-5) -> Floats:

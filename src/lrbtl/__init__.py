@@ -1,6 +1,6 @@
 """Leaderboards from pairwise battles with honest uncertainty.
 
-Names are imported when they are first used, so that `import lrbtl` costs little; `__init__.pyi` tells type checkers.
+Names are imported when they are first used, so that `import lrbtl` costs little; `__init__.pyi` is for type checkers.
 """
 
 from importlib import import_module
@@ -17,7 +17,7 @@ _HOMES = [
     ("boards.influence", ["Influence", "influence"]),
     ("boards.leaderboard", ["leaderboard"]),
     ("boards.gate", ["Gate", "gate"]),
-    ("boards.outlook", ["VotesNeeded", "votes_needed"]),
+    ("boards.planned_errors", ["VotesNeeded", "votes_needed"]),
     ("boards.plan", ["Plan", "plan"]),
     ("boards.result_plan", ["RunPlan"]),
     ("boards.stability", ["Stability", "stability"]),

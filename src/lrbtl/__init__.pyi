@@ -8,8 +8,8 @@ from lrbtl.boards.gate import Gate, gate
 from lrbtl.boards.history import History, history
 from lrbtl.boards.influence import Influence, influence
 from lrbtl.boards.leaderboard import leaderboard
-from lrbtl.boards.outlook import VotesNeeded, votes_needed
 from lrbtl.boards.plan import Plan, plan
+from lrbtl.boards.planned_errors import VotesNeeded, votes_needed
 from lrbtl.boards.rank_sets import RankSets, TopTest, rank_sets
 from lrbtl.boards.result_plan import RunPlan
 from lrbtl.boards.routing import Routing

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Told:
+class ErrorData:
     """What errors and warnings carry beside their text: a code, and what the text is about as data.
 
     Attributes
@@ -46,11 +46,11 @@ class Told:
 CODE_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-class LrbtlError(Told, Exception):
+class LrbtlError(ErrorData, Exception):
     """Base of all errors raised by lrbtl."""
 
 
-class LrbtlWarning(Told, UserWarning):
+class LrbtlWarning(ErrorData, UserWarning):
     """Base of all warnings issued by lrbtl."""
 
 
@@ -401,10 +401,10 @@ def heard_by(listener: Listener) -> Iterator[None]:
 
     `warnings.catch_warnings` would change the filters of the whole process, and with threads it leaves them changed.
 
-    >>> told = []
-    >>> with heard_by(told.append):
+    >>> heard = []
+    >>> with heard_by(heard.append):
     ...     warn_user("a pair never met", SeparationWarning)
-    >>> str(told[0])
+    >>> str(heard[0])
     'a pair never met'
     """
     token = _listener.set(listener)

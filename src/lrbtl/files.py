@@ -166,7 +166,7 @@ def locked(
     """
     path = real_path(path)
     lock = path.with_name(f".{path.name}{LOCK}")
-    end, told = time.monotonic() + wait, False
+    end, reported = time.monotonic() + wait, False
     while (number := _acquired(lock)) is None:
         if time.monotonic() > end:
             raise LockedFileError(
@@ -175,8 +175,8 @@ def locked(
                 path=str(path),
                 wait=wait,
             )
-        if not told:
-            told = True
+        if not reported:
+            reported = True
             waiting()
         time.sleep(PAUSE)
     try:

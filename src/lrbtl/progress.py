@@ -34,7 +34,7 @@ def _takes_a_line(function: Progress) -> bool:
         inspect.signature(function).bind("")
     except TypeError:
         return False
-    except ValueError:  # some compiled functions do not tell
+    except ValueError:  # some compiled functions have no signature
         return True
     return True
 

@@ -226,10 +226,10 @@ class Framed(ABC):
         return self.to_frame("polars")
 
 
-class Told:
+class TextResult:
     """A result whose text says everything: in a notebook it is shown as printed, and no line wraps.
 
-    >>> class Answer(Told):
+    >>> class Answer(TextResult):
     ...     def __str__(self): return "a < b"
     >>> Answer()._repr_html_()
     "<pre style='white-space:pre;overflow-x:auto'>a &lt; b</pre>"

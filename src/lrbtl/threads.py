@@ -45,7 +45,7 @@ def count_threads(n_threads: int | None) -> int:
     """
     if n_threads is not None:
         return n_threads
-    usable = getattr(os, "sched_getaffinity", None)  # where the system tells what a container allows
+    usable = getattr(os, "sched_getaffinity", None)  # where the system reports what a container allows
     return len(usable(0)) if usable is not None else os.cpu_count() or 1
 
 

@@ -345,7 +345,7 @@ def test_text_of_all_boards_tells_once_what_holds_for_all():
     a, voter, context, y = (rng.integers(n, size=600) for n in (3, 40, 2, 2))
     battles = lrbtl.Battles.from_arrays(a, (a + 1) % 3, y, [context], cluster={"voter": voter})
     boards = lrbtl.leaderboard(battles, context="all")
-    note = "votes of the same voter (40) may be alike: intervals allow for it"
+    note = "votes of the same voter (40) may be correlated: intervals allow for it"
     assert str(boards).count(note) == str(boards).count("hierarchical method") == 1
     assert note in str(boards[1]) and "status" not in str(boards)
 

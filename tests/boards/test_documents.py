@@ -89,8 +89,8 @@ def test_the_command_writes_the_same_form(tmp_path, monkeypatch):
     ("text", "words"),
     [
         ("{", "not JSON"),
-        ("[]", "no board"),
-        ('{"format": "other"}', "no board"),
+        ("[]", "not a board"),
+        ('{"format": "other"}', "not a board"),
         ('{"format": "lrbtl-board", "format_version": 2, "lrbtl": "9.0"}', "read it with lrbtl 9.0"),
         ('{"format": "lrbtl-board", "format_version": 1, "boards": [{}]}', "not whole"),
     ],

@@ -25,7 +25,7 @@ def test_decisions_are_those_of_the_intervals():
     assert (unsure.decision, unsure.exit_code) == ("cannot tell", 2) and unsure.needed.votes > 1000
     assert coin(600, 700, margin=60).decision == "ship"  # behind, but by less than matters
     assert coin(52, 48, margin=60).decision == "ship"  # perhaps ahead, perhaps a little behind
-    assert "would tell" in str(unsure) and "ship" in str(coin(700, 600))
+    assert "would decide" in str(unsure) and "ship" in str(coin(700, 600))
     json.dumps(unsure.to_dict(), allow_nan=False)
 
 

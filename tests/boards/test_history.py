@@ -171,7 +171,7 @@ def test_covariates_are_taken_out_and_weights_count():
     }
     found = lrbtl.history(frame, "t", position=True, cluster="voter")
     assert abs(found.effects["position"].estimate[0] - 0.5) < 4 * found.effects["position"].se[0]
-    assert "one voter to be alike" in found.heading()[-1]
+    assert "correlated votes of one voter" in found.heading()[-1]
     plain = lrbtl.history(frame, "t")
     assert plain.effects is None
     np.testing.assert_allclose(lrbtl.history(frame, "t", weight="w").se, plain.se, rtol=1e-6)
@@ -206,7 +206,7 @@ def test_histories_know_the_logistic_link_only():
 @pytest.mark.parametrize("times", [[[]] * 4, [(1, 2)] * 4, []])
 def test_times_that_are_none_have_named_errors(times):
     frame = {"model_a": ["x"] * 4, "model_b": ["y"] * 4, "winner": [1, 0, 1, 0], "t": times}
-    with pytest.raises(PeriodError, match="no column of times"):
+    with pytest.raises(PeriodError, match="not a column of times"):
         lrbtl.history(frame, "t", period="month")
     with pytest.raises(PeriodError, match="name the column"):
         lrbtl.history(frame, [])

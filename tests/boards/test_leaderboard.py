@@ -324,7 +324,7 @@ def test_boards_name_specialists():
     noted = {
         (u, m): note for u, board in boards.items() for m, note in zip(board.models, board.notes, strict=True) if note
     }
-    assert list(noted) == [(2, "model_04")] and "exceptional here: +" in noted[2, "model_04"]
+    assert list(noted) == [(2, "model_04")] and "outlier here: +" in noted[2, "model_04"]
 
 
 @pytest.mark.parametrize("method", [None, "efficient", "naive"])

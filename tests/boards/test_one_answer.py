@@ -9,7 +9,7 @@ from scipy.special import expit
 import lrbtl
 from board_checks import ELO
 from inference_cases import VOTE_METHODS
-from lrbtl.data.describe import linked_models
+from lrbtl.data.battle_summary import linked_models
 from lrbtl.errors import LrbtlError
 
 OUTCOMES = {"plain": [1.0], "ties": [1.0, 1.0, 0.5], "soft": [1.0, 0.5, 0.8, 0.65]}

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import lrbtl
-from lrbtl.boards.outlook import Outlook
+from lrbtl.boards.planned_errors import PlannedErrors
 from lrbtl.errors import (
     MarginError,
     NoDecisionError,
@@ -71,14 +71,14 @@ def test_expected_widths_are_those_of_precisions_written_out(battles):
 
 
 def test_slopes_are_those_of_differences(battles):
-    outlook = Outlook.of(lrbtl.analyse(battles, rank=2), [resolved_gap(0, 1, np.ones(3) / 3)])
+    planned = PlannedErrors.of(lrbtl.analyse(battles, rank=2), [resolved_gap(0, 1, np.ones(3) / 3)])
     rng = np.random.default_rng(0)
-    votes = rng.uniform(0, 50, outlook.information.shape)
-    _, slope = outlook.slopes(votes, np.ones(1))
+    votes = rng.uniform(0, 50, planned.information.shape)
+    _, slope = planned.slopes(votes, np.ones(1))
     for u, k in ((0, 0), (2, 5), (1, 27)):
         step = np.zeros_like(votes)
         step[u, k] = 0.01
-        fall = (outlook.errors(votes - step)[0] - outlook.errors(votes + step)[0]) / 0.02
+        fall = (planned.errors(votes - step)[0] - planned.errors(votes + step)[0]) / 0.02
         assert slope[u, k] == pytest.approx(fall, rel=1e-4)
 
 

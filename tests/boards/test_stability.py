@@ -81,7 +81,7 @@ def test_bad_input(battles):
     for options, words in (
         ({"top": 5}, "leaves no ranked model out"),
         ({"top": 0}, "top=0"),
-        ({"by": "task"}, "no cluster"),
+        ({"by": "task"}, "not a cluster"),
     ):
         with pytest.raises(InfluenceError, match=words):
             lrbtl.stability(board, **options)

@@ -234,7 +234,7 @@ def test_a_folder_of_a_tool_leaves_other_files_out_and_says_so(tmp_path):
         (folder / "model_outputs.json").write_text(json.dumps([{"instruction": "Hello", "output": "..."}]))
     battles = lrbtl.Battles.read(tmp_path)
     assert battles.n_battles == 6 and battles.models == ("a", "b", "gpt4")
-    assert any("left out 2 files that are no AlpacaEval annotations" in note for note in battles.notes)
+    assert any("left out 2 files that are not AlpacaEval annotations" in note for note in battles.notes)
     assert main(["leaderboard", str(tmp_path), "--quiet"]) == 0
 
 
@@ -288,7 +288,7 @@ def test_inspects_own_archive(tmp_path, monkeypatch):
             archive.writestr(f"samples/{k}_epoch_1.json", json.dumps(sample(k, winner)))
     assert lrbtl.Battles.read(path).n_battles == 3
     (tmp_path / "bad.eval").write_bytes(b"PK\x03\x04 nothing")
-    with pytest.raises(FileReadError, match="no Inspect log"):
+    with pytest.raises(FileReadError, match="not an Inspect log"):
         lrbtl.Battles.read(tmp_path / "bad.eval")
     data = bytearray(path.read_bytes())
     for start in (8, 10):  # the method of compression, in the local and central headers, becomes zstd

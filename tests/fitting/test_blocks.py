@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hierarchy_twin import entries
-from lrbtl.fitting.blocks import BlockDesign, Field, without_idle_slots
+from lrbtl.fitting.blocks import BlockDesign, LowRankPlusSparse, without_idle_slots
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.entries import EntryIndex
 from lrbtl.fitting.jacobian import pull_columns, push_columns
@@ -173,7 +173,7 @@ def test_a_field_is_low_rank_plus_slots(name):
     design, _ = blocks_of(name)
     rng, (d1, D) = np.random.default_rng(2), (design.shape[0], design.n_contexts)
     U, V, slots, weights = (rng.normal(size=size) for size in ((d1, 2), (D, 2), design.n_slots, D))
-    field = Field.of(design, U, V, slots)
+    field = LowRankPlusSparse.of(design, U, V, slots)
     dense = U @ V.T
     context, model = design.slot_places
     dense[model, context] += slots
@@ -187,7 +187,7 @@ def test_a_field_is_low_rank_plus_slots(name):
         np.testing.assert_allclose(found.gram(), expected @ expected.T, atol=1e-11)
         np.testing.assert_allclose(found.mean_square(), np.mean(expected**2))
         np.testing.assert_allclose(found.norm(), np.linalg.norm(expected, 2))
-    mixed = Field.mixed([field, field.centred()], [2.0, -1.0])
+    mixed = LowRankPlusSparse.mixed([field, field.centred()], [2.0, -1.0])
     np.testing.assert_allclose(mixed.dense(), dense + dense.mean(axis=0), atol=1e-12)
 
 
@@ -198,7 +198,7 @@ def test_a_thin_field_is_truncated_without_its_entries():
     design = Design((9, 40), np.arange(41), np.minimum(a, b), np.maximum(a, b), np.ones(40), np.ones(40))
     thin = BlockDesign.of_cells(without_idle_slots(design))
     assert not thin.entries.full
-    field = Field.of(thin, rng.normal(size=(9, 2)), rng.normal(size=(40, 2)), rng.normal(size=thin.n_slots))
+    field = LowRankPlusSparse.of(thin, rng.normal(size=(9, 2)), rng.normal(size=(40, 2)), rng.normal(size=thin.n_slots))
     left, values, right = np.linalg.svd(field.dense(), full_matrices=False)
     expected = (left[:, :2] * values[:2]) @ right[:2]
     np.testing.assert_allclose(field.truncated((2, 2)).dense(), expected, atol=1e-10)

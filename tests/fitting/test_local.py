@@ -8,7 +8,7 @@ import pytest
 from lrbtl.fitting.local import LevelInformation, Local, penalised
 from lrbtl.model.effects import Effects
 from lrbtl.model.links import LOGISTIC, Davidson, Probit
-from problems import SMALL_CASES, battle_matrix, differences, jacobian, moved_point, random_design, random_point
+from problems import SMALL_CASES, battle_matrix, differences, jacobian, random_design, random_point, retraction
 
 cases = pytest.mark.parametrize(("shape", "rank"), SMALL_CASES)
 kinds = pytest.mark.parametrize("link", [LOGISTIC, Probit(), Davidson(-0.3)], ids=str)
@@ -62,7 +62,7 @@ def test_gradient_is_the_slope_of_the_loss(shape, rank, link, k):
     here, _ = problem(shape, rank, link, k)
 
     def loss(x):
-        return Local.of(here.design.moved(x[here.space.extra]), moved_point(here.space, x)).loss
+        return Local.of(here.design.moved(x[here.space.extra]), retraction(here.space, x)).loss
 
     np.testing.assert_allclose(-here.gradient, differences(loss, np.zeros(here.space.size)), atol=1e-5)
 

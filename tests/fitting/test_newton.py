@@ -13,7 +13,7 @@ from lrbtl.fitting.design import Design
 from lrbtl.fitting.jacobian import eta_at
 from lrbtl.fitting.local import Local, add_penalty, penalty_terms
 from lrbtl.fitting.low_rank import spectral_start
-from lrbtl.fitting.newton import DirectModel, KrylovModel, choose_ridge, complexity, minimise, moved_point, noise_ridge
+from lrbtl.fitting.newton import DirectModel, KrylovModel, choose_ridge, complexity, minimise, noise_ridge, retraction
 from lrbtl.fitting.solvers import accumulate, conjugate_gradients, fix_gauge
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, mode_product, unfold
@@ -57,7 +57,7 @@ def test_model_gradient_is_the_slope_of_the_objective(shape, rank):
     """Along every coordinate, gauge and centring included, through the nuclear norms of the moved point."""
     space, design = TangentSpace(random_point(shape, rank)), random_design(shape, 80, seed=2)
     ridge = ridges(space)
-    slope = differences(lambda x: dense_objective(design, moved_point(space, x).dense(), ridge), np.zeros(space.size))
+    slope = differences(lambda x: dense_objective(design, retraction(space, x).dense(), ridge), np.zeros(space.size))
     local = Local.of(design, space.point)
     for model in (DirectModel, KrylovModel):
         np.testing.assert_allclose(model.at(local, ridge).gradient, slope, atol=2e-4)
@@ -126,7 +126,7 @@ def test_any_order_reaches_a_minimum_of_the_nuclear_objective(shape, rank):
     for _ in range(20):
         direction = rng.normal(size=space.size)
         direction /= np.linalg.norm(space.dense(direction))
-        values = [dense_objective(design, moved_point(space, t * direction).dense(), ridge) for t in (-1e-3, 0.0, 1e-3)]
+        values = [dense_objective(design, retraction(space, t * direction).dense(), ridge) for t in (-1e-3, 0.0, 1e-3)]
         assert abs(values[2] - values[0]) / 2e-3 < 1e-2
         assert min(values[0], values[2]) > values[1]
 

@@ -6,7 +6,7 @@ import pytest
 from lrbtl.fitting.local import penalty, penalty_terms
 from lrbtl.lowrank.tangent import TangentSpace
 from lrbtl.lowrank.tucker import Tucker, mode_product, unfold
-from problems import CASES, SMALL_CASES, differences, moved_point, random_point
+from problems import CASES, SMALL_CASES, differences, random_point, retraction
 
 cases = pytest.mark.parametrize(("shape", "rank"), CASES)
 
@@ -18,7 +18,7 @@ def ridges(space):
 
 def smooth_penalty(space, step, ridge):
     """1/4 sum_k ridge_k [tr(U_k M_k U_k^T) + ||core x_k M_k^-1/2 x_j U_j||^2] with M_k of the start."""
-    point = moved_point(space, step)
+    point = retraction(space, step)
     total = 0.0
     for k, sigma in enumerate(space.point.singular_values):
         scaled = mode_product(point.core, np.diag(sigma**-0.5), k)

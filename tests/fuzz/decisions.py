@@ -64,7 +64,7 @@ def ask_boards(rng: random.Random, frame: dict[str, Any], columns: dict[str, Any
 
 
 def ask_gate(rng: random.Random, frame: dict[str, Any], columns: dict[str, Any], options: dict[str, Any]) -> None:
-    """Ask whether one model may replace another, and how many votes would tell."""
+    """Ask whether one model may replace another, and how many votes would decide."""
     battles = lrbtl.Battles.from_frame(frame, **columns)
     if rng.random() < 0.5:
         found: Any = lrbtl.gate(battles, "m0", "m1", margin=rng.choice([None, 10, 0.02]), **options)

@@ -42,7 +42,7 @@ AREAS: dict[str, Callable[[random.Random, Path], object]] = {
     "commands": commands.run_case,
     "metamorphic": metamorphic.run_case,
 }
-TOLD = 1000  # cases after which it is told how far a campaign is
+REPORTED_EVERY = 1000  # cases between two reports of progress
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def find_leaks(area: str, seeds: Iterator[int] | range, minutes: float = 1e9) ->
         for seed in seeds:
             if time.monotonic() > end:
                 break
-            if n and n % TOLD == 0:  # where a case ends the process, these lines tell which ones to look at
+            if n and n % REPORTED_EVERY == 0:  # where a case ends the process, these lines name the ones to look at
                 print(f"{area}: {n:,} cases, up to seed {seed - 1}", file=sys.stderr, flush=True)
             try:
                 leak = find_leak(area, seed, Path(folder))

@@ -26,8 +26,8 @@ from lrbtl.inference.analysis import METHODS
 SECONDS = 30  # of the processor that a call on a few votes may take
 MISTAKEN = 0.35  # of the arguments
 # What methods, links and sampling laws offer each other: arrays by position, not checked a second time.
-PROTOCOL = {"estimate_boards", "estimate_resolved", "placed", "why_not", "exception", "shrinkage_of", "design", "run"}
-PROTOCOL |= {"resolved_influence", "could_show", "detectable", "goal", "cells", "make", "above_floor"}
+PROTOCOL = {"estimate_boards", "estimate_resolved", "placed", "why_not", "outlier", "shrinkage_of", "design", "run"}
+PROTOCOL |= {"resolved_influence", "detectable_gap", "detectable", "goal", "cells", "make", "above_floor"}
 PROTOCOL |= {"of"}  # `Verdicts.of`, `History.of`: rows by position
 ASKED_TOO = ("__getitem__", "__add__", "__sub__", "__contains__", "__call__")  # beside methods with a name
 PROTOCOLS = (

@@ -207,7 +207,7 @@ def test_what_votes_leave_of_single_entries(name):
     d1, D = found.design.shape[0], found.design.n_contexts
     C, place = dense_covariance(found, twin), entries(found.design)
     same = np.equal.outer(np.tile(np.arange(D), d1), np.tile(np.arange(D), d1))
-    left, own = found.own_entries()
+    left, own = found.leave_one_out_information()
     close(name, left, np.diag(twin.H - twin.H @ np.where(same, C, 0.0) @ twin.H)[place], np.diag(twin.H))
     close(name, own, np.diag(C @ twin.H)[place], 1.0)
 

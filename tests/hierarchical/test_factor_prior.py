@@ -88,7 +88,7 @@ def test_without_factors_there_is_nothing():
 
 @pytest.mark.parametrize("name", ["matrix", "tensor"])
 def test_the_precision_of_most_evidence_is_mackays(name):
-    """gamma over twice the nuclear norm, where gamma counts coordinates by what votes tell of them."""
+    """gamma over twice the nuclear norm, where gamma counts coordinates by the information of votes on them."""
     at = mode_at(name)
     space, gamma = at.scores.space, 0.0
     A, hessian = at.information.dense(), factor_hessian(space, at.hyper.factors)

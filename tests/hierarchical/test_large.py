@@ -67,7 +67,7 @@ def both(request):
     link = "davidson" if "ties" in request.param else "logistic"
     tried = Search(SizeFitter(make_design(LOGS[request.param](), link), HierarchicalConfig(design_covariates=False)))
     tau = 0.0 if "exactly" in request.param else TAU
-    exact = tried.fitter.fit_levels(tried.fitter.converge(tried.begin(1).at_tau(tau)))
+    exact = tried.fitter.fit_levels(tried.fitter.converge(tried.initial_expansion(1).at_tau(tau)))
     mode = find_joint_mode(exact.scores, exact.at.hyper)
     return ScoreCovariance(exact.at, tried.fitter.cells), MonteCarloCovariance(mode.at, tried.fitter.cells, 256)
 
@@ -119,7 +119,7 @@ def test_influences_are_the_same(both):
 
 def test_entries_are_nearly_those_of_the_exact_posterior(both):
     exact, found = both
-    for one, other in zip(exact.own_entries(), found.own_entries(), strict=True):
+    for one, other in zip(exact.leave_one_out_information(), found.leave_one_out_information(), strict=True):
         played = one > 0.2 * np.median(one)
         assert np.median(other[played] / one[played]) == pytest.approx(1.0, abs=0.1)
 
@@ -229,7 +229,7 @@ def test_all_votes_tell_the_size_of_deviations(both):
 
 def test_where_sizes_are_known_well_each_rank_is_one_component():
     tried = Search(SizeFitter(make_design(battles(votes(n=300)), "logistic"), HierarchicalConfig()))
-    modes = tried.given(1)
+    modes = tried.fit_fixed_rank(1)
     (one,) = tried.components(modes, one_size=True)
     assert len(tried.components(modes)) > 1 and one.tau == tried.likely_tau(modes[0][1])
 
@@ -239,7 +239,7 @@ def test_factors_and_sizes_of_some_contexts_serve_all():
     whole = make_design(log, "logistic")
     config = HierarchicalConfig(level_freedom=(float("inf"),))
     tried = Search(SizeFitter(whole, config))
-    parts = tried.components(tried.given(1))
+    parts = tried.components(tried.fit_fixed_rank(1))
     found = extend_to_all_contexts(tried, whole, parts)
     assert [each.weight for each in found] == [each.weight for each in parts]
     for mine, theirs in zip(found, parts, strict=True):
@@ -257,7 +257,7 @@ def test_very_many_combinations_have_a_note(monkeypatch):
     frame = voters(votes(n=8_000))
     for options in (PUBLIC["two columns"], PUBLIC["tags"]):
         board = lrbtl.leaderboard(lrbtl.Battles.from_frame(frame, **options))
-        assert sum("too many to ask what a model gains" in note for note in board.info.notes) == 1
+        assert sum("to estimate what a model gains" in note for note in board.info.notes) == 1
 
 
 def test_given_ranks_are_those_of_the_models(monkeypatch):

@@ -191,7 +191,7 @@ def test_one_vote_in_a_category_of_its_own_sends_no_score_far_out():
 
 
 def test_an_exception_that_runs_to_infinity_is_not_followed():
-    """A model that lost all of 100 votes is an exception of 2,000 logits by one step."""
+    """A model that lost all of 100 votes is an outlier of 2,000 logits by one step."""
     battles = lrbtl.Battles.from_arrays([0, 0], [2, 1], [1, 0.5], [[1, 4]], counts=[100, 100], n_levels=5)
     board = lrbtl.leaderboard(battles)
     assert board.models[2] == 2 and np.all(np.abs(board.score - 1000) < 1500)
@@ -281,7 +281,7 @@ def test_a_specialist_is_named():
     truth[7, 2] += 2.0
     found = lrbtl.analyse(lrbtl.simulate_battles(truth - truth.mean(axis=0), 30_000, rng=3)).run
     assert isinstance(found, HierarchicalRun)
-    probability = found.exception_probability.dense()
+    probability = found.outlier_probability.dense()
     assert probability.argmax() == 7 * 6 + 2 and 0 < found.tau < 0.3
     assert found.nodes[0].outliers.probability[2 * 20 + 7] > 0.9
     assert probability[7, 2] > 0.9 and np.delete(probability.reshape(-1), 7 * 6 + 2).max() < 0.5

@@ -104,7 +104,7 @@ def test_an_exception_does_not_hide_behind_another_entry_of_its_model():
     truth[planted] += 0.8
     run = lrbtl.analyse(lrbtl.simulate_battles(truth - truth.mean(axis=0), 100_000, rng=14)).run
     assert isinstance(run, HierarchicalRun)
-    assert run.exception_probability.dense()[planted].min() > 0.9  # let out together, two of one model deny each other
+    assert run.outlier_probability.dense()[planted].min() > 0.9  # two of one model, flagged together, deny each other
 
 
 def test_shares_of_exceptions_are_bounded():
@@ -125,4 +125,4 @@ def test_models_may_outnumber_the_entries_with_votes():
     models = [f"model {k}" for k in range(9)]
     battles = lrbtl.Battles.from_arrays([7, 7, 8, 8], [8, 8, 7, 7], [1, 0, 1, 1], [0, 1, 0, 1], models=models)
     run = lrbtl.analyse(battles).run
-    assert isinstance(run, HierarchicalRun) and run.exception_probability.dense().max() < 0.5
+    assert isinstance(run, HierarchicalRun) and run.outlier_probability.dense().max() < 0.5

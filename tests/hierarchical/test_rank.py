@@ -50,7 +50,7 @@ def test_bits_of_records_go_with_models_and_contexts(n):
 
 
 def test_the_same_records_are_told_apart():
-    """Three models that all met once: nothing but their order tells them apart."""
+    """Three models that all met once: nothing but their order distinguishes them."""
     a, b = np.array([0, 0, 1]), np.array([1, 2, 2])
     models, contexts = record_places(np.zeros(3, dtype=np.int64), a, b, np.full(3, 2.0), np.ones(3), (5, 1))
     assert sorted(models.tolist()) == [0, 1, 2, 3, 4] and contexts.tolist() == [0]

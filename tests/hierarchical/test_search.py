@@ -88,7 +88,7 @@ def test_tau_has_the_most_evidence(seed):
     truth = rng.normal(size=(6, 1)) + 0.6 * rng.normal(size=(6, 3))
     battles = lrbtl.simulate_battles(truth - truth.mean(axis=0), 250, rng=seed)
     found = Search(SizeFitter(make_design(battles, None), PLAIN))
-    mode = found.fitter.fit_sizes(found.begin(0))
+    mode = found.fitter.fit_sizes(found.initial_expansion(0))
     s, grid = mode.at.hyper.level.s, np.geomspace(0.05, 3.0, 25)
     values = [bound(found.design, prior_of(found.design, s, tau)) for tau in grid]
     assert max(values) - np.interp(np.log(mode.tau), np.log(grid), values) < 0.3
@@ -115,12 +115,12 @@ def test_thin_logs_average_over_sizes_and_laws_of_levels():
     truth = np.random.default_rng(1).normal(size=10)
     battles = lrbtl.simulate_battles(truth - truth.mean(), 60, rng=1)
     found = Search(SizeFitter(make_design(battles, None), HierarchicalConfig()))
-    nodes = found.components(found.given(0))
+    nodes = found.components(found.fit_fixed_rank(0))
     assert {node.mode.at.hyper.level.freedom for node in nodes} == {np.inf, 3.0} and len({n.s for n in nodes}) > 3
     assert sum(node.weight for node in nodes) == pytest.approx(1.0)
     many = lrbtl.simulate_battles(truth - truth.mean(), 60_000, rng=1)
     found = Search(SizeFitter(make_design(many, None), HierarchicalConfig()))
-    assert len(found.components(found.given(0))) == 1 and not found.fitter.thin(found.pilot.at)
+    assert len(found.components(found.fit_fixed_rank(0))) == 1 and not found.fitter.thin(found.pilot.at)
 
 
 def test_variances_of_eta_settle():

@@ -1,4 +1,4 @@
-"""Votes of random signs: their sums, and what bundles of them add to models, against loops over votes."""
+"""Votes of random signs: their sums, and what groups of them add to models, against loops over votes."""
 
 import numpy as np
 import pytest
@@ -60,25 +60,25 @@ def test_sums_of_single_votes(votes):
         np.testing.assert_allclose(np.concatenate([slots[:, j], effects[:, j]]), signs @ each, atol=1e-12)
 
 
-def test_bundles_of_clusters(votes):
+def test_groups_of_clusters(votes):
     cells, terms, factor, clusters = votes
     found = clustered_votes(cells, terms, factor, clusters)
-    assert [bundles.sign for bundles in found] == [1.0, 1.0, -1.0]
-    assert [bundles.alone for bundles in found] == [True, True, False]
+    assert [groups.sign for groups in found] == [1.0, 1.0, -1.0]
+    assert [groups.alone for groups in found] == [True, True, False]
     each, values = vectors(cells, terms, cells.count * factor), np.random.default_rng(1).normal(size=cells.n_slots)
     _, model = cells.slot_places
-    for bundles, columns in zip(found, ([0], [1], [0, 1]), strict=True):
+    for groups, columns in zip(found, ([0], [1], [0, 1]), strict=True):
         keys = [tuple(row) for row in clusters[:, columns]]
         distinct = sorted(set(keys))
-        assert bundles.n == len(distinct)
+        assert groups.n == len(distinct)
         sums = np.array([sum(each[i] for i, key in enumerate(keys) if key == one) for one in distinct])
         sums *= np.sqrt(len(distinct) / (len(distinct) - 1))
         of_models = np.zeros((len(distinct), D1))
         np.add.at(of_models.T, model, (sums[:, : cells.n_slots] * values).T)
-        squares, fourth = bundles.powers(values)
+        squares, fourth = groups.powers(values)
         np.testing.assert_allclose(squares, (of_models**2).sum(axis=0))
         np.testing.assert_allclose(fourth, (of_models**4).sum(axis=0))
-        bits = np.random.default_rng(3).integers(0, 1 << 63, bundles.n, dtype=np.uint64)
-        slots, effects = bundles.drawn(np.random.default_rng(3), 1)
+        bits = np.random.default_rng(3).integers(0, 1 << 63, groups.n, dtype=np.uint64)
+        slots, effects = groups.drawn(np.random.default_rng(3), 1)
         signs = np.where(bits & np.uint64(1), 1.0, -1.0)
         np.testing.assert_allclose(np.concatenate([slots[:, 0], effects[:, 0]]), signs @ sums, atol=1e-10)

@@ -103,7 +103,7 @@ def test_exceptions_are_named():
     truth = np.random.default_rng(3).normal(size=(20, 1)) @ np.ones((1, 6))
     truth[4, 2] += 1.5
     found = lrbtl.diagnose(lrbtl.simulate_battles(truth - truth.mean(axis=0), 60_000, rng=1))
-    ((model, context, points),) = found.exceptions
+    ((model, context, points),) = found.outliers
     assert (model, context) == ("model_04", 2) and points > 100 and f"model_04 in 2 ({points:+.0f})" in str(found)
 
 

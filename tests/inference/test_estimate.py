@@ -161,7 +161,7 @@ def test_bad_questions_are_named(est):
         est.contrast([1.0, 2.0])
     with pytest.raises(EstimateError, match="finite weight"):
         est.contrast([1.0, np.nan, 0, 0])
-    with pytest.raises(ScaleError, match="'x beats y' is no score"):
+    with pytest.raises(ScaleError, match="'x beats y' is not a score"):
         est.conf_int(scale="elo")
     with pytest.raises(ScaleError, match="scale='bananas' is not known"):
         est.conf_int(scale="bananas")

@@ -18,8 +18,8 @@ from problems import (
     differences,
     gauge_residual,
     jacobian,
-    moved_point,
     random_point,
+    retraction,
 )
 
 MODERATE = settings(max_examples=20, deadline=None)
@@ -113,7 +113,7 @@ def test_uniform_gram_is_the_identity_over_d_eff(shape):
 @pytest.mark.parametrize(("shape", "rank"), CASES)
 def test_push_is_the_derivative_of_the_point(shape, rank):
     space = TangentSpace(random_point(shape, rank))
-    slope = differences(lambda x: moved_point(space, x).dense().ravel(), np.zeros(space.size))
+    slope = differences(lambda x: retraction(space, x).dense().ravel(), np.zeros(space.size))
     np.testing.assert_allclose(jacobian(space), slope, atol=1e-8)
 
 

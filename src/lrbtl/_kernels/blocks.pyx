@@ -72,7 +72,7 @@ def invert_blocks(
 
 def times_block_rows(
     const double[:, :, ::1] blocks,  # in
-    const int[::1] indptr,           # in: rows of a CSR matrix, those of a block alike in their columns
+    const int[::1] indptr,           # in: rows of a CSR matrix, those of a block with the same columns
     const int[::1] indices,          # in
     const double[::1] data,          # in
     const double[::1] left,          # in: factor of each row

@@ -14,7 +14,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     MOST_SEEN = 4096  # objects whose codes are remembered
-    MOST_TEXTS = 1 << 16  # distinct texts that are told apart in cache
+    MOST_TEXTS = 1 << 16  # distinct texts that the cache distinguishes
     TEXT_BITS = 17
     TEXT_SLOTS = 1 << TEXT_BITS
 
@@ -51,7 +51,7 @@ def code_objects(values, int32_t[::1] codes_out):
 
 
 cdef inline uint64_t load_word(const uint8_t* text, Py_ssize_t size) noexcept nogil:
-    # The first 8 bytes of a text, or all of a shorter one: with its size, they tell it from others of fewer than 8.
+    # The first 8 bytes of a text, or all of a shorter one: with its size, they are unique among those of fewer than 8.
     cdef uint64_t word = 0
     cdef uint32_t half = 0, other = 0
     if size >= 8:

@@ -62,7 +62,7 @@ SIZES = {"elo": ELO, "logit": 1.0}  # of a unit of log odds, on scales of scores
 BASE_RATING = 1000.0  # Elo points of the mean model
 BOARDS_SHOWN = 12  # in a notebook
 ROWS_SHOWN = 60
-GAINS = 1.02, 10.0  # below, sharing between contexts gains nothing worth telling; above, separate fits hardly exist
+GAINS = 1.02, 10.0  # below, sharing between contexts gains nothing worth reporting; above, separate fits hardly exist
 MOST_NAMED = 8  # effects that a heading spells out
 
 
@@ -99,7 +99,7 @@ class Leaderboard(Framed):
     rank_lower, rank_upper : arrays of int
         Simultaneous rank intervals: all hold at once with probability `level`; 0 without a rank.
     tier : array of int
-        Models of one tier cannot be told apart from its first model; 0 without a rank.
+        Models of one tier cannot be separated from its first model; 0 without a rank.
     battles, win_rate : arrays
         Votes in the board's contexts, and the share of them won (a tie is half a win).
     status : tuple of str
@@ -121,12 +121,12 @@ class Leaderboard(Framed):
     above_floor : array or None
         Probability that a model is better than the floor.
     effects : EffectEstimate, Estimate or None
-        What covariates do to votes, where some are held fixed: scores are those of answers alike in them. Boards made
-        as other packages do have their coefficients alone.
+        What covariates do to votes, where some are held fixed: scores are those of answers that are equal in them.
+        Boards made as other packages do have their coefficients alone.
     verdict : tuple of str, or None without intervals
         Each ranked model against the first, and the first against the second: "ahead", "behind", "equivalent" within
         the margin or "cannot tell"; empty for a model without a rank.
-    could_show : array, function or None
+    detectable_gap : array, function or None
         What `detectable` is, or how it is found when it is first asked for.
     margin : float or None
         Of what is called equivalent: Elo points, or below 0.5 win probability.
@@ -173,7 +173,7 @@ class Leaderboard(Framed):
     weighting: str = ""
     over_separate: float | Callable[[], float | None] | None = None
     verdict: tuple[str, ...] | None = None
-    could_show: Floats | Callable[[], Floats] | None = None
+    detectable_gap: Floats | Callable[[], Floats] | None = None
     margin: float | None = None
     weights: dict[str, float] | None = None
     digest: str = ""
@@ -201,17 +201,17 @@ class Leaderboard(Framed):
         return model in self.models
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "basis": None, "could_show": self.detectable, "over_separate": self.gain}
+        return {**self.__dict__, "basis": None, "detectable_gap": self.detectable, "over_separate": self.gain}
 
     @cached_property
     def gain(self) -> float | None:
-        """Median ratio of the errors of separate fits per context to those of this board; None where nothing tells."""
+        """Median ratio of the errors of separate fits per context to those of this board; None where it is unknown."""
         return self.over_separate() if callable(self.over_separate) else self.over_separate
 
     @cached_property
     def detectable(self) -> Floats | None:
         """(n,) the smallest gaps in Elo points detectable with 80% power; or None."""
-        return self.could_show() if callable(self.could_show) else self.could_show
+        return self.detectable_gap() if callable(self.detectable_gap) else self.detectable_gap
 
     def first(self) -> Selected:
         """Return the score of the first model with an interval that holds although it was picked for being first.
@@ -241,7 +241,7 @@ class Leaderboard(Framed):
     def to_dict(self) -> dict[str, list[Any]]:
         """Return the columns as plain lists for JSON, None for what is missing.
 
-        With islands their rows follow, and a column `island` tells them apart.
+        With islands their rows follow, and a column `island` numbers them.
 
         Examples
         --------
@@ -318,11 +318,11 @@ class Leaderboard(Framed):
         return [*lines, *self.info.notes]
 
     def _floor_sentence(self, floor: float) -> str:
-        """Return how many ranked models are above the floor, below it, or cannot be told from it."""
+        """Return how many ranked models are above the floor, below it, or not separated from it."""
         ranked = self.rank > 0
         above, below = int((self.lower > floor)[ranked].sum()), int((self.upper < floor)[ranked].sum())
-        told = f"{above} are above it, {below} below, {int(ranked.sum()) - above - below} not told from it"
-        return f"the floor is {floor:,.{0 if self.scale == 'elo' else 2}f}: of the ranked models {told}"
+        sides = f"{above} are above it, {below} below, {int(ranked.sum()) - above - below} not separated from it"
+        return f"the floor is {floor:,.{0 if self.scale == 'elo' else 2}f}: of the ranked models {sides}"
 
     def summary(self, top: int | None = None) -> str:
         """Return the board as text: all models, or the `top` best; by default long boards lose their middle."""
@@ -361,14 +361,14 @@ def _board_table(board: Leaderboard, top: int | None) -> tuple[list[str], list[l
     return list(cells), rows[: len(head)] + gap + rows[len(head) :]
 
 
-def _text_board(board: Leaderboard, top: int | None, told: Collection[str] = ()) -> str:
-    """Return heading, but for what was told before, and table of one board; notes follow the aligned columns."""
+def _text_board(board: Leaderboard, top: int | None, printed: Collection[str] = ()) -> str:
+    """Return heading, but for what was printed before, and table of one board; notes follow the aligned columns."""
     headers, rows = _board_table(board, top)
     table = text_table(headers[:-1], [row[:-1] for row in rows]).splitlines()
     notes = ["", *(row[-1] for row in rows)]
     lines = [f"{line}  {note}".rstrip() for line, note in zip(table, notes, strict=True)]
     first, *more = board.heading()
-    heading = [first, *(f"  {line}" for line in more if line not in told)]
+    heading = [first, *(f"  {line}" for line in more if line not in printed)]
     return "\n".join([*map(shown, heading), *map(shown, lines)])
 
 
@@ -614,11 +614,11 @@ class Leaderboards(Framed, Mapping[Any, Leaderboard]):
     def summary(self, top: int | None = None) -> str:
         """Return all boards as text; of each context the `top` best, by default ten.
 
-        What holds for the overall board too is told there only.
+        Lines that hold for the overall board too are printed there only.
         """
-        told = self.overall.heading()
+        common = self.overall.heading()
         texts = [self.overall.summary(top)]
-        texts += [_text_board(board, top or 10, told) for board in self.boards.values()]
+        texts += [_text_board(board, top or 10, common) for board in self.boards.values()]
         texts += [_before_islands(len(self.islands))] if self.islands else []
         texts += [part.summary(top) for part in self.islands]
         return "\n\n".join(texts)

@@ -323,7 +323,7 @@ class Side:
 
 
 def common_cluster(before: Any, after: Any) -> str | None:
-    """Return the first cluster column that both battles have: votes of one voter are alike on both boards."""
+    """Return the first cluster column that both battles have: votes of one voter are correlated on both boards."""
     return next((name for name in after.cluster_names if name in before.cluster_names), None)
 
 
@@ -350,7 +350,7 @@ def symmetric_root(matrix: Floats) -> Floats:
 def shared_covariance(before: Side, after: Side, cluster: str | None) -> tuple[int, Floats]:
     """Return the number of votes that both have, and the covariance of the boards by noise of votes, (n, n).
 
-    Votes are told apart by what they say only, so they count as the same where one log contains the other, and there
+    Votes are distinguished by what they say only, so they count as the same where one log contains the other, and there
     alone: two logs of the same arena have many votes that are equal, but not the same. With clusters it is their sums
     of influence values that count, whether the votes of a voter are the same or not.
     """
@@ -377,7 +377,7 @@ def shared_covariance(before: Side, after: Side, cluster: str | None) -> tuple[i
 
 
 def common_keys(battles: Battles, other: Battles) -> list[tuple[Any, ...]]:
-    """Return what each cell is, as far as other battles can tell too: levels of common modes, models, outcome.
+    """Return what each cell is, as far as other battles have it too: levels of common modes, models, outcome.
 
     >>> import lrbtl
     >>> battles = lrbtl.Battles.from_arrays(["x"], ["y"], [1], ["math"])

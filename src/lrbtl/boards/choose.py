@@ -1,8 +1,9 @@
 """`choose`: which model to use, given scores with their uncertainty and what models cost.
 
-A model is on the frontier if no model that costs no more is better. With joint intervals of all gaps [`joint_above`],
-a model is *dominated* where one that costs no more is shown to be better, and *on the frontier* where it is shown to
-be better than every model that costs no more. All these statements hold at once with probability `level`.
+A model is on the frontier if no model that costs no more is better. Joint intervals of all gaps decide
+[`joint_above`]. A model is *dominated* where one that costs no more is shown to be better. It is *on the frontier*
+where it is shown to be better than every model that costs no more. All these statements hold at once with probability
+`level`.
 """
 
 from __future__ import annotations
@@ -367,7 +368,7 @@ def substitutes(joint: JointScores, gaps: JointGaps, cost: Floats, margin: float
     """Return the cheapest model that is as good as each within the margin, -1 where none is shown to be.
 
     b is as good as a where the joint interval of score_b - score_a lies above -margin. A gap that a prior shrinks looks
-    too small: as in `judge`, the test takes gap / f and its error over sqrt(f), f the factor that gaps are followed by.
+    too small: as in `judge`, the test takes gap / f and its error over sqrt(f), f the shrinkage factor of gaps.
     """
     n, order = cost.size, np.lexsort((-joint.score, cost))
     gap = joint.score[:, None] - joint.score  # [b, a]

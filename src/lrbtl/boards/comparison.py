@@ -30,7 +30,7 @@ from lrbtl.model.links import LOGISTIC, mean_over_spread
 from lrbtl.tables import (
     Framed,
     Printed,
-    Told,
+    TextResult,
     format_intervals,
     format_numbers,
     format_percents,
@@ -63,7 +63,7 @@ class Comparison(Printed):
     verdict : tuple of str
         What each gap by itself comes to: "ahead", "behind", "equivalent" within the margin, or "cannot tell".
     detectable : array
-        The smallest gap in Elo points detectable with 80% power, if it is alike in all contexts.
+        The smallest gap in Elo points detectable with 80% power, if it is equal in all contexts.
     level : float
     method : str
     notes : tuple of str
@@ -303,7 +303,7 @@ def _direct(battles: Battles, i: int, j: int, boards: Floats) -> tuple[Longs, Fl
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WinMatrix(Told, Framed):
+class WinMatrix(TextResult, Framed):
     """Probabilities that one model beats another, for all pairs.
 
     Attributes
@@ -311,7 +311,7 @@ class WinMatrix(Told, Framed):
     models : tuple
         Best first.
     win, lower, upper : arrays (n, n)
-        Entry [a, b]: probability that a beats b, and its limits; NaN, 0 and 1 where votes say nothing.
+        Entry [a, b]: probability that a beats b, and its limits; NaN, 0 and 1 where not identified.
     context : label, tuple of labels or None
     level : float
     joint : bool

@@ -9,9 +9,9 @@ from typing import Any, Unpack
 import numpy as np
 
 from lrbtl.boards.board import count_of
+from lrbtl.data.battle_summary import linked_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD, points, recode_cells
-from lrbtl.data.describe import linked_models
 from lrbtl.data.frames import as_battles, as_data
 from lrbtl.data.observations import Data
 from lrbtl.errors import (
@@ -122,7 +122,7 @@ def analyse_components(
         See `analyse`.
     """
     if not np.any(battles.cells.y != 0.5):
-        raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
+        raise NoDecisionError("every battle is a tie: the models are indistinguishable; check the outcome column.")
     given = weights if weights is None or isinstance(weights, str) else context_weights(battles, weights)
     groups = linked_models(battles)
     if wanted is None and len(groups) > 1:
@@ -253,7 +253,7 @@ def vote_notes(part: Component, weights: Floats) -> list[str]:
         notes.append(f"votes are weighted; effective sample size {worth}")
     if names := part.battles.cluster_names:
         same = " or ".join(f"{name} ({part.battles.cluster_sizes(k).size:,})" for k, name in enumerate(names))
-        notes.append(f"votes of the same {same} may be alike: intervals allow for it")
+        notes.append(f"votes of the same {same} may be correlated: intervals allow for it")
     if part.battles.n_self and len(count) == len(cells.count):
         notes.append(self_note(part.battles.n_self))
     if ties:

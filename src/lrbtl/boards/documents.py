@@ -110,7 +110,7 @@ def read_document(text: str, board: type[Leaderboard], boards: type[Leaderboards
     except (TypeError, ValueError, RecursionError) as error:
         raise DocumentError(f"this is not JSON ({error}); give what to_json or --out board.json wrote.") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise DocumentError("this JSON is no board; give what to_json or --out board.json wrote.")
+        raise DocumentError("this JSON is not a board; give what to_json or --out board.json wrote.")
     if found.get("format_version") != FORMAT_VERSION:
         raise DocumentError(
             f"the board is of format version {found.get('format_version')}, but this lrbtl {version('lrbtl')} reads "
@@ -153,7 +153,7 @@ def _read_board(kind: type[Leaderboard], found: Mapping[str, Any], k: int, facts
         effects=None if facts["effects"] is None else _read_effects(facts["effects"], Provenance(**made)),
         over_separate=facts["gain"],
         verdict=tuple(x or "" for x in verdict) if judged else None,
-        could_show=_floats(detectable) if judged else None,
+        detectable_gap=_floats(detectable) if judged else None,
         margin=found["margin"],
         weights=facts["weights"],
         digest=found["digest"] or "",

@@ -77,7 +77,7 @@ class Forecast(Printed):
     def of_model(self, model: Any) -> Forecast:
         """Return the forecasts of one model."""
         if not is_hashable(model):
-            raise UnknownModelError(f"model={spelled(model)} is no label: give that of a model.")
+            raise UnknownModelError(f"model={spelled(model)} is not a label: give that of a model.")
         places: dict[Any, list[int]] = {}
         for k, name in enumerate(self.models):
             places.setdefault(name, []).append(k)

@@ -1,4 +1,4 @@
-"""`gate`: may a candidate replace a baseline? Ship, worse, or cannot tell, and how many votes would tell."""
+"""`gate`: may a candidate replace a baseline? Ship, worse, or cannot tell, and how many votes would decide."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from lrbtl.boards.comparison import component_of
 from lrbtl.boards.components import prepared
-from lrbtl.boards.outlook import Outlook, VotesNeeded, votes_words
+from lrbtl.boards.planned_errors import PlannedErrors, VotesNeeded, votes_words
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import Frame
 from lrbtl.data.labels import shown_context
@@ -23,7 +23,7 @@ from lrbtl.inference.verdicts import AHEAD, BEHIND, CANNOT_TELL, ELO, EQUIVALENT
 from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.targets import resolved_gap
 from lrbtl.model.links import LOGISTIC
-from lrbtl.tables import Told, format_intervals, shown
+from lrbtl.tables import TextResult, format_intervals, shown
 from lrbtl.threads import one_blas_thread
 
 SHIP, WORSE = "ship", "worse"
@@ -31,7 +31,7 @@ EXIT_CODES = {SHIP: 0, WORSE: 1, CANNOT_TELL: 2}
 
 
 @dataclass(frozen=True)
-class Gate(Told):
+class Gate(TextResult):
     """Whether a candidate may replace a baseline.
 
     Attributes
@@ -120,7 +120,7 @@ class Gate(Told):
         (shown,) = detectable_words(np.array([self.detectable]))
         return (
             f"{line}; smallest gap detectable with {POWER:.0%} power: {shown}; {votes_words(self.needed.votes)} like "
-            f"those so far would tell, or {votes_words(self.needed.planned)} where they help most"
+            f"those so far would decide, or {votes_words(self.needed.planned)} where they help most"
         )
 
 
@@ -137,7 +137,7 @@ def gate(
     level: float = 0.95,
     **options: Unpack[RunOptions],
 ) -> Gate:
-    """Return whether a candidate may replace a baseline: ship, worse, or cannot tell, with the votes that would tell.
+    """Return whether a candidate may replace a baseline: ship, worse, or cannot tell, with the votes that would decide.
 
     The overall gap weighs categories by their votes, as boards and `gap("x", "y")` do.
 
@@ -189,7 +189,7 @@ def gate(
     if decision == CANNOT_TELL:
         error = error_to_decide(gap, limit, level, found.prospect()) / unit
         with suppress(LinkError, TooLargeError, UninformedError):  # the answer stands without a plan
-            needed = Outlook.of(part.analysis, [target]).votes_for(error, "to decide", level)
+            needed = PlannedErrors.of(part.analysis, [target]).votes_for(error, "to decide", level)
     return Gate(
         decision=decision,
         verdict=verdict,

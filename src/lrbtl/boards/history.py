@@ -12,8 +12,8 @@ from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
 from lrbtl.boards.board import BASE_RATING
+from lrbtl.data.battle_summary import linked_models
 from lrbtl.data.battles import Battles
-from lrbtl.data.describe import linked_models
 from lrbtl.data.labels import find_label, index_labels
 from lrbtl.data.periods import MOST_PERIODS, check_time, chosen_period, with_periods
 from lrbtl.data.read import read_rows
@@ -88,7 +88,7 @@ class History(Printed):
     effects: Estimate | None
     level: float
     info: Provenance
-    paths: tuple[Path, ...]  # at steps that stand for what votes leave open, averaged over with equal weights
+    paths: tuple[Path, ...]  # at steps from their posterior, averaged over with equal weights
     places: Longs  # (models,) positions of the models in the paths
     gauge: Floats  # (periods, models of a path) weights whose sum of scores is zero
     ends: Longs  # (models, 2) periods of the first and the last vote
@@ -259,10 +259,10 @@ def history(
     level: float = 0.95,
     **columns: Any,
 ) -> History:
-    """Return ratings over time: each model's score walks from period to period, as far as the votes say so.
+    """Return ratings over time: each model's score is a random walk over periods.
 
-    Scores of a period lean on those before and after, the more the less they differ over time, which the votes
-    themselves tell: results are averaged over the size of a step by its marginal likelihood. Time and memory grow
+    Scores of a period borrow from those before and after, the more the less they differ over time, which the votes
+    themselves show: results are averaged over the size of a step by its marginal likelihood. Time and memory grow
     linearly with the number of periods. The link is the logistic one, ties count as half a win, and contexts other than
     time are pooled. With clusters, votes count as many times less as they would on one board of all periods.
 
@@ -424,7 +424,7 @@ def _story(
     notes = [*battles.notes, *(["categories are pooled"] if pooled else [])]
     if battles.cluster_names:
         names = " and of one ".join(battles.cluster_names)
-        notes.append(f"bands allow for votes of one {names} to be alike, by one factor for all periods")
+        notes.append(f"bands allow for correlated votes of one {names}, by one factor for all periods")
     return History(
         models=tuple(battles.models[members[k]] for k in order),
         periods=periods,
@@ -447,7 +447,7 @@ def _story(
 def step_quantiles(steps: Floats, log_evidence: Floats) -> Floats:
     """Return quantiles of the step under a flat prior on (0, largest step], from its log evidence at some values.
 
-    They lean upward, to be honest: with few models the evidence is often too low.
+    They are shifted upward: with few models the evidence is often too low.
 
     >>> step_quantiles(np.array([0.1, 0.2, 0.3]), np.array([-50.0, 0.0, -50.0])).round(1)
     array([0.2, 0.2, 0.2])

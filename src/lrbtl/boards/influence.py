@@ -98,7 +98,7 @@ class Influence(Printed):
         return find_flip(self.basis, self.goal)
 
     def misfits(self, *, level: float = 0.05, n_folds: int = 5) -> Misfits:
-        """Return the groups (voters) whose decisive votes are told from those of all others; `by` names their column.
+        """Return the groups (voters) whose decisive votes differ from those of all others; `by` names their column.
 
         See `Misfits` for the test and its level.
         """
@@ -241,7 +241,7 @@ def _groups(battles: Battles, by: str | None) -> tuple[Longs, list[str]]:
         return np.unravel_index(cells.context, battles.shape[1:])[k], [str(level) for level in battles.levels[k]]
     known = (*battles.cluster_names, *battles.mode_names)
     raise InfluenceError(
-        f"by={by!r} is no cluster column or context mode of these battles; {suggest_labels(by, known)}"
+        f"by={by!r} is not a cluster column or context mode of these battles; {suggest_labels(by, known)}"
     )
 
 
@@ -451,7 +451,7 @@ def find_misfits(analysis: Analysis, by: str, level: float, n_folds: int) -> Mis
 def fit_others(analysis: Analysis, voter: Any, decisive: Longs, n_folds: int) -> Floats:
     """Return the probability that a wins in each cell, as the decisive votes of voters in other folds have it.
 
-    It is the mean over what those votes leave open, so that the expected ratio to any other probability is one.
+    It is the mean over the posterior of those votes, so that the expected ratio to any other probability is one.
     """
     battles = analysis.battles
     assert isinstance(battles, Battles)

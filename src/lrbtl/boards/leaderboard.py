@@ -92,14 +92,14 @@ def leaderboard(
     estimated together, and the overall score is their weighted mean.
 
     Ranks are among the models with enough votes, and so is the mean of the scores. The others follow below them, with a
-    status that tells why they have no rank. Models that no chain of battles links with the rest come as boards of
+    status that names why they have no rank. Models that no chain of battles links with the rest come as boards of
     their own in `islands`.
 
     Parameters
     ----------
     battles : Battles, Results or data frame
         Of a frame (pandas, polars, pyarrow, dict of columns) the columns are guessed from common names, which a note of
-        the board tells; `Battles.from_frame` names them. The overall board of results is a mean over benchmarks as if
+        the board lists them; see `Battles.from_frame`. The overall board of results is a mean over benchmarks as if
         each model were measured on all of them: in per cent of what can be reached where scales have bounds.
     context : label, "all" or None
         None: the overall board. A label: the board of that context. "all": the overall board, every context's and all
@@ -394,7 +394,7 @@ def _board(part: Component, view: View, standing: Standing, found: Estimate) -> 
         over_separate=partial(_gain, part, standing, found),
         effects=part.analysis.held_fixed,
         verdict=tuple(np.array(["", *verdict])[rivals.places[order]].tolist()),
-        could_show=partial(rivals.detectable, order),
+        detectable_gap=partial(rivals.detectable, order),
         margin=None if view.margin is None else float(view.margin),
         weights=_named_weights(part.battles, standing.weights),
         digest=view.digest,
@@ -474,7 +474,7 @@ def _anchor_here(part: Component, view: View) -> tuple[int, float] | None:
 
 
 def _gain(part: Component, standing: Standing, found: Estimate) -> float | None:
-    """Return by how much separate fits have larger errors; None where the analysis does not tell, or they have none."""
+    """Return by how much separate fits have larger errors; None where the analysis does not know, or they have none."""
     if not (part.battles.levels and part.battles.met[np.ix_(standing.weights > 0, standing.ranked)].all()):
         return None
     try:
@@ -489,7 +489,7 @@ def _notes(part: Component, standing: Standing) -> list[str]:
     """Return what to know of each model: nothing of most, whose scores rest on votes of their own."""
     usual = (standing.status != "unplaced") & (standing.votes >= FEW_HERE)
     usual &= (standing.win_rate > 0.0) & (standing.win_rate < 1.0)
-    away = part.analysis.exception
+    away = part.analysis.outlier
     return [
         "" if plain and not away(k, standing.weights) else _note(part, standing, k)
         for k, plain in enumerate(usual.tolist())
@@ -504,9 +504,9 @@ def _note(part: Component, standing: Standing, model: int) -> str:
     if status == "absent" and not standing.placed[model]:
         return "no votes in this category"
     if votes >= FEW_HERE:
-        away = part.analysis.exception(model, standing.weights)
+        away = part.analysis.outlier(model, standing.weights)
         if away:
-            return f"exceptional here: {ELO * away:+.0f}{_entry_words(part, standing, model, away)}"
+            return f"outlier here: {ELO * away:+.0f}{_entry_words(part, standing, model, away)}"
         return part.analysis.why_not(model, standing.weights)
     here = " in this category" if standing.context is not None else ""
     own = f"{count_of(votes, 'vote')}{here}" if votes else f"no votes{here}"
@@ -515,7 +515,7 @@ def _note(part: Component, standing: Standing, model: int) -> str:
 
 
 def _entry_words(part: Component, standing: Standing, model: int, away: float) -> str:
-    """Return the interval by own votes of what makes a score an exception; nothing where it is not known."""
+    """Return the interval by own votes of an outlier's deviation; nothing where it is not known."""
     if part.analysis.run.link != LOGISTIC or part.analysis.run.absolute:
         return ""
     found = part.analysis.estimate_resolved([resolved_score(model, standing.weights, standing.ranked)])

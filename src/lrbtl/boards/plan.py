@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from lrbtl.boards.components import prepared_data
-from lrbtl.boards.outlook import Outlook, check_size
+from lrbtl.boards.planned_errors import PlannedErrors, check_size
 from lrbtl.boards.result_plan import RunPlan, plan_runs
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import Frame
@@ -32,7 +32,7 @@ from lrbtl.typing import Bools, Floats, Longs
 Goal = str | tuple[str, Any] | Target | Sequence[Target]
 
 ROWS_SHOWN = 15
-MOST_PLANNED = 1e15  # votes that a plan can tell apart
+MOST_PLANNED = 1e15  # votes that a plan can distinguish
 WIDTHS = ("before", "after", "uniform", "traffic")
 GOALS = "'gaps', ('top', 10), ('rank', model), or a target such as lrbtl.gap('x', 'y')"
 
@@ -190,7 +190,7 @@ def plan(
 
     Of results, it is which benchmarks to run next for which models, so that the intervals of their indices shrink most.
 
-    Votes go where they make the intervals of the goal shortest, on average, as far as the votes so far can tell. A
+    Votes go where they make the intervals of the goal shortest, on average, as far as the votes so far can show. A
     model without any votes can be planned for too, by the hierarchical method.
 
     Parameters
@@ -212,7 +212,7 @@ def plan(
     forbid : pairs of models, optional
         Pairs that may not meet.
     level : float
-        Of the intervals that are told.
+        Of the intervals that are reported.
     **options
         See `analyse`.
 
@@ -241,17 +241,17 @@ def plan(
     check_size(battles)
     analysis = analyse(battles, **options) if made is None else made
     reach = Validity.of(analysis.provenance).two_sided(level)
-    outlook, importance, names, words = _read_goal(goal, analysis, share)
+    planned, importance, names, words = _read_goal(goal, analysis, share)
     if not _is_targets(goal):
         said = weights_note(battles, weights, context)
         words += "" if context is None else f", {shown_context(battles.board_label(context))}"
         words += f" ({said})" if said else ""
-    votes = rounded(outlook.best(budget, importance, price, allowed), price, budget)
-    even = outlook.uniform(price, allowed)
-    habit = outlook.traffic / float(np.sum(outlook.traffic * price[:, None]))
-    slope = _natural(outlook)
-    reached = outlook.errors(votes.astype(np.float64))
-    worth = [outlook.budget_for(law, importance, float(importance @ reached), budget) for law in (even, habit)]
+    votes = rounded(planned.best(budget, importance, price, allowed), price, budget)
+    even = planned.uniform(price, allowed)
+    habit = planned.traffic / float(np.sum(planned.traffic * price[:, None]))
+    slope = _natural(planned)
+    reached = planned.errors(votes.astype(np.float64))
+    worth = [planned.budget_for(law, importance, float(importance @ reached), budget) for law in (even, habit)]
     order = np.lexsort((np.arange(votes.size), -votes.ravel()))[: np.count_nonzero(votes)]
     at, pair = np.unravel_index(order, votes.shape)
     return Plan(
@@ -259,15 +259,15 @@ def plan(
         budget=budget,
         cost=float(np.sum(votes * price[:, None])),
         contexts=tuple(battles.context_label(int(u)) if battles.levels else None for u in at),
-        a=tuple(battles.models[k] for k in outlook.pairs[0][pair]),
-        b=tuple(battles.models[k] for k in outlook.pairs[1][pair]),
+        a=tuple(battles.models[k] for k in planned.pairs[0][pair]),
+        b=tuple(battles.models[k] for k in planned.pairs[1][pair]),
         votes=votes[at, pair],
         targets=tuple(names),
         importance=importance,
-        before=reach * slope * outlook.before,
+        before=reach * slope * planned.before,
         after=reach * slope * reached,
-        uniform=reach * slope * outlook.errors(budget * even),
-        traffic=reach * slope * outlook.errors(budget * habit),
+        uniform=reach * slope * planned.errors(budget * even),
+        traffic=reach * slope * planned.errors(budget * habit),
         uniform_budget=worth[0],
         traffic_budget=worth[1],
         weights=share,
@@ -311,14 +311,14 @@ def _is_targets(goal: Goal) -> TypeGuard[Target | Sequence[Target]]:
     return isinstance(goal, Target) or several
 
 
-def _read_goal(goal: Goal, analysis: Analysis, weights: Floats) -> tuple[Outlook, Floats, list[str], str]:
-    """Return the outlook on the targets of a goal, their importance, names, and the goal in words."""
+def _read_goal(goal: Goal, analysis: Analysis, weights: Floats) -> tuple[PlannedErrors, Floats, list[str], str]:
+    """Return planned errors of the targets of a goal, their importance, names, and the goal in words."""
     battles = analysis.battles
     if _is_targets(goal):
         targets = resolve_targets(battles, [goal] if isinstance(goal, Target) else list(goal))
         names = [target.label for target in targets]
         words = names[0] if len(names) == 1 else f"{len(names)} targets"
-        return Outlook.of(analysis, targets), np.full(len(names), 1 / len(names)), names, words
+        return PlannedErrors.of(analysis, targets), np.full(len(names), 1 / len(names)), names, words
     d1 = len(battles.models)
     score = analysis.estimate_boards(weights[None])[0].estimate
     order = np.argsort(np.where(np.isnan(score), np.inf, -score), kind="stable")
@@ -326,12 +326,12 @@ def _read_goal(goal: Goal, analysis: Analysis, weights: Floats) -> tuple[Outlook
     contrasts = np.zeros((len(pairs), d1))
     for row, (i, j) in zip(contrasts, pairs, strict=True):
         row[i], row[j] = 1.0, -1.0
-    outlook = Outlook.of(analysis, [resolved_score(a, weights) for a in range(d1)], contrasts)
+    planned = PlannedErrors.of(analysis, [resolved_score(a, weights) for a in range(d1)], contrasts)
     importance = np.ones(len(pairs))
     if goal not in ("gaps", ("gaps", None)):  # the probability that the order is the other one
-        importance = np.maximum(ndtr(-np.abs(contrasts @ score) / outlook.before), 1e-6)
+        importance = np.maximum(ndtr(-np.abs(contrasts @ score) / planned.before), 1e-6)
     names = [f"{battles.models[i]} - {battles.models[j]}" for i, j in pairs]
-    return outlook, importance / importance.sum(), names, words
+    return planned, importance / importance.sum(), names, words
 
 
 def _goal_pairs(goal: Any, battles: Battles | Results, order: Longs) -> tuple[list[tuple[int, int]], str]:
@@ -352,14 +352,14 @@ def _and_below(order: Longs, n: int) -> list[tuple[int, int]]:
     return [(int(i), int(j)) for k, i in enumerate(order[:n]) for j in order[k + 1 :]]
 
 
-def _natural(outlook: Outlook) -> Floats:
+def _natural(planned: PlannedErrors) -> Floats:
     """Return Elo points per unit of each target, of a probability its slope."""
-    m = outlook.contrasts.shape[1]
-    base = outlook.base[slice(len(outlook.base) - m, None)]
+    m = planned.contrasts.shape[1]
+    base = planned.base[slice(len(planned.base) - m, None)]
     if (base.links == "identity").all():
-        return np.full(len(outlook.contrasts), ELO * outlook.analysis.log_odds_unit)
+        return np.full(len(planned.contrasts), ELO * planned.analysis.log_odds_unit)
     p = base.estimate
-    return np.where(base.links == "logit", p * (1 - p), ELO * outlook.analysis.log_odds_unit)
+    return np.where(base.links == "logit", p * (1 - p), ELO * planned.analysis.log_odds_unit)
 
 
 def rounded(votes: Floats, cost: Floats, budget: float) -> Longs:

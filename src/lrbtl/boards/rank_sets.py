@@ -36,7 +36,7 @@ from lrbtl.inference.targets import context_weights
 from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.standard_errors import tail_widening
 from lrbtl.methods.targets import resolved_score
-from lrbtl.tables import Framed, Told, shown_rows, text_table
+from lrbtl.tables import Framed, TextResult, shown_rows, text_table
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats, Longs, Seed
 
@@ -48,7 +48,7 @@ ROUNDING = 1e-12  # share of the largest variance below which a gap does not var
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TopTest(Told, Framed):
+class TopTest(TextResult, Framed):
     """Tests that models are among the top k; small p-values show that they are.
 
     Attributes
@@ -113,7 +113,7 @@ class TopTest(Told, Framed):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RankSets(Told, Framed):
+class RankSets(TextResult, Framed):
     """Ranks of all models in all categories with sets that hold for all of them at once.
 
     Attributes

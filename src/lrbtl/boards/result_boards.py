@@ -1,4 +1,4 @@
-"""Boards of results: an index over benchmarks, and one board each with measured and forecast scores told apart."""
+"""Boards of results: an index over benchmarks, and one board each with measured and forecast scores marked."""
 
 from __future__ import annotations
 

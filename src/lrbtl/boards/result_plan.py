@@ -20,7 +20,7 @@ from lrbtl.tables import Printed
 from lrbtl.typing import Bools, Floats
 
 DRAW_STEP = 25  # draws between two that the plan averages over
-UNKNOWN_SHARE = 0.5  # of deviations in residuals, where nothing tells them from noise
+UNKNOWN_SHARE = 0.5  # of deviations in residuals, where nothing separates them from noise
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,19 +91,19 @@ def plan_runs(
         raise MethodError(f"runs are planned by the factor model, not by method={analysis.method!r}.")
     given = None if isinstance(weights, str) and weights == "traffic" else weights
     row, _ = index_weights(results, given, context)
-    outlook = RunOutlook(analysis.run, row)
+    planned = PlannedIndexErrors(analysis.run, row)
     price = _prices(results, cost)
-    allowed = ~results.measured & _wanted(results, goal, outlook)[:, None]
+    allowed = ~results.measured & _wanted(results, goal, planned)[:, None]
     runs: list[tuple[int, int, float, float]] = []
     left = budget
     while np.any(open_now := allowed & (price <= left)):
-        gain = np.where(open_now, outlook.gains() / price, -1.0)
+        gain = np.where(open_now, planned.gains() / price, -1.0)
         a, u = np.unravel_index(int(np.argmax(gain)), gain.shape)
         if gain[a, u] <= 0:
             break
-        before = outlook.spread(int(a))
-        outlook.add(int(a), int(u))
-        runs.append((int(a), int(u), before, outlook.spread(int(a))))
+        before = planned.spread(int(a))
+        planned.add(int(a), int(u))
+        runs.append((int(a), int(u), before, planned.spread(int(a))))
         allowed[a, u] = False
         left -= float(price[u])
     return RunPlan(
@@ -117,7 +117,7 @@ def plan_runs(
     )
 
 
-class RunOutlook:
+class PlannedIndexErrors:
     """Variances of models' indices, and what one more score of each entry would take off them.
 
     For a draw of loadings, the index of model i is a_i . f_i plus its deviations, a_i = sum_j w_j slope_ij l_j. A score
@@ -191,7 +191,7 @@ def _prices(results: Results, cost: Mapping[Any, float] | None) -> Floats:
     return price
 
 
-def _wanted(results: Results, goal: Any, outlook: RunOutlook) -> Bools:
+def _wanted(results: Results, goal: Any, planned: PlannedIndexErrors) -> Bools:
     """Return the models that a goal is about."""
     out = np.zeros(results.shape[0], dtype=np.bool_)
     if isinstance(goal, str) and goal == "gaps":
@@ -200,6 +200,6 @@ def _wanted(results: Results, goal: Any, outlook: RunOutlook) -> Bools:
         out[results.model_index(goal[1])] = True
         return out
     if isinstance(goal, tuple) and len(goal) == 2 and goal[0] == "top" and isinstance(goal[1], int) and goal[1] > 0:
-        out[np.argsort(-outlook.level_mean, kind="stable")[: goal[1]]] = True
+        out[np.argsort(-planned.level_mean, kind="stable")[: goal[1]]] = True
         return out
     raise PlanError(f"goal={goal!r} is none of 'gaps', ('top', 10) and ('rank', model), which results have.")

@@ -45,7 +45,7 @@ class Line:
     of : int
         How many there are.
     after : str
-        What the fit of the changed votes says.
+        Result of the fit of the changed votes.
     holds : bool
         Whether the first places stay.
     """
@@ -158,7 +158,7 @@ def stability(
     names = case.battles.cluster_names
     if by is not None and by not in names:
         raise InfluenceError(
-            f"by={by!r} is no cluster column of these battles: {', '.join(names) or 'there are none'}."
+            f"by={by!r} is not a cluster column of these battles: {', '.join(names) or 'there are none'}."
         )
     if organisations is not None:
         check_type(organisations, Mapping, "organisations", "give a mapping from model to organisation")
@@ -299,7 +299,7 @@ class _Case:
         """Return the fewest changes found that turn the first places, and what then holds; None where none is found.
 
         `gains` (n, G) is by how much each change lowers each goal. Of the goal that needs fewest, changes are made
-        where they help most, so many that the goal is lowered by its value, by more if a fit asks for it, or by less.
+        where they help most. They lower the goal by its value, by more if a fit asks for it, or by less.
         """
         plans = [(votes_out(most, gain, value), gain, value) for gain, value in zip(gains.T, self.values, strict=True)]
         plans = [plan for plan in plans if plan[0] @ plan[1] >= plan[2] * (1.0 - 1e-9)] or plans

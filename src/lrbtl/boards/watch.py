@@ -1,7 +1,7 @@
 """`watch`: a question that is asked again as votes come in: today's answer, whether to stop, and votes still expected.
 
-Answers rest on intervals that are valid at any time, or at planned looks [`inference.always_valid`], so that a question
-may be asked every day and votes may stop as soon as it is decided. What was decided at an earlier look stays decided.
+Answers rest on intervals that are valid at any time, or at planned looks [`inference.always_valid`]. So a question may
+be asked every day, and votes may stop as soon as it is decided. What was decided at an earlier look stays decided.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.special import ndtr
 from lrbtl.boards.board import Basis, Leaderboard
 from lrbtl.boards.gate import error_to_decide
 from lrbtl.boards.leaderboard import leaderboard
-from lrbtl.boards.outlook import Outlook, votes_words
+from lrbtl.boards.planned_errors import PlannedErrors, votes_words
 from lrbtl.boards.ranking import JointGaps
 from lrbtl.data.battles import Battles
 from lrbtl.data.frames import Frame
@@ -43,7 +43,7 @@ from lrbtl.inference.targets import Weights, read_pair, weights_note
 from lrbtl.inference.verdicts import CANNOT_TELL, read_size
 from lrbtl.methods.base import DEFAULT_TUNING, RunOptions, named_options
 from lrbtl.methods.targets import resolved_gap
-from lrbtl.tables import Told, shown
+from lrbtl.tables import TextResult, shown
 from lrbtl.threads import one_blas_thread
 
 Goal = str | tuple[Any, ...]
@@ -51,7 +51,7 @@ Answer = tuple[str, bool, str, float | None]  # question, whether it is decided,
 
 
 @dataclass(frozen=True)
-class Watch(Told):
+class Watch(TextResult):
     """Today's answer to a question that is asked again and again.
 
     Attributes
@@ -336,7 +336,7 @@ def _of_top(asked: Question, board: Leaderboard, basis: Basis) -> Answer:
 
 
 def _expected_top(basis: Basis, k: int, level: float) -> float | None:
-    """Return the votes that are expected to tell the hardest pair across place k apart, by joint intervals."""
+    """Return the votes expected to separate the hardest pair across place k, by joint intervals."""
     analysis = basis.analysis
     (found,) = analysis.estimate_boards(basis.weights[None], basis.ranked[None])
     at = np.flatnonzero(basis.ranked)
@@ -357,5 +357,5 @@ def _expected_top(basis: Basis, k: int, level: float) -> float | None:
 def _expected(basis: Basis, target: Any, error: float, level: float) -> float | None:
     """Return the votes like those so far that bring a target to an error; None where nothing can be planned."""
     with suppress(LinkError, TooLargeError, UninformedError):
-        return Outlook.of(basis.analysis, [target]).votes_for(error, "to decide", level).votes
+        return PlannedErrors.of(basis.analysis, [target]).votes_for(error, "to decide", level).votes
     return None

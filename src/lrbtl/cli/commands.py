@@ -148,7 +148,7 @@ def run_gate(options: Namespace) -> int:
 
 
 def run_diagnose(options: Namespace) -> None:
-    """Print what the battles of a file can and cannot tell."""
+    """Print what the battles of a file can and cannot show."""
     analysis = analysis_options(options)
     battles = load(options)
     show(battles.summary(), "\n")

@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             module, name = options.run.split(":")
             code = getattr(import_module(f"lrbtl.cli.{module}"), name)(options) or EXIT_OK
             if sys.stdout is not None:
-                sys.stdout.flush()  # here, where a full disk can still be told
+                sys.stdout.flush()  # here, where a full disk can still be reported
             return int(code)
     except SystemExit as stop:  # --help and --version
         return int(stop.code or 0)
@@ -130,12 +130,12 @@ def _in_words(text: str) -> str:
 
 def _show_once() -> Callable[[LrbtlWarning], None]:
     """Return a function that prints each warning once."""
-    told: set[str] = set()
+    printed: set[str] = set()
 
     def show(warning: LrbtlWarning) -> None:
         text = f"lrbtl: warning: {shown(' '.join(_in_words(str(warning)).split()))}"
-        if text not in told:
-            told.add(text)
+        if text not in printed:
+            printed.add(text)
             print(text, file=sys.stderr)
 
     return show
@@ -222,8 +222,8 @@ def _add_votes(group: Any) -> None:
     )
     group.add_argument("--position", action="store_true", help="model_a was shown first: hold that fixed")
     group.add_argument("--weight", metavar="COLUMN", help="weight of each vote")
-    group.add_argument("--reweight", choices=("pairs",), help="all pairs of models count alike, as in arena-rank")
-    group.add_argument("--cluster", metavar="COLUMN,...", help="voter, session or prompt whose votes may be alike")
+    group.add_argument("--reweight", choices=("pairs",), help="all pairs of models count equally, as in arena-rank")
+    group.add_argument("--cluster", metavar="COLUMN,...", help="voter, session or prompt whose votes may be correlated")
 
 
 def _add_analysis(parser: argparse.ArgumentParser) -> None:
@@ -575,7 +575,7 @@ COMMANDS: dict[str, tuple[str, str, str, str, Callable[[argparse.ArgumentParser]
         _add_votes_needed,
     ),
     "diagnose": (
-        "FILE [options]", "commands:run_diagnose", "say what a file of battles can and cannot tell", FILE_NOTE,
+        "FILE [options]", "commands:run_diagnose", "say what a file of battles can and cannot show", FILE_NOTE,
         _add_diagnose,
     ),
     "report": (

@@ -11,8 +11,8 @@ from lrbtl.boards.board import Leaderboard
 from lrbtl.boards.changes import changes
 from lrbtl.boards.history import history
 from lrbtl.boards.leaderboard import leaderboard
-from lrbtl.boards.outlook import votes_needed
 from lrbtl.boards.plan import plan
+from lrbtl.boards.planned_errors import votes_needed
 from lrbtl.cli.options import (
     analysis_options,
     columns_of,

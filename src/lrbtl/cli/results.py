@@ -1,4 +1,4 @@
-"""What the commands do with files of results: forecasts, plans, boards, and what `doctor` says of them."""
+"""What the commands do with files of results: forecasts, plans, boards, and their check by `doctor`."""
 
 from __future__ import annotations
 

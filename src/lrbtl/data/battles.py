@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 
 from lrbtl.data import cells as _cells
 from lrbtl.data import labels as _labels
+from lrbtl.data.battle_summary import BattleSummary, added_notes
 from lrbtl.data.build import Axis, build_cells, context_axes
 from lrbtl.data.cells import Cells
 from lrbtl.data.columns import Found, named_columns
 from lrbtl.data.covariates import Carried, Covariate, VoteFields, check_same_fields, read_counts, scaled
-from lrbtl.data.describe import Described, added_notes
 from lrbtl.data.encode import Log, as_columns, as_names, as_table, column_names, encode, read_frame
 from lrbtl.data.folds import check_folds, fold_counts
 from lrbtl.data.item_logs import ItemColumns, open_items
@@ -52,7 +52,7 @@ FEW_MET = 50  # votes of a pair up to which all its votes count the same when pa
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Battles(Described, Stored):
+class Battles(BattleSummary, Stored):
     """Battles between models, counted by distinct (context, a, b, y).
 
     Build them with `from_arrays`, `from_frame` or `scan`; add them with ``+``.
@@ -213,7 +213,7 @@ class Battles(Described, Stored):
             won.
         contexts : str or sequence of str, optional
             Columns that become the context modes, in this order. By default one with a common name such as "category",
-            which a note tells; () for none.
+            which a note names; () for none.
         tags : str or sequence of str, optional
             Categories of which a vote may have several: a column of lists, or of text with "," ";" or "|" between them;
             or a list of columns of 0 and 1. Every vote counts once. The sets of tags that occur, such as

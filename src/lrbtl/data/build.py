@@ -199,7 +199,7 @@ def _label_axis(axis: Axis, columns: Sequence[Coded]) -> tuple[tuple[Any, ...], 
 def _axis_labels(axis: Axis, present: set[Any], is_code: bool) -> tuple[tuple[Any, ...], LabelIndex]:
     """Return the final labels of an axis, and where each value of the columns stands among them."""
     if axis.labels is not None and (isinstance(axis.labels, str | bytes) or not isinstance(axis.labels, Sized)):
-        raise LabelError(f"{axis.what}: {axis.labels!r} is no list of labels.")
+        raise LabelError(f"{axis.what}: {axis.labels!r} is not a list of labels.")
     if axis.labels is not None and axis.size is not None and len(axis.labels) != axis.size:
         raise LabelError(
             f"{axis.what}: {len(axis.labels)} labels were listed for {axis.size}; give as many as there are."

@@ -17,7 +17,7 @@ _CHUNK = 1 << 18  # rows whose keys stay in cache while they are counted
 _SMALL_TABLE = 1 << 16
 _KEY_LIMIT = 1 << 62
 RECORD_DIGITS = 1024.0  # of a vote: records that differ by less are the same
-RECORD_ROUNDS = 3  # most times that records of opponents tell models apart
+RECORD_ROUNDS = 3  # most times that records of opponents distinguish models
 BOTH_BAD = -1.0  # outcome of votes that both were bad, where that is an outcome of its own; it has no sides
 
 
@@ -88,7 +88,7 @@ class Cells:
 def canonical_outcome(y: ArrayLike) -> Floats:
     """Outcomes rounded to 14 decimals in a way that commutes with swapping the two models.
 
-    0.41 and 1 - 0.59 are different doubles; swapping sides must not tell them apart.
+    0.41 and 1 - 0.59 are different doubles; swapping sides must not separate them.
 
     >>> canonical_outcome([0.41, 1 - 0.59]).tolist()
     [0.41, 0.41]
@@ -446,7 +446,7 @@ def record_places(
 
     They are sorted by their votes, so that few votes more change few places, and by their records where votes are the
     same: votes and wins (of a) of each pair in each context, and records of those whom they met. Last comes their own
-    order: then nothing else tells them apart.
+    order: then nothing else distinguishes them.
     """
     counted = (np.rint(RECORD_DIGITS * part).astype(np.int64).astype(np.uint64) for part in (votes, won, votes - won))
     total, first, second = counted

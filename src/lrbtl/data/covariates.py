@@ -52,7 +52,7 @@ RULES: Mapping[str, Callable[[Floats, Floats], Floats]] = {
 
 @dataclass(frozen=True)
 class Covariate:
-    """A number that tells the two sides of a battle apart.
+    """A number that differs between the two sides of a battle.
 
     Attributes
     ----------
@@ -335,7 +335,7 @@ def check_covariates(cells: Cells, covariates: Sequence[Covariate], n_models: in
             if share < COLLINEAR:
                 raise CovariateError(
                     f"covariate {covariates[k].name!r} is a difference between two properties of the models, the same "
-                    "whenever they meet: it cannot be told apart from their scores. Leave it out."
+                    "whenever they meet: it cannot be separated from their scores. Leave it out."
                 )
         gram = left
     for k in range(1, len(gram)):
@@ -344,7 +344,7 @@ def check_covariates(cells: Cells, covariates: Sequence[Covariate], n_models: in
         if gram[k, k] - column @ weights < COLLINEAR:
             others = ", ".join(repr(covariates[j].name) for j in np.flatnonzero(np.abs(weights) > 1e-6).tolist())
             raise CovariateError(
-                f"covariate {covariates[k].name!r} is a combination of {others}: their effects cannot be told apart. "
+                f"covariate {covariates[k].name!r} is a combination of {others}: their effects cannot be separated. "
                 "Leave one of them out."
             )
 

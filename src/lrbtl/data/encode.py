@@ -400,7 +400,7 @@ def read_frame(
     """Return the named columns of a frame, as something that `encode` takes, and how often each row happened.
 
     Rows of a log are counted as they are read, those of a lazy frame where they are: distinct rows come back, in any
-    order, with their numbers; all rows unless `grouped`, as where hardly two of them are alike. Rows of other frames,
+    order, with their numbers; all rows unless `grouped`, as where hardly two of them are equal. Rows of other frames,
     and of a dict of columns, come as they are, without numbers. Columns among `sets` may hold lists, and nothing.
     """
     _check_names(names, column_names(frame))

@@ -1,7 +1,7 @@
 """Random folds of the battles, drawn from the multiplicities of the cells.
 
-They are drawn in an order of models and contexts that the battles alone determine, so that no label, order of labels or
-side of a battle has a say in them.
+They are drawn in an order of models and contexts that the battles alone determine. So no label, order of labels or side
+of a battle affects them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lrbtl.typing import Floats, Longs, Seed
 if TYPE_CHECKING:
     from lrbtl.data.labels import Labelled
 
-_ROUNDS = 4  # after which models and contexts of any real battles are told apart
+_ROUNDS = 4  # after which models and contexts of any real battles are distinguished
 _EXPAND = 16  # battles per cell up to which they are listed one by one
 
 
@@ -76,9 +76,9 @@ def _canonical(cells: Cells) -> tuple[Longs, Cells, Longs]:
 
     The likes are positions: of the same cell in the first context with the very same battles, else of the cell itself.
 
-    Models and contexts are told apart by sums of hashes over their cells, which then enter the hashes of the cells, a
-    few times: what two of them have in common, their opponents' and contexts' battles may not. Models that nothing
-    tells apart keep the order of their labels.
+    Models and contexts are distinguished by sums of hashes over their cells, which then enter the hashes of the cells,
+    a few times: what two of them have in common, their opponents' and contexts' battles may not. Models that nothing
+    distinguishes keep the order of their labels.
     """
     model, context = _hashes(cells)
     rank, place = _ranks(model), _ranks(context)[cells.context]
@@ -231,7 +231,7 @@ def _take(count: Longs, cells: Cells, size: Longs, rng: np.random.Generator) -> 
     """Multiplicities of a uniformly random set of ``size[u]`` of the battles of every context: int64 (n_cells,).
 
     Every battle is first taken independently with probability size/total; what is then too much is taken back, and
-    what is missing is added, by the same rule. All steps treat the battles of a context alike, so every set of that
+    what is missing is added, by the same rule. Steps are symmetric in the battles of a context, so every set of that
     size is equally likely: exact for any multiplicity, and the number to repair shrinks to its square root each time.
     """
     if size.sum() <= cells.n_cells:

@@ -112,7 +112,7 @@ def read_tool_log(path: str | Path | Sequence[Path], scorer: str | None = None) 
     kept = [(file, records) for file, known, records in opened if known is tools[0]]
     log = collect(tools[0], chain.from_iterable(_named_records(file, records) for file, records in kept), scorer)
     other = [file.name for file, known, _ in opened if known is not tools[0]]
-    notes = (f"left out {len(other)} files that are no {log.tool}: {some_of(other, 3)}",) if other else ()
+    notes = (f"left out {len(other)} files that are not {log.tool}: {some_of(other, 3)}",) if other else ()
     return replace(log, notes=(*log.notes, *notes))
 
 
@@ -194,9 +194,9 @@ def _eval_records(path: Path) -> Iterator[Record]:
             f"inspect log convert {shlex.quote(str(path))} --to json --output-dir converted"
         ) from error
     except (zipfile.BadZipFile, KeyError, ValueError, RecursionError, RuntimeError) as error:
-        raise FileReadError(f"it is no Inspect log ({error}); write it again.") from error
+        raise FileReadError(f"it is not an Inspect log ({error}); write it again.") from error
     if not isinstance(header, dict):
-        raise FileReadError("it is no Inspect log: its header is no object.")
+        raise FileReadError("it is not an Inspect log: its header is not an object.")
     yield {"eval": header.get("eval", {}), "samples": [sample for sample in read if isinstance(sample, dict)]}
 
 
@@ -460,7 +460,7 @@ def ranking_rows(record: Record) -> list[Row]:
 
 @dataclass(frozen=True)
 class Format:
-    """What a tool writes: its name, the keys that tell it, and the rows of a record."""
+    """What a tool writes: its name, the keys that identify it, and the rows of a record."""
 
     tool: str
     keys: frozenset[str]

@@ -185,7 +185,7 @@ def _find_in_files(files: Sequence[Path], source: Any) -> ItemLog | None:
         log = _collect(tool, [file for file, kind in zip(files, kinds, strict=True) if kind == tool])
         other = [file.name for file, kind in zip(files, kinds, strict=True) if kind != tool]
         other = [name for name in other if not name.startswith(LM_EVAL_RESULTS)]
-        more = (f"left out {len(other)} files that are no {tool}: {some_of(other, 3)}",) if other else ()
+        more = (f"left out {len(other)} files that are not {tool}: {some_of(other, 3)}",) if other else ()
         return replace(log, notes=(*log.notes, *more))
     if not all(file.is_file() and not is_state(file) for file in files):
         return None

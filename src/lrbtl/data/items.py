@@ -118,7 +118,7 @@ def item_battles(table: ItemTable) -> tuple[AnyInts, AnyInts, Floats, Floats, An
             parts.append((np.full(item.size, a), b + a + 1, np.full(item.size, outcome), each, item))
     first, second, y, weight, item = (np.concatenate(column) for column in zip(*parts, strict=True))
     if not first.size:
-        raise EmptyDataError("no two models differ on any item they share: nothing tells which is better.")
+        raise EmptyDataError("no two models differ on any item they share: which is better is not identified.")
     return first, second, y, weight, item
 
 

@@ -386,7 +386,7 @@ class Labelled:
         return np.ravel_multi_index([axis.ravel() for axis in grid], shape) if shape else np.zeros(1, dtype=np.int64)
 
     def _parts_of(self, context: object) -> tuple[object, ...]:
-        """Label of a context in each mode, None where it is left open."""
+        """Label of a context in each mode, None where it is not given."""
         indexes, names = self._level_index, self.mode_names
         if isinstance(context, str) and context == OVERALL and not any(context in index for index in indexes):
             return (None,) * len(indexes)

@@ -239,7 +239,7 @@ class BatchLog(Log):
 
 
 class JoinedLog(BatchLog):
-    """Several logs, one after the other; the first one tells the columns."""
+    """Several logs, one after the other; the first one names the columns."""
 
     def __init__(self, logs: Sequence[BatchLog]) -> None:
         self.logs = logs
@@ -362,7 +362,7 @@ class ParquetLog(ArrowLog):
     def record_batches(self, names: list[str]) -> Iterator[Any]:
         """Yield record batches with some of the columns, text as codes.
 
-        Datasets can choose rows, add what a folder's name tells and cast what one file holds otherwise than the
+        Datasets can choose rows, add values from a folder's name and cast what one file holds otherwise than the
         first. Files that need none of that are read without them: batches are still in cache when they are counted.
         """
         ds, pq = _arrow("pyarrow.dataset"), _arrow("pyarrow.parquet")
@@ -487,7 +487,7 @@ class StreamLog(BatchLog):
 
 
 def _stream_log(stream: Any) -> BatchLog:
-    """Return the log of a binary stream; what it holds is told from its first bytes."""
+    """Return the log of a binary stream; its content is recognised by its first bytes."""
     if isinstance(stream, io.TextIOBase):  # such as open(path) without "rb": its bytes, or its text
         stream = getattr(stream, "buffer", None) or io.BytesIO(stream.read().encode("utf-8", "surrogatepass"))
     if not (hasattr(stream, "peek") or hasattr(stream, "readinto")):

@@ -492,7 +492,7 @@ def _index_columns(indices: Any, shape: tuple[int, ...], n: int) -> tuple[Longs,
     try:
         table = np.asarray(indices).T if not isinstance(indices, tuple) else np.asarray(indices)
     except ValueError as error:
-        raise ObservationError(f"`indices` are no table of integers ({error}).") from error
+        raise ObservationError(f"`indices` are not a table of integers ({error}).") from error
     table = table.reshape(1, -1) if table.ndim == 1 else table
     if table.shape != (len(shape), n):
         raise ObservationError(f"`indices` describe {table.T.shape}; give {n} positions of {len(shape)} integers each.")

@@ -66,8 +66,8 @@ def read_outcomes(
     """Return codes of the rows, and the outcome for the first model of each code: NaN for rows to drop.
 
     A label means, in this order: what `mapping` says; a common word; a number, also as text; the name of the winner.
-    A word that is also the name of a model is that name if the model took part in all rows that hold it, and other
-    labels are names too.
+    A word that is also the name of a model is that name under two conditions: the model took part in all rows that
+    have it, and other labels are names too.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def read_times(column: Any, name: str) -> NDArray[np.datetime64]:
     except ValueError:  # rows of unequal length
         values = np.empty((0, 0))
     if values.ndim != 1 or not values.size:
-        raise PeriodError(f"{name} is no column of times; give one date, ISO text or number per row.")
+        raise PeriodError(f"{name} is not a column of times; give one date, ISO text or number per row.")
     if values.dtype.kind in "UO" and isinstance(values[0], str):  # numbers of a CSV file
         with suppress(ValueError, TypeError):
             values = values.astype(np.float64)
@@ -115,7 +115,7 @@ def _read_time(value: Any) -> np.datetime64:
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC).replace(tzinfo=None)
     if not isinstance(value, date):
-        raise TypeError(f"{value!r} is no time")
+        raise TypeError(f"{value!r} is not a time")
     return np.datetime64(value, "s")
 
 
@@ -165,5 +165,5 @@ def check_time(time: object, names: tuple[str, ...]) -> int:
         return 0
     if time not in names:
         known = f"the context modes are {', '.join(map(repr, names))}" if names else "these battles have no contexts"
-        raise MissingColumnError(f"time={time!r} is no context mode: {known}; name one, or give a frame.")
+        raise MissingColumnError(f"time={time!r} is not a context mode: {known}; name one, or give a frame.")
     return names.index(str(time))

@@ -72,7 +72,7 @@ def as_numbers(column: Any, name: str) -> Floats:
         shown = ", ".join(f"{value!r} in row {row}" for row, value in bad[:3])
         point = " (decimals need a point, not a comma)" if "," in str(bad[0][1]) else ""
         raise ScoreError(
-            f"{name} holds {len(bad)} values that are no numbers: {shown}{point}; correct or empty them, or leave the "
+            f"{name} holds {len(bad)} values that are not numbers: {shown}{point}; correct or empty them, or leave the "
             "column out."
         )
     return out
@@ -173,7 +173,7 @@ def _check_lengths(columns: Mapping[str, Any]) -> None:
     if len(set(sizes.values())) > 1:
         first, *others = sizes
         other = next(name for name in others if sizes[name] != sizes[first])
-        raise ScoreError(f"column {first!r} has {sizes[first]:,} rows and {other!r} {sizes[other]:,}: give all alike.")
+        raise ScoreError(f"column {first!r} has {sizes[first]:,} rows, {other!r} {sizes[other]:,}: give equal lengths.")
 
 
 def _some_rows(coded: Coded, rows: Longs) -> Coded:

@@ -103,7 +103,7 @@ def _member(k: int) -> str:
 
 
 def _packed(value: Any, arrays: list[NDArray[Any]], types: dict[str, type]) -> Any:
-    """Return a value as JSON that tells its type; arrays are put aside and named by their place."""
+    """Return a value as JSON that names its type; arrays are put aside and named by their place."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""What battles can do with files: be read from logs, saved, loaded, and told apart."""
+"""What battles can do with files: be read from logs, saved, loaded, and distinguished."""
 
 from __future__ import annotations
 

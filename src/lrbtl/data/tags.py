@@ -1,6 +1,6 @@
 """Tags: labels of which a vote may carry several. The distinct sets of them become the levels of one context mode.
 
-Logs in which votes were copied under each of their labels instead are noticed, and told about.
+Logs in which votes were copied under each of their labels instead are noticed and reported.
 """
 
 import re
@@ -158,7 +158,7 @@ def _flags(column: Coded, name: str) -> Longs:
 # ------------------------------------------------------------------------------
 
 ROWS = 20_000  # that are looked at; all rows of some pairs of models, so that no copies are torn apart
-SAMPLE = 100_000  # rows that tell which pairs these are, about
+SAMPLE = 100_000  # rows from which these pairs are found, about
 FEWEST = 20.0  # pairs of rows with equal labels that chance would bring: below it nothing is said
 SHARE = 0.05  # least share of rows that are copies
 REPELLED = 0.3  # most equal labels in groups of copies, over what chance would bring

@@ -68,9 +68,9 @@ class Votes:
             order = np.lexsort((hashes, key))
         ordered, hashes = key[order], hashes[order]
         same = (ordered[1:] == ordered[:-1]) & (hashes[1:] == hashes[:-1])
-        alike = np.flatnonzero(same)
+        equal = np.flatnonzero(same)
         for column in self.columns:
-            same[alike] &= column[order[alike + 1]] == column[order[alike]]
+            same[equal] &= column[order[equal + 1]] == column[order[equal]]
         return order, np.flatnonzero(np.concatenate([[True], ~same]))
 
     def hashes(self) -> Unsigned:

@@ -22,10 +22,10 @@ from lrbtl.model.links import Identity, Link, as_link
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs
 
-SUPPORT_STEP = 20  # draws between two that tell what forecasts rest on
+SUPPORT_STEP = 20  # draws between two from which the sources of forecasts are taken
 UNKNOWN_NOISE = (
-    "noise and real differences of single entries cannot be told apart, as no entry was measured twice: intervals of "
-    "latent scores average over both; items= or se= tells the noise"
+    "noise and real differences of single entries cannot be separated, as no entry was measured twice: intervals of "
+    "latent scores average over both; items= or se= gives the noise"
 )
 
 

@@ -1,4 +1,4 @@
-"""What draws of the factor model say of scores: the latent one of any entry, and the one that would be measured."""
+"""Scores by draws of the factor model: the latent one of any entry, and the one that would be measured."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Posterior:
 
     @property
     def knows_noise(self) -> bool:
-        """Whether the noise of scores is told apart from real differences of single entries."""
+        """Whether the noise of scores is separated from real differences of single entries."""
         return self.draws.noise is not None or self.table.items is not None
 
     def both(self, context: int) -> tuple[Floats, Floats]:

@@ -11,8 +11,8 @@ Model of the entry of model i and benchmark j, on the working scale:
     noise_ij ~ N(0, known), or N(0, e_j / n_ij) where entries were measured n_ij times, or part of delta_ij
 
 The mean m_1 of the first loadings makes f_i1 the level of a model. Sizes v shrink factors that are not there, which
-averages over their number. All sizes, degrees of freedom included, are sampled with the rest: intervals hold what is
-not known about them. Each step below draws one block from its distribution given all others.
+averages over their number. All sizes, degrees of freedom included, are sampled with the rest: intervals include their
+uncertainty. Each step below draws one block from its distribution given all others.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Draws:
     loadings : array (S, D, K + 1)
         The mean of each benchmark, then its loadings.
     deviation : array (S, n)
-        Deviations of measured entries from what the factors say of them; with the noise where that is not known.
+        Deviations of measured entries from their prediction by the factors; with the noise where that is not known.
     by_context, by_model : arrays (S, D), (S, d1)
         Variance of deviations is by_context / by_model, times that of a t with `degrees`.
     degrees : array (S,)
     noise : array (S, D) or None
         Variance of the noise of one more score, where it is estimated from repeated ones.
     coefficients : array (S, p, K)
-        What features say of factors.
+        Coefficients of features on factors.
     """
 
     factors: Floats
@@ -287,7 +287,7 @@ class Chain:
     def draw_units(self) -> None:
         """Draw s_j given factors, loadings in its units and means in those of scores, whatever the deviations.
 
-        Where loadings are nearly those of other benchmarks they tell the unit, and `draw_stretch` alone moves little.
+        Where loadings are nearly those of other benchmarks they fix the unit, and `draw_stretch` alone moves little.
         """
         D, config, rows = self.table.shape[1], self.config, np.flatnonzero(self.real[self.table.context])
         j, known, estimated = self.table.context[rows], self.noise_known, self.noise_estimated

@@ -1,7 +1,7 @@
 """A matrix per context over the models that met there, as a design that the normal equations take.
 
 Values live on slots, the (context, model) pairs that battles touch. Models of a context that no chain of its battles
-links have zeros between them, so that a matrix is kept as blocks, one per linked group. Blocks of about the same size
+links have zeros between them: a matrix is kept as blocks, one per linked group. Blocks of about the same size
 are padded to one and go through linear algebra together: ten models that met in a context cost 10^3, whatever d1 is,
 and ten pairs that met once each cost ten times 2^3.
 """
@@ -335,7 +335,7 @@ class BlockDesign(Design):
 
 
 @dataclass(frozen=True)
-class Field:
+class LowRankPlusSparse:
     """A number for each model in each context, as U V^T plus values on slots: nothing of size d1 D is kept.
 
     Where slots are a grid, they hold everything, and U and V are empty.
@@ -354,7 +354,7 @@ class Field:
     slots: Floats
 
     @classmethod
-    def of(cls, design: BlockDesign, U: Floats, V: Floats, slots: Floats | float) -> "Field":
+    def of(cls, design: BlockDesign, U: Floats, V: Floats, slots: Floats | float) -> "LowRankPlusSparse":
         """Return U V^T plus values on slots."""
         on_slots = np.broadcast_to(slots, design.n_slots)
         if not design.entries.full:
@@ -362,7 +362,7 @@ class Field:
         return cls(design, U[:, :0], V[:, :0], (V @ U.T).reshape(-1) + on_slots)
 
     @classmethod
-    def mixed(cls, fields: Sequence["Field"], weights: Sequence[float]) -> "Field":
+    def mixed(cls, fields: Sequence["LowRankPlusSparse"], weights: Sequence[float]) -> "LowRankPlusSparse":
         """Return a weighted sum of fields of the same design."""
         V = np.hstack([weight * field.V for field, weight in zip(fields, weights, strict=True)])
         slots = sum((weight * field.slots for field, weight in zip(fields, weights, strict=True)), np.zeros(()))
@@ -378,7 +378,7 @@ class Field:
         """The values on slots as a matrix (D, d1)."""
         return self.design.entries.slot_matrix(self.slots)
 
-    def centred(self) -> "Field":
+    def centred(self) -> "LowRankPlusSparse":
         """Return the field with zero sums over the models of each context."""
         d1 = len(self.U)
         mean = (self.V @ self.U.sum(axis=0) + np.asarray(self._on_slots.sum(axis=1)).reshape(-1)) / d1

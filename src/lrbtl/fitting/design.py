@@ -59,7 +59,7 @@ class Design:
     effects : Effects or None
         Parameters that cells share and that move eta; those of the law are in the link.
     weight : array (n_cells,) or None
-        Weight of one vote, such that weights sum to the number of votes of equal weight that tell as much: terms of
+        Weight of one vote, such that weights sum to the effective sample size: terms of
         votes are multiplied by it, so that squared scores have it squared.
     entries : EntryIndex
         Slots that cells touch; made where none is given or it is of other cells, so that copies share it.

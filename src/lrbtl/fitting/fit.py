@@ -30,7 +30,7 @@ def fit(
     Parameters
     ----------
     battles : Battles, Results or data frame
-        Columns of a frame are guessed; ``fit.battles.notes`` tells how.
+        Columns of a frame are guessed; ``fit.battles.notes`` says how.
     rank : int, tuple or "auto"
         Tucker rank; an int r means (r, ..., r) under the caps. "auto" takes the best rank of `select_rank`.
     ridge : float, sequence or "auto"

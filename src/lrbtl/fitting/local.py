@@ -219,9 +219,9 @@ def penalised(matrix: Arrowhead, space: TangentSpace, ridge: Floats) -> Arrowhea
 
 @dataclass(frozen=True)
 class LevelInformation:
-    """What votes tell of the models' levels, and would tell if these were others: less where models are unequal.
+    """Information of the votes on the models' levels, here and at other values: less where models are unequal.
 
-    Let levels move by h x, alike in all contexts, with x of size one along a target. Then eta of a vote between i and j
+    Let levels move by h x, the same in all contexts, with x of size one along a target. Then eta of a vote between i, j
     moves by h (x_i - x_j), and the information of all votes on h is
 
         I(h) = sum of n w(eta + h (x_i - x_j)) (x_i - x_j)^2,   w the Fisher information of a vote.

@@ -215,7 +215,7 @@ class _Descent:
     """Damped Newton steps on the way: where they are, and the Hessian to go on with.
 
     A round takes the step of a kept Hessian, or of a new one, and damps it until the objective falls. What the fall is
-    of the decrease that was predicted tells whether the Hessian stays and how much the next one is damped.
+    of the decrease that was predicted decides whether the Hessian stays and how much the next one is damped.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class _Descent:
         model = self.make_model.at(here, self.ridge)
         while True:
             step = self._definite_step(model)
-            trial = Local.of(here.design.moved(step[here.space.extra]), moved_point(here.space, step))
+            trial = Local.of(here.design.moved(step[here.space.extra]), retraction(here.space, step))
             reached = self._value(trial)
             negligible = self.decrement < 1e-13 * abs(self.objective)
             if self.objective - reached >= 1e-3 * self.decrement or negligible or self.damping > MAX_DAMPING:
@@ -306,7 +306,7 @@ def _vanishes(point: Tucker, sizes: list[float]) -> bool:
     )
 
 
-def moved_point(space: TangentSpace, step: Floats) -> Tucker:
+def retraction(space: TangentSpace, step: Floats) -> Tucker:
     """Return the point with all factors moved, back in HOSVD form."""
     changes, dcore = space.parts(step)
     factors = [factor + changes[k] for k, factor in enumerate(space.factors)]

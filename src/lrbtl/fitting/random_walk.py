@@ -1,7 +1,7 @@
 """Scores that walk along time: a Gaussian random walk per model, its mode, evidence and covariances.
 
 A model's walk begins in the period of its first vote with variance spread^2; its steps have variance step^2, and those
-of the models present sum to zero, as votes say nothing on a move that all share. Models are numbered by their first
+of the models present sum to zero, as votes do not identify a common shift. Models are numbered by their first
 period, so the state of a period is the first n_t of them. The precision of all states is block tridiagonal: everything
 here is one pass forward and one back over the periods, with matrices n_t x n_t.
 """
@@ -300,7 +300,7 @@ def fit_walks(
 ) -> list[Path]:
     """Return walks with steps that `choose` makes of some steps (increasing) and their log evidence.
 
-    The spread of first scores is that of largest evidence for one board of all votes together. `widen` tells from that
+    The spread of first scores is that of largest evidence for one board of all votes together. `widen` finds from that
     board how many times as much votes vary as if they were independent.
     """
     once = fit_once(votes, widen)
@@ -313,15 +313,15 @@ def fit_walks(
     middle = len(steps) // 2
     near[middle] = once.scores * (np.arange(once.scores.shape[1]) < votes.present[:, None]), once.slopes
 
-    def climb(k: int, start: int) -> None:
+    def add_step(k: int, start: int) -> None:
         path = find_path(votes, Prior(spread, float(steps[k]), dispersion), *near[start])
         near[k], evidence[k] = (path.scores, path.slopes), path.log_evidence
 
-    climb(middle, middle)
+    add_step(middle, middle)
     for direction in (-1, 1):
         k = middle + direction
         while 0 <= k < len(steps):
-            climb(k, k - direction)
+            add_step(k, k - direction)
             if evidence[k] < max(evidence.values()) - NEGLIGIBLE:
                 break
             k += direction
@@ -344,11 +344,11 @@ def fit_once(votes: TimedVotes, widen: Callable[[Path], float] | None = None) ->
     if widen is not None:
         dispersion *= widen(near)
 
-    def climb(log_spread: float) -> Path:
+    def path_at(log_spread: float) -> Path:
         return find_path(once, Prior(float(np.exp(log_spread)), 1.0, dispersion), near.scores, near.slopes)
 
     low, high = (float(np.log(spread)) for spread in SPREADS)
     found = minimize_scalar(
-        lambda x: -climb(x).log_evidence, bounds=(low, high), method="bounded", options={"xatol": TOLERANCE}
+        lambda x: -path_at(x).log_evidence, bounds=(low, high), method="bounded", options={"xatol": TOLERANCE}
     )
-    return climb(float(found.x))
+    return path_at(float(found.x))

@@ -114,13 +114,13 @@ def select_rank(
 ) -> RankSelection:
     """Choose the smallest rank whose held-out log-likelihood is within one standard error of the best.
 
-    The standard error is that of the paired difference, vote by vote, which leans towards larger ranks than comparing
+    The standard error is that of the paired difference, vote by vote, which favours larger ranks than comparing
     unpaired means does: too large a rank costs a little efficiency, too small a rank costs coverage.
 
     Parameters
     ----------
     battles : Battles, Results or data frame
-        Columns of a frame are guessed from common names; a note tells how.
+        Columns of a frame are guessed from common names; a note says how.
     ranks : iterable of int or tuple, optional
         Candidates; by default 1, 2, ... until two in a row have not improved, one is worse by three standard errors or
         is not determined by the battles, at most 8.

@@ -360,7 +360,7 @@ def _warn(fit: SeparateFit, separated: AnyInts, stuck: AnyInts) -> None:
         more = f". And {separated.size - 3} more contexts" if separated.size > 3 else ""
         warn_user(
             f"no Bradley-Terry fit exists in {separated.size} of {total} contexts, whose scores are NaN (gaps inside a "
-            f"component stay available; `separation(context)` tells more). {shown}{more}.",
+            f"component stay available; `separation(context)` says more). {shown}{more}.",
             SeparationWarning,
         )
     if stuck.size:

@@ -65,8 +65,8 @@ def weak_advice(point: Tucker, n_battles: int, noise: float | None, chosen: bool
     if chosen:
         leave = f"; rank={strong} would leave it out" if strong else ""
         return (
-            f"rank='auto' kept it because it predicts held-out {unit} better. Intervals of targets that lean on it may "
-            f"be a bit short. Nothing needs doing{leave}"
+            f"rank='auto' kept it because it predicts held-out {unit} better. Intervals of targets that depend on it "
+            f"may be a bit short. Nothing needs doing{leave}"
         )
     if max(point.rank) == 1:
         return f"intervals cover less than they say: collect more {unit}"

@@ -35,7 +35,7 @@ NO_FIT = (
 
 @dataclass(frozen=True)
 class SlotScores:
-    """Scores and effects, and all that votes say there.
+    """Scores and effects, with the terms of the votes there.
 
     Attributes
     ----------
@@ -77,12 +77,12 @@ class SlotScores:
         information = design.blocks.laplacians(design.count * self.terms.fisher)
         for H, part, group in zip(information, component, design.blocks.groups, strict=True):
             names = part[:, :, 0]
-            alike = (names[:, :, None] == names[:, None, :]) & (names > 0)[:, :, None]
-            size = np.maximum(alike.sum(axis=2, keepdims=True), 1)
+            same_name = (names[:, :, None] == names[:, None, :]) & (names > 0)[:, :, None]
+            size = np.maximum(same_name.sum(axis=2, keepdims=True), 1)
             level = max(float(np.einsum("bmm->b", H).sum() / max(design.n_slots, 1)), 1e-300)
             outside = (group.slots == design.n_slots)[:, :, None] * np.eye(H.shape[1])
-            inverse = _inverted(H + level * alike / size + outside)
-            out.append(inverse - alike / size / level - outside)
+            inverse = _inverted(H + level * same_name / size + outside)
+            out.append(inverse - same_name / size / level - outside)
         return out
 
     @cached_property
@@ -158,11 +158,11 @@ class SlotScores:
 
     def _quadratic(self, form: _Form, slots: Floats, effects: Floats, *, diagonal: bool) -> Floats:
         matrices, columns, corner = form
-        moved, varied = slots, self.design.blocks.times(matrices, slots)
+        moved, product = slots, self.design.blocks.times(matrices, slots)
         if columns is not None and corner is not None:
-            varied = np.concatenate([varied + columns @ effects, columns.T @ slots + corner @ effects])
+            product = np.concatenate([product + columns @ effects, columns.T @ slots + corner @ effects])
             moved = np.concatenate([slots, effects])
-        return np.asarray(np.einsum("im,im->m", moved, varied) if diagonal else moved.T @ varied)
+        return np.asarray(np.einsum("im,im->m", moved, product) if diagonal else moved.T @ product)
 
 
 def fit_slots(battles: Battles, labels: Indices) -> SlotScores:

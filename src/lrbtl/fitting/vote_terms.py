@@ -1,4 +1,4 @@
-"""What votes say at given scores: their gradient and their information, whatever the prior is."""
+"""Terms of the votes at given scores: their gradient and their information, for any prior."""
 
 from dataclasses import dataclass
 from functools import cached_property

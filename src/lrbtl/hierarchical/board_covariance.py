@@ -50,8 +50,8 @@ class BoardCovariance:
         at, design, U = self.at, self.at.scores.design, self.at.scores.space.U
         c, _ = at.marginal.effects
         on_slots = weights[design.slot_places[0]]
-        left_open = -(at.tau**2) * at.marginal.apply_shrinkage(c)
-        effects = design.entries.by_model(left_open * on_slots[:, None]).T
+        shrunk = -(at.tau**2) * at.marginal.apply_shrinkage(c)
+        effects = design.entries.by_model(shrunk * on_slots[:, None]).T
         found = self._pull(at.marginal.W if at.tau > 0 else None, weights, effects, factor=-(at.tau**2), identity=True)
         right = found.border - found.cross(at.factor.cross, U)
         half = linalg.solve_triangular(at.factor.chol, right, lower=True, check_finite=False)

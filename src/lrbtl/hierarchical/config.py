@@ -30,7 +30,7 @@ class HierarchicalConfig:
     excess_reject, excess_accept : float
         Standard deviations of noise above which a factor gets some weight, and all of it.
     excess_hidden : float
-        By how much the first of these is less on a ladder, where votes tell little of factors along it.
+        Reduction of the first of these under matchmaking by strength, where votes have little information on factors.
     largest_rank : int
         Most shared factors.
     least_weight : float

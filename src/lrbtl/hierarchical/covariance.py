@@ -2,7 +2,7 @@
 
 With J the coordinates of level + L, A their precision and S, H, W those of `hierarchical.expansion`,
 
-    P = J A^-1 J^T                 what votes leave open of level + L,
+    P = J A^-1 J^T                 posterior covariance of level + L,
     C = S P S + tau^2 S + R R^T    the covariance of the scores, centred; R is that of random effects,
 
 where S = I - tau^2 W. Scores of one context read `by_context`, means over contexts `of_means`, other targets
@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lrbtl.fitting.blocks import BlockDesign, Field
+from lrbtl.fitting.blocks import BlockDesign, LowRankPlusSparse
 from lrbtl.fitting.jacobian import push_columns, slot_changes
 from lrbtl.hierarchical.board_covariance import BoardCovariance
 from lrbtl.hierarchical.expansion import Expansion
@@ -141,7 +141,7 @@ class ScoreCovariance:
                 spread[part] += np.einsum("im,im->i", away, away)
         return np.maximum(spread, 0.0)
 
-    def own_entries(self) -> tuple[Floats, Floats]:
+    def leave_one_out_information(self) -> tuple[Floats, Floats]:
         """Return the diagonals of H - H C H and of H C on the slots, by H S = W and H - tau^2 W H = W."""
         at, design, tau = self.at, self.design, self.at.tau
         _, _, taken, answered = self._entries
@@ -190,19 +190,19 @@ class ScoreCovariance:
         return self._boards.covariance(weights)
 
     @property
-    def move(self) -> Field:
+    def move(self) -> LowRankPlusSparse:
         """What scores change by beside level + L and E."""
         if self.random_effects is not None:
             return self.random_effects.move
         space = self.at.scores.space
-        return Field.of(self.design, space.U[:, :0], space.V[:, :0], 0.0)
+        return LowRankPlusSparse.of(self.design, space.U[:, :0], space.V[:, :0], 0.0)
 
     def response(
         self, gradients: Floats, contexts: Longs, slopes: Floats | None = None, *, diagonal: bool = False
     ) -> LinearResponse:
-        """Return what linear functions of the scores of n contexts, (M, n, d1), make of votes.
+        """Return the responses of linear functions of the scores of n contexts, (M, n, d1), to votes.
 
-        `slopes` (M, k) are those in the effects that votes share. With `diagonal` only variances are told.
+        `slopes` (M, k) are those in the effects that votes share. With `diagonal` only variances are computed.
         """
         at, space, design = self.at, self.at.scores.space, self.design
         flat = gradients - gradients.mean(axis=2, keepdims=True)
@@ -213,14 +213,14 @@ class ScoreCovariance:
         here = place[context[touched]], model[touched]
         on_slots = np.zeros((design.n_slots, len(flat)))
         on_slots[touched] = flat[:, *here].T
-        open_part = at.marginal.apply_shrinkage(on_slots)
+        shrunk = at.marginal.apply_shrinkage(on_slots)
         full = flat.copy()
-        full[:, *here] += (open_part - on_slots)[touched].T
+        full[:, *here] += (shrunk - on_slots)[touched].T
         gV = np.zeros((len(flat), *space.V.shape))
         gV[:, contexts] = full @ space.U
         pulled = space.pull(np.einsum("mua,uk->mak", full, space.V[contexts], optimize=True), gV)
         c, corner = at.marginal.effects
-        pulled[space.extra] = -(at.tau**2) * c.T @ open_part
+        pulled[space.extra] = -(at.tau**2) * c.T @ shrunk
         if slopes is not None:
             pulled[space.extra] += slopes.T
         solved = at.factor.solve(pulled)

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from lrbtl._kernels import blocks as block_kernels
-from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
+from lrbtl.fitting.blocks import BlockDesign, LowRankPlusSparse, Matrices
 from lrbtl.fitting.jacobian import pull_columns, pull_sums, push_columns, slot_changes
 from lrbtl.fitting.solvers import accumulate, robust_factor
 from lrbtl.fitting.vote_terms import VoteTerms
@@ -95,15 +95,15 @@ class Scores:
         """Negative log-likelihood."""
         return float(self.design.count @ self.terms.loss)
 
-    def common(self, slots: Floats | float = 0.0) -> Field:
+    def common(self, slots: Floats | float = 0.0) -> LowRankPlusSparse:
         """Return L and what several contexts share, plus values on slots."""
         U, V = self.space.U, self.space.V
         if isinstance(self.shared, np.ndarray):
             U, V = np.hstack([U, np.eye(len(U))]), np.hstack([V, self.shared.T])
-        return Field.of(self.design, U, V, slots)
+        return LowRankPlusSparse.of(self.design, U, V, slots)
 
     @cached_property
-    def field(self) -> Field:
+    def field(self) -> LowRankPlusSparse:
         """All scores, zero-sum; E is zero where nobody met."""
         return self.common(self.E + self.offset).centred()
 
@@ -197,7 +197,7 @@ class Expansion:
     scores : Scores
     hyper : Hyperparameters
     known_votes : VoteTerms or None
-        What votes say at the scores, where it is known already.
+        Terms of the votes at the scores, where they are known already.
     known_marginal : MarginalInformation or None
         Information, where that of scores nearby takes the place of their own.
     known_information : Arrowhead or None
@@ -222,7 +222,7 @@ class Expansion:
 
     @cached_property
     def votes(self) -> VoteTerms:
-        """What votes say at the scores."""
+        """Terms of the votes at the scores."""
         return self.known_votes or VoteTerms(self.scores.design, self.scores.terms, self.dispersion)
 
     @cached_property

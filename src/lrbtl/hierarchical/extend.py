@@ -1,43 +1,91 @@
 """From some models or contexts to all of them: numbers of factors and sizes found on a part serve the whole log.
 
-Ranks and sizes belong to the population, of which a part tells enough where all of it would take too long.
+Ranks and sizes belong to the population: where all of it would take too long, they come from a part.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lrbtl.fitting.blocks import BlockDesign
+from lrbtl.data.battles import Battles
+from lrbtl.fitting.blocks import BlockDesign, only_contexts, only_models
 from lrbtl.fitting.design import Design
+from lrbtl.fitting.low_rank import make_design
 from lrbtl.hierarchical.coordinates import no_factors
 from lrbtl.hierarchical.correlated import few_contexts
 from lrbtl.hierarchical.expansion import Expansion, Hyperparameters, Scores
 from lrbtl.hierarchical.joint import Joint, find_joint_mode
-from lrbtl.hierarchical.large import ManyModels, MonteCarloCovariance
+from lrbtl.hierarchical.large import ManyModels, MonteCarloCovariance, some_contexts, some_models
 from lrbtl.hierarchical.level_prior import LevelPrior
 from lrbtl.hierarchical.outliers import find_outliers
+from lrbtl.hierarchical.random_effects import label_parts, shared_tags
 from lrbtl.hierarchical.search import Component, Search
 from lrbtl.hierarchical.sizes import SizeFitter
 from lrbtl.lowrank.tucker import Tucker
+from lrbtl.model.links import Link
 from lrbtl.typing import Floats, Longs
 
 ROW_STEPS = 3  # of context rows, before Newton steps of all coordinates
 REFINED = 2  # times that tau of all models is sought
 SIMULATED_LOGS, FEWEST_LOGS = 192, 64  # from which errors of so many models are taken, in all and of a component
-SLIGHTLY = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
+START_JITTER = 0.1  # of the spread of contexts: how far starts are from their middle one, lest components coincide
+
+
+@dataclass(frozen=True)
+class SearchedPart:
+    """The votes on which ranks and sizes are found: all, or those of some models or contexts.
+
+    Attributes
+    ----------
+    design, seen : Design
+        All votes, and the part.
+    tags : array (D, n_tags) or None
+        Tags that are random effects.
+    many : ManyModels or None
+        Where models are too many for matrices over all of them.
+    """
+
+    design: Design
+    seen: Design
+    tags: Floats | None
+    many: ManyModels | None
+
+    @classmethod
+    def of(cls, battles: Battles, link: str | Link | None) -> "SearchedPart":
+        """Return the part to search: models of most votes where they are many, contexts at random where they are."""
+        design, tags, models = make_design(battles, link), shared_tags(battles), some_models(battles)
+        many = None if models is None else ManyModels(models, battles.cells.clusters, label_parts(battles, tags))
+        if many is not None and len(battles.shape) > 1:
+            design, tags = replace(design, shape=(battles.shape[0], battles.n_contexts)), None
+        seen = design if models is None else only_models(design, models)
+        contexts = some_contexts(seen) if tags is None else None
+        return cls(design, seen if contexts is None else only_contexts(seen, contexts), tags, many)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether deviations of many models are correlated by labels or tags that contexts have in common."""
+        return bool(self.many and self.many.parts)
+
+    def extended(self, search: Search, components: list[Component]) -> list[Component]:
+        """Return components of all votes from those of the part."""
+        if self.many is not None:
+            return extend_to_all_models(search, self.design, components, self.many)
+        return components if self.seen is self.design else extend_to_all_contexts(search, self.design, components)
 
 
 def extend_to_all_contexts(search: Search, cells: Design, components: list[Component]) -> list[Component]:
     """Return components of a log of which a search saw some contexts: same factors, sizes and weights.
 
-    Contexts are alike, so that the mean variance of eta in those stands for that in all.
+    Contexts are exchangeable, so that the mean variance of eta in those stands for that in all.
     """
     wide, out = Search(search.fitter.for_design(cells), pilot=search.pilot), []
     for rank in dict.fromkeys(component.rank for component in components):
         own = [component for component in components if component.rank == rank]
         middle = own[len(own) // 2]
         mode = wide.fitter.converge(_with_context_rows(_start(wide.fitter, middle)))
-        out += [wide.component(wide.moved(mode, each.tau, each.mode.at.hyper.level), each.weight) for each in own]
+        out += [
+            wide.component(wide.refit_at_sizes(mode, each.tau, each.mode.at.hyper.level), each.weight) for each in own
+        ]
     return out
 
 
@@ -62,7 +110,7 @@ def extend_to_all_models(
 
 
 def _of_all_models(wide: SizeFitter, component: Component, many: ManyModels) -> Component:
-    """Return a component of some models as one of all: where contexts are few, all votes tell tau."""
+    """Return a component of some models as one of all: where contexts are few, tau comes from all votes."""
     start = _start(wide, component, many.models)
     mode = find_joint_mode(start.scores, _with_factors(start))
     for _ in range(REFINED if wide.design.n_contexts > 1 and few_contexts(*wide.design.shape) else 0):
@@ -95,7 +143,7 @@ def _start(wide: SizeFitter, component: Component, models: Longs | None = None) 
     level, U, V = space.level, space.factors[0], space.V[:, :-1]
     if len(V) < design.n_contexts:
         V = np.tile(np.median(V, axis=0), (design.n_contexts, 1))
-        V = V + SLIGHTLY * np.random.default_rng(0).normal(size=V.shape) * space.V[:, :-1].std(axis=0)
+        V = V + START_JITTER * np.random.default_rng(0).normal(size=V.shape) * space.V[:, :-1].std(axis=0)
     if models is not None:
         known, level, U = (level, U), np.zeros(design.shape[0]), np.zeros((design.shape[0], U.shape[1]))
         level[models], U[models] = known

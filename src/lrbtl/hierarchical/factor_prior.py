@@ -1,9 +1,9 @@
 """The prior of shared factors: normal rows, which for L as a whole is its nuclear norm.
 
 With rows of U and V normal, the largest posterior density over all ways to write L = U V^T has the cost lambda ||L||_*.
-Where similar models meet, the order of the pairings is one of the scores themselves, and L varies along it more than
-along any other direction: as levels do (`level_prior`), models then have the prior covariance M^-2 with
-M^2 = I - z z^T, |z| < 1 near one on a ladder and zero under random pairing, and the cost is lambda ||M L||_*. For
+Where similar models meet, the order of the pairings is an order of the scores. L then varies along it more than along
+any other direction, as levels do (`level_prior`). So models have the prior covariance M^-2 with
+M^2 = I - z z^T, |z| < 1 near one under matchmaking and zero under random pairing, and the cost is lambda ||M L||_*. For
 L = U d V^T in HOSVD form it is touched from above by the quadratic form of all factors
 
     lambda / 2 [tr(K U^T M^2 U) + tr(d K^-1 d V^T V)],   K G K = d^2,   G = U^T M^2 U,
@@ -25,7 +25,7 @@ from lrbtl.lowrank.arrowhead import Arrowhead
 from lrbtl.lowrank.tucker import Tucker
 from lrbtl.typing import Floats
 
-ALONG = 1e-9  # of a coordinate's information: below it coordinates are not told apart
+NOT_IDENTIFIED = 1e-9  # of a coordinate's information: below it coordinates are not identified
 LEAST = 1e-12  # of the largest singular value
 
 
@@ -133,15 +133,15 @@ class FactorTerms:
         gamma = -float(sum(factor.shape[1] ** 2 for k, factor in enumerate(space.factors) if k != space.mode))
         for k, part in space.slices.items():
             rank = space.factors[k].shape[1]
-            told = own_information(information.row_blocks(part, space.U.shape[1] if k == 0 else rank))[:, :rank]
+            informed = own_information(information.row_blocks(part, space.U.shape[1] if k == 0 else rank))[:, :rank]
             narrow = (1.0 - self.prior.loose**2)[:, None] if k == 0 and len(space.factors) == 2 else 1.0
-            known = told + narrow * np.diag(hessians[k])
-            gamma += float(np.sum(np.divide(told, known, out=np.zeros_like(told), where=known > 0.0)))
+            known = informed + narrow * np.diag(hessians[k])
+            gamma += float(np.sum(np.divide(informed, known, out=np.zeros_like(informed), where=known > 0.0)))
         return max(gamma, float(space.rank)) / (2.0 * max(self.prior.norm(space.point), LEAST))
 
 
 def own_information(rows: Floats) -> Floats:
-    """Return what votes tell of each coordinate of a row if its others are unknown, (n, r), from that of rows.
+    """Return the information on each coordinate of a row with its others unknown, (n, r), from that on rows.
 
     Votes in one context inform one direction of a row, and none of its coordinates by itself.
 
@@ -153,5 +153,5 @@ def own_information(rows: Floats) -> Floats:
     """
     diagonal = np.einsum("nii->ni", rows)
     scale = 1.0 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    unit = rows * scale[:, :, None] * scale[:, None, :] + ALONG * np.eye(rows.shape[1])
+    unit = rows * scale[:, :, None] * scale[:, None, :] + NOT_IDENTIFIED * np.eye(rows.shape[1])
     return np.asarray(diagonal / np.einsum("nii->ni", np.linalg.inv(unit)))

@@ -9,7 +9,7 @@ import numpy as np
 from lrbtl.fitting.jacobian import pull_columns, pull_sums, push_columns
 from lrbtl.fitting.newton_driver import NewtonConfig, Objective, minimise_newton
 from lrbtl.fitting.solvers import outer_sums
-from lrbtl.hierarchical.correlated import Alone, Related, fitted_variances
+from lrbtl.hierarchical.correlated import CorrelatedDeviations, IndependentDeviations, estimate_variances
 from lrbtl.hierarchical.expansion import Expansion, Hyperparameters, Scores
 from lrbtl.hierarchical.mode import MANY_ENTRIES, SLACK, SMALLEST_STEP, Mode, within_reach
 from lrbtl.lowrank.arrowhead import as_dense
@@ -54,37 +54,43 @@ class Joint(Expansion):
         return self.scores.design.entries.unsigned(self.marginal.votes.weights)
 
     @cached_property
-    def own(self) -> Alone | Related:
+    def own(self) -> IndependentDeviations | CorrelatedDeviations:
         """The deviations of each model, with opponents known."""
-        return Alone(self.tau, self.diagonal) if self.related is None else Related(self.related, self.diagonal)
+        return (
+            IndependentDeviations(self.tau, self.diagonal)
+            if self.related is None
+            else CorrelatedDeviations(self.related, self.diagonal)
+        )
 
     @cached_property
-    def open_rows(self) -> Floats:
-        """What of each model's row is not taken for deviations, with opponents known: (I - B h) V, (n_slots, r1)."""
+    def rows_without_deviations(self) -> Floats:
+        """Context vectors less what deviations absorb, with opponents known: (I - B h) V, (n_slots, r1)."""
         v = self.scores.space.V[self.scores.design.slot_places[0]]
-        return np.asarray(v - self.own.left_open(self.diagonal[:, None] * v))
+        return np.asarray(v - self.own.posterior_times(self.diagonal[:, None] * v))
 
     @cached_property
     def information(self) -> RowBlocks:  # type: ignore[override]
         """Blocks of J^T W J with opponents known; of contexts, with W in the place of its diagonal."""
         design, space, (d1, r1) = self.scores.design, self.scores.space, self.scores.space.U.shape
-        told = (self.diagonal[:, None] * self.open_rows)[:, None, :] * space.V[design.slot_places[0]][:, :, None]
-        W = design.entries.slot_matrix(self.diagonal - self.diagonal**2 * self.own.open_variance)
-        models = design.entries.by_model(told.reshape(-1, r1 * r1)).reshape(d1, r1, r1)
+        products = (self.diagonal[:, None] * self.rows_without_deviations)[:, None, :] * space.V[design.slot_places[0]][
+            :, :, None
+        ]
+        W = design.entries.slot_matrix(self.diagonal - self.diagonal**2 * self.own.posterior_variance)
+        models = design.entries.by_model(products.reshape(-1, r1 * r1)).reshape(d1, r1, r1)
         return RowBlocks(models, space.E[0].T @ outer_sums(W, space.U) @ space.E[0])
 
     @cached_property
     def row_inverses(self) -> RowBlocks:
         """Inverses of these blocks with the prior."""
-        space, told = self.scores.space, self.information
+        space, blocks = self.scores.space, self.information
         prior = self.prior_precision
-        models = prior[space.slices[0]].reshape(told.models.shape[:2])
-        rows = prior[space.slices[space.mode]].reshape(told.rows.shape[:2])
-        return RowBlocks(_inverses(told.models, models), _inverses(told.rows, rows))
+        models = prior[space.slices[0]].reshape(blocks.models.shape[:2])
+        rows = prior[space.slices[space.mode]].reshape(blocks.rows.shape[:2])
+        return RowBlocks(_inverses(blocks.models, models), _inverses(blocks.rows, rows))
 
     @cached_property
     def effect_inverse(self) -> Floats:
-        """Inverse information of the effects with scores known, zero along what votes do not tell, (k, k)."""
+        """Inverse information of the effects with scores known, zero where not identified, (k, k)."""
         return np.asarray(np.linalg.pinv(self.marginal.effects[1], hermitian=True))
 
     @cached_property
@@ -122,7 +128,7 @@ class Joint(Expansion):
         design, space = self.scores.design, self.scores.space
         rx, rE = r[: space.size], r[space.size :]
         votes, m = self.diagonal[:, None], r.shape[1]
-        left, x = rx - pull_columns(design.entries, space, votes * self.own.left_open(rE)), np.zeros_like(rx)
+        left, x = rx - pull_columns(design.entries, space, votes * self.own.posterior_times(rE)), np.zeros_like(rx)
         models, rows = space.slices[0], space.slices[space.mode]
         inverses = self.row_inverses
         if models_only:
@@ -133,7 +139,7 @@ class Joint(Expansion):
             x[rows] = (inverses.rows @ left[rows].reshape(*inverses.rows.shape[:2], m)).reshape(-1, m)
             x[space.extra] = self.effect_inverse @ left[space.extra]
             x = self.centred(x)
-        return np.concatenate([x, self.own.left_open(rE - votes * push_columns(design.entries, space, x))])
+        return np.concatenate([x, self.own.posterior_times(rE - votes * push_columns(design.entries, space, x))])
 
     def solve(self, rhs: Floats, tol: float) -> Floats:
         """Return Q^-1 times columns by conjugate gradients, to a relative error."""
@@ -177,17 +183,17 @@ class Joint(Expansion):
     def refined(self, parts: Sequence[Floats]) -> tuple[float, Floats | None]:
         """Return the tau of most evidence, if larger, and the covariance (D, D) of a model's deviations with parts.
 
-        Opponents are taken as known, which makes deviations rather too small, but all votes tell of them: tau may come
-        from some. Part of the variance is along `parts` (D, D), labels that contexts have in common.
+        Opponents are taken as known, which makes deviations slightly too small, but all votes are used: `tau` may be an
+        estimate from some models. Part of the variance is along `parts` (D, D), labels that contexts have in common.
         """
         design, space = self.scores.design, self.scores.space
         on_slots = self.diagonal, self.diagonal * self.scores.E + self.votes.gradient
-        votes, told = (as_dense(design.entries.slot_matrix(values)).T for values in on_slots)
+        votes, scores = (as_dense(design.entries.slot_matrix(values)).T for values in on_slots)
         row, every = self.prior_precision[space.slices[0]].reshape(space.U.shape), [np.eye(len(space.V)), *parts]
-        alone = float(fitted_variances(votes, told, space.V, row, every[:1])[0])
+        alone = float(estimate_variances(votes, scores, space.V, row, every[:1])[0])
         if not parts:
             return float(np.sqrt(max(self.tau**2, alone))), None
-        variances = fitted_variances(votes, told, space.V, row, every) * max(1.0, self.tau**2 / alone)
+        variances = estimate_variances(votes, scores, space.V, row, every) * max(1.0, self.tau**2 / alone)
         return float(np.sqrt(variances[0])), np.tensordot(variances, np.stack(every), 1)
 
 
@@ -219,7 +225,7 @@ class JointCost(Objective[Scores, Floats]):
         return point.moved(share * step[:size], share * step[size:])
 
     def allows(self, point: Scores, trial: Scores) -> bool:
-        """Return whether scores after a step are no farther than votes tell, or than they were."""
+        """Return whether scores after a step stay within the reach of the votes, or move no farther out."""
         return within_reach(point, trial)
 
 

@@ -1,10 +1,10 @@
 """Covariances of all scores where models are too many for matrices over all of them: from simulated logs.
 
-With Q = K^T H K + P the precision of coordinates and deviations (`fitting.mode.Joint`) and B the second moment of the
-votes' scores, the covariance to report is Q^-1 (P + K^T B K) Q^-1. So errors of estimates are z = Q^-1 w for w with the
-covariance in the middle: votes of random signs (`methods.draws`) and draws of the prior. Most of z is y, what w tells
-of each model with opponents, contexts and effects known, and the variance of y is known; only the rest, z - y, is taken
-from the simulated logs. A covariance of few targets needs no simulation: it takes one solution each.
+With Q = K^T H K + P the precision of coordinates and deviations (`hierarchical.joint.Joint`) and B the second moment
+of the votes' scores, the covariance to report is Q^-1 (P + K^T B K) Q^-1. So errors of estimates are z = Q^-1 w, with w
+of the covariance in the middle: votes of random signs (`hierarchical.sign_groups`) and draws of the prior. Most of z is
+y, the solution with opponents, contexts and effects known, and the variance of y is known. Only the rest, z - y, is
+taken from the simulated logs. A covariance of few targets needs no simulation: it takes one solution each.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ import numpy as np
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import random_bits
-from lrbtl.fitting.blocks import BlockDesign, Field
+from lrbtl.fitting.blocks import BlockDesign, LowRankPlusSparse
 from lrbtl.fitting.design import Design
 from lrbtl.fitting.jacobian import pull_columns, push_columns
 from lrbtl.hierarchical.covariance import residual_factors
 from lrbtl.hierarchical.joint import Joint
 from lrbtl.hierarchical.random_effects import ScoreChanges
-from lrbtl.hierarchical.sign_groups import Bundles, clustered_votes, single_votes
+from lrbtl.hierarchical.sign_groups import SignGroups, clustered_votes, single_votes
 from lrbtl.methods.clusters import SMALLEST, Rows, semidefinite
 from lrbtl.model.links import CellTerms
 from lrbtl.typing import Floats, Ints, Longs
@@ -44,7 +44,7 @@ class ManyModels:
     Attributes
     ----------
     models : array
-        Those that tell ranks and taus for all.
+        Those from which ranks and taus for all are estimated.
     clusters : array (n_cells, c) or None
         Clusters of the votes.
     parts : list of arrays (D, D)
@@ -67,7 +67,7 @@ def has_room(battles: Battles) -> bool:
 
 
 def some_models(battles: Battles) -> Longs | None:
-    """Return models whose votes among each other tell ranks and taus for all, those of most votes; None for all."""
+    """Return the models of most votes, from which ranks and taus for all are estimated; None for all."""
     d1 = battles.shape[0]
     if d1 <= MANY_MODELS and (d1 <= PART_MODELS or has_room(battles)):
         return None
@@ -103,10 +103,10 @@ class MonteCarloCovariance:
         return self.at.scores.design
 
     @property
-    def move(self) -> Field:
+    def move(self) -> LowRankPlusSparse:
         """What scores change by beside L and E: nothing."""
         U, V = self.at.scores.space.U[:, :0], self.at.scores.space.V[:, :0]
-        return Field.of(self.design, U, V, 0.0)
+        return LowRankPlusSparse.of(self.design, U, V, 0.0)
 
     def unshared(self) -> list[tuple[int, int]]:
         """Return context modes that are left out of what is shared: there is only one."""
@@ -115,19 +115,19 @@ class MonteCarloCovariance:
     @cached_property
     def _low_rank(self) -> Floats:
         """Variance of L on the slots less what E takes of it, with opponents and contexts known."""
-        rows, inverse = self.at.open_rows, self.at.row_inverses.models[self.design.slot_places[1]]
+        rows, inverse = self.at.rows_without_deviations, self.at.row_inverses.models[self.design.slot_places[1]]
         return np.asarray(np.einsum("ik,ikl,il->i", rows, inverse, rows, optimize=True))
 
-    def own_entries(self) -> tuple[Floats, Floats]:
+    def leave_one_out_information(self) -> tuple[Floats, Floats]:
         """Return the diagonals of H - H C H and of H C on the slots, with opponents known."""
-        votes, variance = self.at.diagonal, self.at.own.open_variance + self._low_rank
+        votes, variance = self.at.diagonal, self.at.own.posterior_variance + self._low_rank
         return votes - votes**2 * variance, votes * variance
 
     @cached_property
     def factors(self) -> Floats:
         """What the score of one vote of each cell is multiplied by."""
         at, (slot_a, slot_b) = self.at, self.cells.entries.slots
-        own = self._low_rank + at.own.open_variance
+        own = self._low_rank + at.own.posterior_variance
         return residual_factors(at, self._terms.fisher, own[slot_a] + own[slot_b])
 
     @cached_property
@@ -141,7 +141,7 @@ class MonteCarloCovariance:
         return np.asarray(self.cells.count * self._terms.fisher / self.at.dispersion)
 
     @cached_property
-    def _bundles(self) -> list[Bundles]:
+    def _sign_groups(self) -> list[SignGroups]:
         """Votes by the signs that they have in common."""
         factor = self.factors
         if self.clusters is None:
@@ -153,19 +153,19 @@ class MonteCarloCovariance:
         """Errors of the estimates of simulated logs, with opponents known and beyond that, and weights of the logs."""
         at, space, weights, rng = self.at, self.at.scores.space, list[float](), np.random.default_rng(0)
         known, rest = [], []
-        for bundles in self._bundles:
+        for groups in self._sign_groups:
             for done in range(0, self.n, COLUMNS):
-                drawn = self._drawn(bundles, rng, m := min(COLUMNS, self.n - done))
+                drawn = self._drawn(groups, rng, m := min(COLUMNS, self.n - done))
                 known.append(at.by_rows(drawn, models_only=True))
                 rest.append(at.solve(drawn, TOLERANCE) - known[-1])
-                weights += [bundles.sign / self.n] * m
+                weights += [groups.sign / self.n] * m
         first, second = (ScoreChanges(self.design, space, *np.split(np.hstack(z), [space.size])) for z in (known, rest))
         return first, second, np.array(weights)
 
-    def _drawn(self, bundles: Bundles, rng: np.random.Generator, m: int) -> Floats:
+    def _drawn(self, groups: SignGroups, rng: np.random.Generator, m: int) -> Floats:
         """Return scores of m simulated logs with draws of the prior, in coordinates and deviations."""
         at, space = self.at, self.at.scores.space
-        votes, effects = bundles.drawn(rng, m)
+        votes, effects = groups.drawn(rng, m)
         along = pull_columns(self.design.entries, space, votes)
         along[space.extra] = effects
         along += np.sqrt(at.prior_precision)[:, None] * rng.normal(size=along.shape)
@@ -193,10 +193,10 @@ class MonteCarloCovariance:
         at, design, space = self.at, self.design, self.at.scores.space
         (context, model), inverse = design.slot_places, at.row_inverses.models
         on_slots, v = weights[context, None], space.V[context]
-        taken = at.diagonal[:, None] * at.own.left_open(on_slots)
+        taken = at.diagonal[:, None] * at.own.posterior_times(on_slots)
         hU = np.einsum("akl,al->ak", inverse, weights @ space.V - design.entries.by_model(v * taken))
         along = np.einsum("ik,ik->i", v, hU[model])
-        hE = at.own.left_open(on_slots - (at.diagonal * along)[:, None])
+        hE = at.own.posterior_times(on_slots - (at.diagonal * along)[:, None])
         out = np.einsum("ak,ak->a", at.prior_precision[space.slices[0]].reshape(hU.shape), hU**2)
         squares = (hE * at.own.weighed(hE))[:, 0]
         hE = hE[:, 0]
@@ -212,12 +212,12 @@ class MonteCarloCovariance:
         single = self.cells.count * (self.factors * self._terms.score) ** 2
         plain = self.design.entries.by_model((self.cells.entries.unsigned(single) * values**2)[:, None])[:, 0]
         added, least, noise = -plain, np.full(len(own), -np.inf), np.zeros_like(own)
-        for bundles in self._bundles:
-            squares, fourth = bundles.powers(values)
-            added = added + bundles.sign * squares
-            if bundles.alone:
+        for groups in self._sign_groups:
+            squares, fourth = groups.powers(values)
+            added = added + groups.sign * squares
+            if groups.alone:
                 least = np.maximum(least, squares - plain)
-                uneven = fourth / np.maximum(squares**2, 1e-300) - 1.0 / bundles.n
+                uneven = fourth / np.maximum(squares**2, 1e-300) - 1.0 / groups.n
                 noise = np.maximum(noise, np.clip(uneven, 0.0, 1.0))
         return np.maximum(own + np.maximum(added, least), SMALLEST * own), noise
 
@@ -255,11 +255,11 @@ class MonteCarloCovariance:
         found, moved, idle = self._solved(gradients, contexts, slopes)
         x, E = np.split(found, [at.scores.space.size])
         prior = np.concatenate([at.prior_precision[:, None] * x, at.own.weighed(E)])
-        varied = self.cells.entries.gram_sums(self._meat, moved)
-        left, right = [found, moved, idle.T], [prior, varied, at.tau**2 * idle.T]
+        information_times = self.cells.entries.gram_sums(self._meat, moved)
+        left, right = [found, moved, idle.T], [prior, information_times, at.tau**2 * idle.T]
         if self.design.n_effects:
             cross, corner = self.at.marginal.effects
-            varied += cross @ found[extra]
+            information_times += cross @ found[extra]
             left.append(found[extra])
             right.append(cross.T @ moved + corner @ found[extra])
         both = np.vstack(left), np.vstack(right)
@@ -278,25 +278,27 @@ class MonteCarloCovariance:
         return rows
 
 
-def simulated_notes(battles: Battles, n_models: int, posteriors: Sequence[object]) -> tuple[str, ...]:
+def simulated_notes(battles: Battles, many: ManyModels | None, posteriors: Sequence[object]) -> tuple[str, ...]:
     """Return in words what is not computed from all votes where models are many, and what is not asked for then."""
+    if many is None:
+        return ()
     found = [posterior for posterior in posteriors if isinstance(posterior, MonteCarloCovariance)]
-    told = f"rank and deviations are told by votes among the {n_models:,} models of most votes, and errors of boards"
-    subject = told if battles.n_contexts > 1 else "errors of boards are told"
-    out = [f"with so many models, {subject} by {sum(each.n for each in found)} simulated logs"]
+    errors = f"standard errors from {sum(each.n for each in found)} simulated logs"
+    sizes = f"rank and deviations are estimated from votes among the {len(many.models):,} models of most votes, "
+    out = [f"many models: {sizes if battles.n_contexts > 1 else ''}{errors}"]
     if len(battles.shape) > 2 and found[0].at.related is None and found[0].at.tau > 0.0:
         names = " and ".join(battles.mode_names)
         out.append(
-            f"combinations of {names} are too many to ask what a model gains at a label in all of them: boards of a "
-            "label may be too sure"
+            f"too many combinations of {names} to estimate what a model gains at a label in all of them: intervals on "
+            "boards of a label may be too narrow"
         )
     return tuple(out)
 
 
 def some_contexts(design: Design) -> Longs | None:
-    """Return contexts whose votes tell ranks and taus for all, drawn at random but always the same; None for all.
+    """Return contexts from which ranks and taus for all are estimated, a fixed random draw; None for all.
 
-    Ranks and taus belong to the population of contexts, of which a few hundred tell enough.
+    Ranks and taus belong to the population of contexts, of which a few hundred are enough.
     """
     sizes = np.diff(design.start)
     used = np.flatnonzero(sizes)

@@ -1,4 +1,4 @@
-"""The prior of levels: what the design of the pairings says of them, and how they spread round that.
+"""The prior of levels: their regression on the design of the pairings, and their spread round it.
 
     level = X b + e,   b_j ~ N(0, B_j),   e_a independent with scale s, normal or Student's t.
 
@@ -12,7 +12,7 @@ levels, and a prior that does not know this is wrong wherever votes are few. X h
 How much of it is believed depends on how far the design is from random pairing, t in [0, 1): the eigenvalue of the
 graph beyond that of a random graph of the same degree, 2 / sqrt(degree), and the variance of vote counts beyond
 Poisson's and its error. A coefficient has the prior variance (1 / (1 - t)^2 - 1) times that of levels, s^2 + E[b^2]:
-nothing under random pairing, flat on a ladder.
+zero under random pairing, flat under strict matchmaking by strength.
 
 Where somebody chose who meets whom, pairings may also have followed the votes: near ties met, or those that led so far.
 Then they say nothing that the votes do not, and X repeats their noise. Where pairings came from levels, votes without X

@@ -1,4 +1,4 @@
-"""Scores that are low rank plus deviations, T = L + E: honest also where low rank is only nearly true."""
+"""Scores that are low rank plus deviations, T = L + E: calibrated also where low rank is only nearly true."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,18 +10,17 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.observations import Data
 from lrbtl.errors import MethodError, NoDecisionError
-from lrbtl.fitting.blocks import Field, only_contexts, only_models
+from lrbtl.fitting.blocks import LowRankPlusSparse
 from lrbtl.fitting.local import LevelInformation
-from lrbtl.fitting.low_rank import make_design
 from lrbtl.hierarchical.config import HierarchicalConfig
 from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion
-from lrbtl.hierarchical.extend import extend_to_all_contexts, extend_to_all_models
-from lrbtl.hierarchical.large import ManyModels, MonteCarloCovariance, simulated_notes, some_contexts, some_models
+from lrbtl.hierarchical.extend import SearchedPart
+from lrbtl.hierarchical.large import MonteCarloCovariance, simulated_notes
 from lrbtl.hierarchical.level_prior import LevelPrior
 from lrbtl.hierarchical.mode import Mode
 from lrbtl.hierarchical.pairings import DesignCovariates
-from lrbtl.hierarchical.random_effects import TAGS, RandomEffectDesign, label_parts, shared_tags
+from lrbtl.hierarchical.random_effects import TAGS, RandomEffectDesign, shared_tags
 from lrbtl.hierarchical.search import LIKELY, Component, Search
 from lrbtl.hierarchical.sizes import SizeFitter
 from lrbtl.lowrank.tucker import check_rank, rank_caps
@@ -48,14 +47,14 @@ MOVED_BY_DESIGN = 0.2  # standard errors from which a board says that the design
 UNCLEAR_SHARE = 0.3  # between the smallest and largest tau that votes allow: beyond it a share is not named
 LEVELS_COUNT = 0.01  # of the variance of scores, from which levels count in the rank
 UNRELATED = (
-    "sets of tags are too many to ask what a model gains by a tag in all of them: boards of tags may be too sure"
+    "too many sets of tags to estimate what a model gains by a tag in all of them: intervals by tag may be too narrow"
 )
-MANY_SCORES = 1 << 23  # beyond which it is not told how each follows a change of levels
-LONG = 1e9  # contexts times cubed models beyond which the gain over separate fits is not told
+MANY_SCORES = 1 << 23  # beyond which the shrinkage factor of each is not computed
+LONG = 1e9  # contexts times cubed models beyond which the gain over separate fits is not computed
 
 
 class Hierarchical(Method):
-    """T = L + E by its posterior, averaged over tau and over two ranks, with exceptions let out."""
+    """T = L + E by its posterior, averaged over tau and over ranks; outlier entries are exempt from sharing."""
 
     name = "hierarchical"
     unused: ClassVar[tuple[str, ...]] = ("n_folds", "ridge", "sampling", "se", "solver")
@@ -66,36 +65,22 @@ class Hierarchical(Method):
         if not isinstance(data, Battles):
             raise MethodError("the hierarchical method is for battles; use method='efficient' for observed entries.")
         if not np.any(data.cells.y != 0.5):
-            raise NoDecisionError("every battle is a tie: nothing tells the models apart; check the outcome column.")
-        config = options.config or HierarchicalConfig()
-        design, tags = make_design(data, options.link), shared_tags(data)
-        models = some_models(data)
-        many = None if models is None else ManyModels(models, data.cells.clusters, label_parts(data, tags))
-        related = bool(many and many.parts)
-        if many is not None and len(data.shape) > 1:
-            design, tags = replace(design, shape=(data.shape[0], data.n_contexts)), None
-        searched = design if models is None else only_models(design, models)
-        part = some_contexts(searched) if tags is None else None
-        seen = searched if part is None else only_contexts(searched, part)
-        if many is not None:  # votes of a log so large are taken at the mode, and all of them know sizes well
+            raise NoDecisionError("every battle is a tie: the models are indistinguishable; check the outcome column.")
+        config, part = options.config or HierarchicalConfig(), SearchedPart.of(data, options.link)
+        if part.many is not None:  # votes of a log so large are taken at the mode, and all of them know sizes well
             config = replace(config, expectation_from=np.inf)
-        search = Search(SizeFitter(seen, config), tags)
-        nodes = search.components(self._modes(search, options, data.shape), one_size=seen is not design)
-        if many is not None:
-            nodes = extend_to_all_models(search, design, nodes, many)
-        elif part is not None:
-            nodes = extend_to_all_contexts(search, design, nodes)
+        search = Search(SizeFitter(part.seen, config), part.tags)
+        found = search.components(self._modes(search, options, data.shape), one_size=part.seen is not part.design)
+        nodes = part.extended(search, found)
         link = nodes[0].mode.scores.design.link
-        related = related or TAGS in search.columns.modes
-        unrelated = () if related or shared_tags(data) is None else (UNRELATED,)
-        simulated = () if models is None else simulated_notes(data, len(models), [node.covariance for node in nodes])
-        own = () if data.n_contexts == 1 else (deviation_sentence(*deviation_shares(nodes)),)
+        related = part.has_labels or TAGS in search.columns.modes
+        simulated = simulated_notes(data, part.many, [node.covariance for node in nodes])
         provenance = Provenance(
             method=self.name,
-            rank=main_rank(nodes, design.shape),
+            rank=main_rank(nodes, part.design.shape),
             n_battles=data.n_battles,
             link=None if link == LOGISTIC else str(link),
-            notes=(*(() if len(data.shape) == 1 else (*own, *unrelated)), *simulated),
+            notes=(*sharing_notes(data, nodes, related), *simulated),
         )
         run = HierarchicalRun(data, nodes, provenance)
         run.provenance = replace(provenance, notes=(*provenance.notes, *design_notes(run)))
@@ -105,11 +90,11 @@ class Hierarchical(Method):
     def _modes(search: Search, options: Options, shape: tuple[int, ...]) -> list[tuple[float, Mode]]:
         """Return modes with their weights: of several numbers of factors, or of the one that was asked for."""
         if not search.design.several_contexts:
-            return search.given(0)
+            return search.fit_fixed_rank(0)
         if options.rank == "auto":
             return search.average_ranks(options)
         rank = check_rank(options.rank, shape)
-        return search.given(rank if len(search.shape) == len(shape) else check_rank(rank[0], search.shape))
+        return search.fit_fixed_rank(rank if len(search.shape) == len(shape) else check_rank(rank[0], search.shape))
 
 
 def main_rank(nodes: Sequence[Component], shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -142,6 +127,14 @@ def deviation_sentence(share: float, low: float, high: float) -> str:
     if share < 0.01:
         return "categories agree: less than 1% of the score variance is category-specific"
     return f"{share:.0%} of the score variance is category-specific"
+
+
+def sharing_notes(data: Battles, nodes: Sequence[Component], related: bool) -> tuple[str, ...]:
+    """Return notes on what categories share; `related` says whether deviations have labels or tags in common."""
+    if len(data.shape) == 1:
+        return ()
+    own = () if data.n_contexts == 1 else (deviation_sentence(*deviation_shares(nodes)),)
+    return own if related or shared_tags(data) is None else (*own, UNRELATED)
 
 
 def design_notes(run: "HierarchicalRun") -> tuple[str, ...]:
@@ -223,8 +216,8 @@ class HierarchicalRun(Run):
         return [node.weight for node in self.nodes]
 
     @cached_property
-    def _mean(self) -> Field:
-        return Field.mixed([node.scores for node in self.nodes], self._weights)
+    def _mean(self) -> LowRankPlusSparse:
+        return LowRankPlusSparse.mixed([node.scores for node in self.nodes], self._weights)
 
     @property
     def _view(self) -> ScoresView:
@@ -272,44 +265,44 @@ class HierarchicalRun(Run):
 
     @cached_property
     def separate_errors(self) -> SeparateFits | None:
-        """What one fit per context would tell at these scores; None where it would take long."""
+        """Precision of one fit per context at these scores; None where it would take long."""
         return SeparateFits(self.data, self._view) if self.data.n_contexts * self.data.shape[0] ** 3 <= LONG else None
 
-    def _on_slots(self, values: Iterable[Floats]) -> Field:
+    def _on_slots(self, values: Iterable[Floats]) -> LowRankPlusSparse:
         """Return the mean over nodes of values on slots, zero elsewhere."""
         mean = self._mean
-        return Field.of(mean.design, mean.U[:, :0], mean.V[:, :0], self._average(values))
+        return LowRankPlusSparse.of(mean.design, mean.U[:, :0], mean.V[:, :0], self._average(values))
 
     @cached_property
-    def exception_probability(self) -> Field:
-        """Probability that each entry is an exception."""
+    def outlier_probability(self) -> LowRankPlusSparse:
+        """Probability that each entry is an outlier."""
         return self._on_slots(node.outliers.probability for node in self.nodes)
 
     @cached_property
-    def _deviations(self) -> Field:
+    def _deviations(self) -> LowRankPlusSparse:
         """Scores less their low-rank part."""
         fields = [self._mean, *(node.low_rank for node in self.nodes)]
-        return Field.mixed(fields, [1.0, *(-weight for weight in self._weights)])
+        return LowRankPlusSparse.mixed(fields, [1.0, *(-weight for weight in self._weights)])
 
     def leans_on(self, has_votes_elsewhere: bool) -> str:
         """Return what the score of a model with few or no votes on a board rests on."""
         source = "its other categories" if has_votes_elsewhere else "the spread of models"
         return f"score mostly inferred from {source}"
 
-    def exception(self, model: int, weights: Floats) -> float:
-        """Return how far a score is from what the model's other scores say, where votes single it out; else 0."""
-        if model not in self._exceptional:
+    def outlier(self, model: int, weights: Floats) -> float:
+        """Return how far an outlier is from its prediction by the model's other scores; 0 where the score is none."""
+        if model not in self._outlier_models:
             return 0.0
         used = np.flatnonzero(weights)
-        if used.size != 1 or self.exception_probability.entries(np.array([model]), used)[0] < LIKELY:
+        if used.size != 1 or self.outlier_probability.entries(np.array([model]), used)[0] < LIKELY:
             return 0.0
         return float(self._deviations.entries(np.array([model]), used)[0])
 
     @cached_property
-    def _exceptional(self) -> set[int]:
-        """Models with exceptions."""
+    def _outlier_models(self) -> set[int]:
+        """Models with outliers."""
         _, model = self._mean.design.slot_places
-        return set(model[self.exception_probability.slots >= LIKELY].tolist())
+        return set(model[self.outlier_probability.slots >= LIKELY].tolist())
 
     def _by_context(self, contexts: Longs) -> Floats:
         """Return the covariance of the scores of some contexts, (n, d1, d1)."""
@@ -323,8 +316,8 @@ class HierarchicalRun(Run):
         return out
 
     @cached_property
-    def _added(self) -> Field:
-        """Variance that exceptions add to each entry."""
+    def _added(self) -> LowRankPlusSparse:
+        """Variance that outliers add to each entry."""
         return self._on_slots(node.outliers.variance for node in self.nodes)
 
     def _of_means(self, weights: Floats) -> Floats:
@@ -423,7 +416,7 @@ class HierarchicalRun(Run):
 
     @cached_property
     def level_information(self) -> LevelInformation:
-        """What votes tell of levels, and would tell if these were others, at the likeliest node."""
+        """Information of the votes on levels, here and at other values of them, at the likeliest node."""
         scores = max(self.nodes, key=lambda node: node.weight).mode.scores
         return LevelInformation.at(scores.design, scores.eta_of(scores.design))
 

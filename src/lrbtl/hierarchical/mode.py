@@ -14,8 +14,8 @@ from lrbtl.typing import Floats
 
 MAX_ITER = 30
 SMALLEST_STEP, SLACK = 1e-3, 1e-9  # share of a step; rise of the objective, over its size, that is rounding
-FARTHEST = 20.0  # logits beyond which votes tell nothing of a score
-CLOSE = 5.0  # nats from the mode at which the exact Hessian replaces the information
+FARTHEST = 20.0  # logits beyond which votes have no information on a score
+EXACT_HESSIAN_WITHIN = 5.0  # nats from the mode: nearer, the exact Hessian replaces the information
 TOLERANCE = 1e-4  # nats: a mode is that close to the top, where nothing else is asked for
 KEPT_STEPS = 12  # most steps with one factor
 SLOW, STUCK = 0.25, 0.9  # ratios of promises beyond which the Hessian takes over, and beyond which a kept factor goes
@@ -70,7 +70,7 @@ def find_mode(at: Expansion, *, near: bool = False, tolerance: float = TOLERANCE
     least = tolerance * max(1.0, at.scores.design.n_slots / MANY_ENTRIES)
     expected = 0.0 if near else np.inf
     for n_iter in range(1, MAX_ITER + 1):
-        exact = expected < CLOSE
+        exact = expected < EXACT_HESSIAN_WITHIN
         factor, gradient = at.newton_factor() if exact else at.factor, at.gradient()
         step = factor.solve(gradient)
         dE = deviation_step(at, step)
@@ -113,7 +113,7 @@ def stepped(at: Expansion, step: Floats, dE: Floats) -> tuple[Scores, float]:
 
 
 def within_reach(scores: Scores, trial: Scores) -> bool:
-    """Return whether scores after a step are no farther than votes tell, or than they were."""
+    """Return whether scores after a step stay within the reach of the votes, or move no farther out."""
     return bool(np.abs(trial.low_rank).max() <= max(FARTHEST, float(np.abs(scores.low_rank).max())))
 
 
@@ -128,7 +128,7 @@ def _kept_steps(
         step = -curvature.step(scores.space, gradient)[0]
         dE = deviation_step(near, step)
         expected = decrement(near, gradient, step, dE)
-        if expected > (STUCK if exact or last > CLOSE else SLOW) * last:
+        if expected > (STUCK if exact or last > EXACT_HESSIAN_WITHIN else SLOW) * last:
             return scores, last, False
         trial = scores.moved(step, dE)
         if near.cost(trial) > near.cost(scores) + SLACK * abs(near.cost(scores)):

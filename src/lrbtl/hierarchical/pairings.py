@@ -35,7 +35,7 @@ BY_CHANCE = 3.0  # deviations of the largest eigenvalue of a random graph beyond
 
 @dataclass(frozen=True)
 class DesignCovariates:
-    """What the pairings say of levels, before any outcome.
+    """Covariates of levels from the pairings, before any outcome.
 
     Attributes
     ----------

@@ -2,11 +2,11 @@
 
 A judge that dislikes a model does so in every category. So scores have terms Z F beside level + L and E: a column of Z
 is one for a model at one level of a context mode, and its F ~ N(0, size^2) has the mode's size. With level + L and E
-integrated out, as in `hierarchical.expansion`, votes say of F
+integrated out, as in `hierarchical.expansion`, votes have the information K and scores y on F,
 
     K = Z^T P Z,   y = Z^T (S g + W E - W J A^-1 gradient + P s),   P = W - W J A^-1 J^T W,
 
-with s what of Z F the scores hold already. F has precision K + size^-2, and scores follow it by
+with s the part of Z F that scores contain already. F has precision K + size^-2, and scores change with it by
 Q = S (Z - J A^-1 J^T W Z). A share of the prior of a size is at zero, the rest is flat up to the spread of the scores.
 """
 
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 
 from lrbtl.data.battles import Battles
-from lrbtl.fitting.blocks import BlockDesign, Field, Matrices
+from lrbtl.fitting.blocks import BlockDesign, LowRankPlusSparse
 from lrbtl.fitting.jacobian import pull_columns, push_columns
 from lrbtl.hierarchical.correlated import few_contexts
 from lrbtl.hierarchical.expansion import Expansion, left_by_steps
@@ -161,7 +161,7 @@ def few_columns(m: int, d1: int, D: int, most: int = MOST_NUMBERS) -> bool:
 
 @dataclass(frozen=True)
 class ColumnInformation:
-    """What votes tell of the columns of Z, with level + L and E integrated out; whatever the sizes are."""
+    """Information of the votes on the columns of Z, with level + L and E integrated out; for all sizes."""
 
     at: Expansion
     columns: RandomEffectDesign
@@ -173,23 +173,23 @@ class ColumnInformation:
 
     @cached_property
     def known(self) -> Floats:
-        """What the scores hold of the columns already, on the slots, (n_slots, 1)."""
+        """Part of the columns that the scores contain already, on the slots, (n_slots, 1)."""
         places = self.at.scores.design.slot_places
         return np.asarray(np.broadcast_to(self.at.scores.shared, self.shape[::-1]).T[places][:, None])
 
     @cached_property
     def solved(self) -> tuple[Floats, Floats, Floats]:
-        """K and the votes' scores of all columns, and what the coordinates of L answer to them.
+        """K and the votes' scores of all columns, and the response of the coordinates of L.
 
-        The last of them stands for what the scores hold already.
+        The last of them stands for the part that the scores contain already.
         """
         at, design, space, columns = self.at, self.at.scores.design, self.at.scores.space, self.columns
         places = design.slot_places
-        told = at.marginal.apply(self.known)
-        pulled, own = pull_columns(design.entries, space, told), self.known.T @ told
+        informed = at.marginal.apply(self.known)
+        pulled, own = pull_columns(design.entries, space, informed), self.known.T @ informed
         pulled[space.extra] = at.marginal.effects[0].T @ at.marginal.apply_shrinkage(self.known)
         of_modes, inside = self._of_modes
-        pulled, mixed = np.hstack([of_modes, pulled]), columns.against(told, places)
+        pulled, mixed = np.hstack([of_modes, pulled]), columns.against(informed, places)
         K = np.block([[inside, mixed], [mixed.T, own]])
         solved = at.factor.solve(pulled)
         K = K - pulled.T @ solved
@@ -277,8 +277,8 @@ class RandomEffects:
         K, score, _ = self.information.solved
         half = linalg.solve_triangular(self._factor, self._spread * self.information.of_columns[1], lower=True)
         known = float(score[-1] + 0.5 * K[-1, -1])
-        told = 0.5 * float(half @ half) - float(np.log(np.diag(self._factor)).sum())
-        return self.at.log_evidence - known + told + sum(self.averaged)
+        gained = 0.5 * float(half @ half) - float(np.log(np.diag(self._factor)).sum())
+        return self.at.log_evidence - known + gained + sum(self.averaged)
 
     def sized(self, largest: float, at_zero: float) -> "RandomEffects":
         """Return the same with the root mean squares of the sizes under the votes, one mode given the others."""
@@ -333,7 +333,7 @@ class RandomEffects:
 
     @cached_property
     def _left(self) -> tuple[Floats, Floats]:
-        """P Z size on the slots, (n_slots, m), and P times what the scores hold of Z F, (n_slots,)."""
+        """P Z size on the slots, (n_slots, m), and P times the part of Z F in the scores, (n_slots,)."""
         own = self.columns.times_on_slots(np.diag(self._spread), self.at.scores.design.slot_places)
         left = left_by_steps(self.at, self.at.marginal.apply(np.hstack([own, self.information.known])))
         return left[:, :-1], left[:, -1]
@@ -371,7 +371,7 @@ class RandomEffects:
         return ScoreChanges(design, space, -solved, closed + along - own), closed
 
     @cached_property
-    def move(self) -> Field:
+    def move(self) -> LowRankPlusSparse:
         """What scores change by."""
         factors = np.append(self._mean, -1.0)
         found, _ = self._answers(factors[:, None])
@@ -424,11 +424,11 @@ class ScoreChanges:
         """Changes of U (d1, r1, m) and of V (D, r1, m)."""
         return self.space.push_columns(self.coordinates)
 
-    def field(self, left: Floats, right: Floats) -> Field:
+    def field(self, left: Floats, right: Floats) -> LowRankPlusSparse:
         """Return a single change plus left right^T."""
         dU, dV = (side[:, :, 0] for side in self._pushed)
         U, V = np.hstack([left, dU, self.space.U]), np.hstack([right, self.space.V, dV])
-        return Field.of(self.design, U, V, 0.0 if self.slots is None else self.slots[:, 0])
+        return LowRankPlusSparse.of(self.design, U, V, 0.0 if self.slots is None else self.slots[:, 0])
 
     def dense(self, contexts: Longs, more: Floats) -> Floats:
         """Return the changes in some contexts plus others, (n, d1, m)."""
@@ -449,18 +449,6 @@ class ScoreChanges:
         own = np.tensordot(weights @ self.space.V, dU, axes=(0, 1)) + self.space.U @ np.tensordot(weights, dV, axes=1)
         on_slots = 0.0 if self.slots is None else self.design.entries.by_model(weights[context, None] * self.slots)
         return np.asarray(more + own + on_slots)
-
-    def told(self, matrices: Matrices, weights: Floats) -> Floats:
-        """Return the sums over contexts of weights (D,) times a matrix per context times the changes, (d1, m)."""
-        (dU, dV), (context, model) = self._pushed, self.design.slot_places
-        (D, d1), on_slots = (len(self.space.V), len(self.space.U)), weights[context]
-        rows, out = self.design.slot_rows(self.space, matrices)[0], np.zeros((d1, dU.shape[2]))
-        for k, v in enumerate(self.space.V.T):
-            out += self.design.blocks.summed(matrices, weights * v) @ dU[:, k]
-            out += np.asarray(sparse.csr_array((rows[:, k] * on_slots, (model, context)), shape=(d1, D)) @ dV[:, k])
-        if self.slots is not None:
-            out += self.design.entries.by_model(on_slots[:, None] * self.design.blocks.times(matrices, self.slots))
-        return out
 
     def means(self, more: Floats) -> Floats:
         """Return means over the models of each context, plus others, (D, m)."""

@@ -40,14 +40,14 @@ def probe_residuals(
     """Return what residuals of L show beyond noise.
 
     Residuals of L are S g + W E on the slots less what L would take of them, clipped, and white in models and contexts
-    after division by the root of the information: few close matches tell much less of the levels than of neighbours.
-    Directions of models count by the share that votes tell of scores as large as these are: those of a newcomer hardly.
+    after division by the root of the information: few close matches inform levels much less than gaps of neighbours.
+    Directions of models count by their shrinkage factor at scores as large as these: those of a newcomer hardly.
     Noise is drawn from the model: votes and deviations of random signs, less what the fit takes of them; a few times
     only where the excess is certain then, or below all `doubt`. Signs belong to pairs and entries, so that one vote
     more changes only its own. What L takes of noise, of variance W, is also the trace of what it takes of W, about; it
     is computed exactly if that is cheap.
 
-    Random effects are noise too, as deviations are: residuals hold them, and draws have some of random signs. Their
+    Random effects are noise too, as deviations are: residuals contain them, and draws have some of random signs. Their
     sizes are large where they hide a factor, so that with them singular values count relative to all of the residuals.
     """
     components, most = _components(at, clip, effects), max(1, AT_A_TIME // at.scores.design.n_slots)
@@ -65,8 +65,8 @@ def probe_residuals(
             excess = (here - np.mean(noise)) / max(float(np.std(noise, ddof=1)), 1e-300)
     taken /= len(noise)
     if at.scores.design.n_slots <= EXACT_SLOTS:
-        told = at.marginal.apply(np.eye(at.scores.design.n_slots))
-        taken = float(np.trace(told - left_by_steps(at, told)))
+        information = at.marginal.apply(np.eye(at.scores.design.n_slots))
+        taken = float(np.trace(information - left_by_steps(at, information)))
     return Residuals(float(excess[0]), int(np.count_nonzero(excess >= CERTAIN)), taken)
 
 

@@ -2,16 +2,16 @@
 
 shared factors                           `Search.average_ranks`, by the test of `hierarchical.rank`
 outliers                                 `Search.refit_without_outliers`
-what votes leave open of s and tau       `Search.components`: nodes by their evidence
+uncertainty of s and tau                 `Search.components`: nodes by their evidence
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from lrbtl.fitting.blocks import Field
+from lrbtl.fitting.blocks import LowRankPlusSparse
 from lrbtl.hierarchical.coordinates import no_factors
 from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion
@@ -20,6 +20,7 @@ from lrbtl.hierarchical.level_prior import LevelPrior, design_weight
 from lrbtl.hierarchical.mode import Mode, find_mode
 from lrbtl.hierarchical.outliers import Outliers, find_outliers
 from lrbtl.hierarchical.random_effects import RandomEffectDesign, RandomEffects
+from lrbtl.hierarchical.rank import Residuals
 from lrbtl.hierarchical.sizes import LEAST_SIZE, SizeFitter
 from lrbtl.hierarchical.variance_components import SizePosterior, size_posterior
 from lrbtl.lowrank.tucker import Tucker, check_rank, rank_caps
@@ -27,21 +28,22 @@ from lrbtl.methods.base import Options
 from lrbtl.model.links import Link
 from lrbtl.typing import Floats
 
-ALIKE = 0.1  # relative change of the variance of an entry, noise included, over which covariances are linear in tau^2
-FEW_NOISE = 0.1  # of the noise: sizes are looked at from there on, where less has the most evidence
-ABSORBED = 0.05  # of the variance of scores: below it shared factors hold the levels, whose law does not matter
-LEVELS_MATTER = 8.0  # squared relative errors of s, times shrinkage of levels, below which it is not averaged over
+LINEAR_IN_TAU = 0.1  # relative change of an entry's variance, with noise, over which covariances are linear in tau^2
+SMALLEST_SIZE_TO_NOISE = 0.1  # of the noise: the search for a size starts at least there
+LEVELS_IN_FACTORS = 0.05  # share of the score variance: below it factors absorb the levels, whose law does not matter
+SPREAD_AVERAGED_FROM = 8.0  # squared relative errors of s, times shrinkage of levels, from which s is averaged over
 SAME_TAU = 0.1  # relative difference of taus for which a mode is not sought again
 LEAST_SHARE = 0.02  # weight below which a law of levels is left out of the average
-OBVIOUS = 8.0  # where a factor stands out so far at the first tau, it does at any
-NO_DOUBT = 4.0  # where it stands out less there after a few draws, it is not obvious
-IDLE = 0.3  # standard deviations that a factor must take out of the residuals
+CLEAR_EXCESS = 8.0  # excess at the first tau from which a factor is certain at any tau
+EXCESS_WORTH_DRAWS = 4.0  # excess after a few draws from which further draws are made
+LEAST_EXCESS_REMOVED = 0.3  # standard deviations by which a factor must lower the excess of the residuals
 NOISE_TIMES = 2.0  # what noise would explain: components of context modes that explain less are left out
-REFITS = 6  # most passes: without the pull of some outliers others stand out, or do so no more
-LIKELY, UNLIKELY = 0.5, 0.3  # probabilities from which an entry is an outlier, and below which it is none any more
-IN_DOUBT = 2e-4  # nats per entry: tolerance of a number of factors that is in doubt
+REFITS = 6  # most passes: flagging some outliers may add or remove others
+LIKELY, UNLIKELY = 0.5, 0.3  # probabilities from which an entry is flagged, and below which a flag is removed
+ROUGH_TOLERANCE = 2e-4  # nats per entry: tolerance of a number of factors that is in doubt
 OUT_OF_REACH = -1e6  # log evidence of sizes at which levels run away: there is no mode within reach
-SHARING, SMALLER = 2, (0.25, 0.5, 1.0)  # rounds, and taus that are looked at, once entries may share deviations
+EFFECT_ROUNDS = 2  # refits of tau once there are random effects
+TAU_FACTORS = (0.25, 0.5, 1.0)  # multiples of tau that each of them compares
 
 
 @dataclass(frozen=True)
@@ -65,15 +67,15 @@ class Component:
         return self.mode.at.hyper.level.s
 
     @property
-    def low_rank(self) -> Field:
+    def low_rank(self) -> LowRankPlusSparse:
         """Return level + L, with what several contexts share beside it."""
         return self.mode.scores.common()
 
     @cached_property
-    def scores(self) -> Field:
-        """Scores with the moves of outliers and of what entries share."""
+    def scores(self) -> LowRankPlusSparse:
+        """Scores with the shifts of outliers and of random effects."""
         moves = (self.mode.scores.field, self.outliers.move, self.covariance.move)
-        return Field.mixed(moves, (1.0, 1.0, 1.0))
+        return LowRankPlusSparse.mixed(moves, (1.0, 1.0, 1.0))
 
     @property
     def shared_square(self) -> float:
@@ -94,17 +96,58 @@ class Component:
         return np.empty(0) if effects is None else effects.values
 
 
+@dataclass
+class RankAverage:
+    """Modes of increasing numbers of factors: each keeps a part of the remaining weight and passes on the rest.
+
+    Attributes
+    ----------
+    modes : list of (float, Mode)
+        Those that keep weight.
+    remaining : float
+        Weight of all larger numbers of factors.
+    main : Mode or None
+        That of most weight so far: larger numbers of factors take its sizes and outliers.
+    stalled : list of Mode
+        The last ones, since factors take nothing out of the residuals.
+    """
+
+    modes: list[tuple[float, Mode]] = field(default_factory=list)
+    remaining: float = 1.0
+    main: Mode | None = None
+    stalled: list[Mode] = field(default_factory=list)
+    _least_excess: float = np.inf
+
+    def keep(self, mode: Mode, passed_on: float = 0.0) -> None:
+        """Give a mode the remaining weight but for a share that it passes on."""
+        self.modes.append((self.remaining * (1.0 - passed_on), mode))
+        self.remaining *= passed_on
+
+    def stalls(self, here: Mode | Expansion, excess: float) -> bool:
+        """Return whether two numbers of factors in a row left the excess of the residuals nearly as it was."""
+        doubtful = self._least_excess - LEAST_EXCESS_REMOVED < excess < CLEAR_EXCESS
+        self.stalled = [*self.stalled, here] if doubtful and isinstance(here, Mode) else []
+        self._least_excess = min(excess, self._least_excess)
+        return len(self.stalled) > 1
+
+    def shares(self, least: float) -> list[tuple[float, Mode]]:
+        """Return the modes with at least some weight, the last one if none has it, with weights that sum to one."""
+        kept = [each for each in self.modes if each[0] >= least] or self.modes[-1:]
+        total, modes = sum(weight for weight, _ in kept), {id(mode): mode for _, mode in kept}
+        return [(sum(w for w, each in kept if each is mode) / total, mode) for mode in modes.values()]
+
+
 class Search:
     """Modes of one log at several numbers of factors and sizes."""
 
     def __init__(self, fitter: SizeFitter, tags: Floats | None = None, pilot: Mode | None = None) -> None:
         self.fitter, self.config = fitter, fitter.config
         self.design, self.shape = fitter.design, fitter.shape
-        self.pilot = fitter.begin() if pilot is None else pilot
+        self.pilot = fitter.fit_pilot() if pilot is None else pilot
         self.columns = RandomEffectDesign.of(self.design, tags)
 
-    def begin(self, rank: int | tuple[int, ...], offset: Floats | float = 0.0) -> Expansion:
-        """Return the posterior round a start with some factors: those of the pilot's deviations, rest as deviations."""
+    def initial_expansion(self, rank: int | tuple[int, ...], offset: Floats | float = 0.0) -> Expansion:
+        """Return the expansion round a start: the leading factors of the pilot's deviations, the rest as deviations."""
         pilot = self.pilot.scores
         E = pilot.E - offset
         empty = np.zeros((self.shape[0], 0)), np.zeros((self.design.n_contexts, 0))
@@ -112,7 +155,7 @@ class Search:
             point, left = no_factors(self.shape), E
         else:
             full = check_rank(rank, self.shape) if isinstance(rank, int) else rank
-            point = Field.of(self.design, *empty, E).centred().truncated(full)
+            point = LowRankPlusSparse.of(self.design, *empty, E).centred().truncated(full)
             left = E - self.design.entries.slot_values(np.ascontiguousarray(point.factors[0]), point.context_vectors())
             point = Tucker(point.core / self._pilot_shrinkage, point.factors)
         space = self.fitter.space(point, pilot.space.level)
@@ -122,90 +165,102 @@ class Search:
 
     @cached_property
     def _pilot_shrinkage(self) -> float:
-        """Mean share that the pilot's deviations have of what votes say: factors of few votes are larger than these."""
+        """Mean shrinkage factor of the pilot's deviations: factors of few votes are larger than these."""
         at = self.pilot.at
         return at.tau**2 * at.marginal.trace / self.design.n_slots
 
-    def beside(self, mode: Mode, rank: int) -> Mode:
-        """Return the mode with more factors, which are in doubt, roughly, at the sizes of another mode.
+    def fit_next_rank(self, mode: Mode, rank: int) -> Mode:
+        """Return an approximate mode with more factors, which are in doubt, at the sizes of another mode.
 
-        It begins at the scores of that mode, with the factors of a start: votes say the same there.
+        It starts at the scores of that mode, with the factors of an initial expansion: the likelihood is the same.
         """
-        here, first = mode.scores, self.begin(rank, mode.scores.offset).scores
+        here, first = mode.scores, self.initial_expansion(rank, mode.scores.offset).scores
         low = self.design.entries.slot_values(first.space.U, first.space.V)
         scores = replace(here, space=first.space, E=here.on_slots - here.offset - low, shared=0.0)
         start = self.fitter.with_factors(mode.at.split_anew(scores))
-        return find_mode(start, tolerance=IN_DOUBT * self.design.n_slots)
+        return find_mode(start, tolerance=ROUGH_TOLERANCE * self.design.n_slots)
 
-    def given(self, rank: int | tuple[int, ...]) -> list[tuple[float, Mode]]:
-        """Return the mode with some factors, with weight one."""
-        return [(1.0, self._without_vanished(self.refit_without_outliers(self.begin(rank))))]
+    def fit_fixed_rank(self, rank: int | tuple[int, ...]) -> list[tuple[float, Mode]]:
+        """Return the mode with a fixed number of factors, with weight one."""
+        return [(1.0, self._without_vanished(self.refit_without_outliers(self.initial_expansion(rank))))]
 
     def _without_vanished(self, mode: Mode) -> Mode:
-        """Return the mode with fewer factors where some are nothing: what is left of them is rounding."""
+        """Return the mode without factors that vanished: what remains of them is rounding."""
         while mode.scores.vanished:
             most = mode.scores.space.rank - 1
             rank = tuple(min(most, each) for each in mode.scores.space.point.rank)
-            mode = self.refit_without_outliers(self.begin(rank if most else 0, mode.scores.offset))
+            mode = self.refit_without_outliers(self.initial_expansion(rank if most else 0, mode.scores.offset))
         return mode
 
     def average_ranks(self, options: Options) -> list[tuple[float, Mode]]:
         """Return modes of one or more numbers of factors with their weights.
 
-        A number passes on all of its weight where the residuals surely show one more factor, none where they surely do
-        not, and a part of it in doubt.
+        A number passes on all of its weight where the residuals clearly show one more factor, and none where they
+        clearly do not. In doubt it passes on a part.
         """
-        config = self.config
-        largest = min(config.largest_rank, max(rank_caps(self.shape)))
-        reject = config.excess_reject - config.excess_hidden * self.fitter.covariates.informed[0]
-        found: list[tuple[float, Mode]] = []
-        left, least, r = 1.0, np.inf, 0
-        main: Mode | None = None  # that of most weight so far: larger numbers of factors take its sizes and outliers
-        start = self.begin(0)
-        idle: list[Mode] = []  # since when factors take nothing out of the residuals
+        found, rank = RankAverage(), 0
+        offset: Floats | float = 0.0
         while True:
-            here: Mode | Expansion = self.beside(main, r) if main else start
-            if isinstance(here, Expansion):
-                sure = r < largest and not self.columns.modes  # random effects may look like factors
-                obvious = sure and self.fitter.residuals(here, NO_DOUBT).excess >= OBVIOUS
-                here = here if obvious else self.fitter.fit_sizes(here)
-            here = self.share(here) if isinstance(here, Mode) else here
+            here = self._fit_rank(found.main, rank, offset)
             vanished = isinstance(here, Mode) and here.scores.vanished
-            if vanished or r == largest:
-                last = main if vanished and main else self._without_vanished(self.refit_without_outliers(here))
-                found.append((left, last))
+            if vanished and found.main:
+                found.keep(found.main)
                 break
-            at = here.at if isinstance(here, Mode) else here
-            effects = self.random_effects(at) if self.columns.modes else None
-            seen = self.fitter.residuals(at, reject if main else -np.inf, effects)
-            options.say(f"{r} factors: the largest residual component is {seen.excess:.1f} deviations above noise")
-            doubtful = isinstance(here, Mode) and least - IDLE < seen.excess < OBVIOUS
-            idle = [*idle, here] if doubtful and isinstance(here, Mode) else []
-            least = min(seen.excess, least)
-            if len(idle) > 1:
-                found.append((left, main or self.refit_without_outliers(idle[0])))
+            if vanished or rank == self._largest_rank:
+                found.keep(self._without_vanished(self.refit_without_outliers(here)))
                 break
-            more = (seen.excess - reject) / (config.excess_accept - reject)
-            more = float(np.clip(more, 0.0, 1.0))
-            offset = at.scores.offset
-            if more < 1.0:
-                mode = here if main and isinstance(here, Mode) else self.refit_without_outliers(here)
-                found.append((left * (1.0 - more), mode))
-                offset = mode.scores.offset
-                if more < 0.5 and len(self.shape) == 2:  # of tensors, ranks of modes are judged at their own tau
-                    main = main or mode
-            left *= more
-            if left < config.least_weight:
+            seen = self._residuals_beyond(here, found.main)
+            options.say(f"{rank} factors: the largest residual component is {seen.excess:.1f} deviations above noise")
+            if found.stalls(here, seen.excess):
+                found.keep(found.main or self.refit_without_outliers(found.stalled[0]))
                 break
-            r = min(r + max(1, seen.certain), largest)
-            start = self.begin(r, offset)
-        kept = [each for each in found if each[0] >= config.least_weight] or found[-1:]
-        total, modes = sum(weight for weight, _ in kept), {id(mode): mode for _, mode in kept}
-        share = {key: sum(weight for weight, mode in kept if id(mode) == key) / total for key in modes}
-        return [(share[key], self.trimmed(mode)) for key, mode in modes.items()]
+            offset = self._pass_on(found, here, seen.excess)
+            if found.remaining < self.config.least_weight:
+                break
+            rank = min(rank + max(1, seen.certain), self._largest_rank)
+        shares = found.shares(self.config.least_weight)
+        return [(share, self.reduce_context_ranks(mode)) for share, mode in shares]
+
+    @property
+    def _largest_rank(self) -> int:
+        """Most factors that are tried."""
+        return min(self.config.largest_rank, max(rank_caps(self.shape)))
+
+    @property
+    def _excess_reject(self) -> float:
+        """Excess of the residuals above which one more factor gets some weight."""
+        return self.config.excess_reject - self.config.excess_hidden * self.fitter.covariates.informed[0]
+
+    def _fit_rank(self, main: Mode | None, rank: int, offset: Floats | float) -> Mode | Expansion:
+        """Return the mode with some factors; where one more is certain at any sizes, only the start of its search."""
+        if main:
+            return self.with_random_effects(self.fit_next_rank(main, rank))
+        start = self.initial_expansion(rank, offset)
+        sure = rank < self._largest_rank and not self.columns.modes  # random effects may look like factors
+        if sure and self.fitter.residuals(start, EXCESS_WORTH_DRAWS).excess >= CLEAR_EXCESS:
+            return start
+        return self.with_random_effects(self.fitter.fit_sizes(start))
+
+    def _residuals_beyond(self, here: Mode | Expansion, main: Mode | None) -> Residuals:
+        """Return the test of the residuals for one more factor."""
+        at = here.at if isinstance(here, Mode) else here
+        effects = self.random_effects(at) if self.columns.modes else None
+        return self.fitter.residuals(at, self._excess_reject if main else -np.inf, effects)
+
+    def _pass_on(self, found: RankAverage, here: Mode | Expansion, excess: float) -> Floats | float:
+        """Divide the remaining weight between a number of factors and larger ones; return the offset of outliers."""
+        reject = self._excess_reject
+        more = float(np.clip((excess - reject) / (self.config.excess_accept - reject), 0.0, 1.0))
+        if more == 1.0:
+            return here.scores.offset
+        mode = here if found.main and isinstance(here, Mode) else self.refit_without_outliers(here)
+        found.keep(mode, more)
+        if more < 0.5 and len(self.shape) == 2:  # of tensors, ranks of modes are judged at their own tau
+            found.main = found.main or mode
+        return mode.scores.offset
 
     def refit_without_outliers(self, start: Mode | Expansion) -> Mode:
-        """Return the mode without the pull of entries that are likely outliers."""
+        """Return the mode with likely outlier entries exempt from sharing."""
         mode = start if isinstance(start, Mode) else self.fitter.fit_sizes(start)
         returned = np.zeros(self.design.n_slots, dtype=np.bool_)  # outliers no more: they would come and go
         for _ in range(REFITS if self.config.outliers and self.design.several_contexts else 0):
@@ -221,7 +276,7 @@ class Search:
             mode = self.fitter.fit_sizes(self.fitter.converge(mode.at.around(scores)))
         return mode
 
-    def trimmed(self, mode: Mode) -> Mode:
+    def reduce_context_ranks(self, mode: Mode) -> Mode:
         """Return the mode with smaller ranks of the context modes, where a component explains little more than noise.
 
         The largest singular value of noise, m x n standard normal numbers, is about sqrt(m) + sqrt(n): its square is
@@ -246,10 +301,10 @@ class Search:
         """Return the random effects round a mode, with sizes by their evidence."""
         return RandomEffects.of(at, self.columns).sized(self.fitter.spread, self.config.effect_at_zero)
 
-    def share(self, mode: Mode) -> Mode:
-        """Return the mode with what entries share in its scores: deviations of single entries may be smaller then."""
-        for _ in range(SHARING if self.columns.modes else 0):
-            tries = [self.random_effects(mode.at.at_tau(mode.tau * factor)) for factor in SMALLER]
+    def with_random_effects(self, mode: Mode) -> Mode:
+        """Return the mode with random effects in its scores: deviations of single entries may be smaller then."""
+        for _ in range(EFFECT_ROUNDS if self.columns.modes else 0):
+            tries = [self.random_effects(mode.at.at_tau(mode.tau * factor)) for factor in TAU_FACTORS]
             found = max(tries, key=lambda each: each.log_evidence)
             context, model = mode.scores.design.slot_places
             E = mode.scores.E - (found.values - mode.scores.shared)[model, context]
@@ -277,13 +332,13 @@ class Search:
             return SizePosterior.known(0.0)
         found = size_posterior(
             lambda tau: self.log_evidence(mode, tau=tau),
-            max(mode.tau, FEW_NOISE * min(self.design.noise, self.fitter.spread)),
+            max(mode.tau, SMALLEST_SIZE_TO_NOISE * min(self.design.noise, self.fitter.spread)),
             largest=self.fitter.spread,
             least=LEAST_SIZE * self.fitter.spread,
             sure=self.config.sure_size,
         )
         squares = [tau**2 for tau, _ in found.nodes]
-        if squares[-1] - squares[0] > ALIKE * (self.design.noise**2 * self.fitter.dispersion + squares[0]):
+        if squares[-1] - squares[0] > LINEAR_IN_TAU * (self.design.noise**2 * self.fitter.dispersion + squares[0]):
             return found
         return SizePosterior.known(found.typical, found.log_evidence)
 
@@ -299,7 +354,7 @@ class Search:
         level = replace(mode.at.hyper.level, freedom=freedom, sites=None)
         return size_posterior(
             lambda s: self.log_evidence(mode, level=replace(level, s=s)),
-            max(level.s, FEW_NOISE * self.fitter.level_noise),
+            max(level.s, SMALLEST_SIZE_TO_NOISE * self.fitter.level_noise),
             largest=self.config.largest_spread,
             least=LEAST_SIZE * max(level.s, self.fitter.level_noise),
             sure=self.config.sure_size,
@@ -312,25 +367,25 @@ class Search:
         `one_size` a single tau stands for its distribution, and the s of most evidence for that of s.
         """
         main = max(range(len(modes)), key=lambda k: modes[k][0])
-        modes = [(weight, self.share(mode)) for weight, mode in modes]
+        modes = [(weight, self.with_random_effects(mode)) for weight, mode in modes]
         own = modes[main][1]
         taus = [(self.likely_tau(own), 1.0)] if one_size else self.tau_posterior(own).nodes
-        laws = [(own.at.hyper.level, 1.0)] if one_size else self._laws_of_levels(own)
+        laws = [(own.at.hyper.level, 1.0)] if one_size else self._level_priors(own)
         out = []
         for k, (weight, mode) in enumerate(modes):
             if k < main:
-                there = self.moved(mode, self.likely_tau(mode), mode.at.hyper.level)
+                there = self.refit_at_sizes(mode, self.likely_tau(mode), mode.at.hyper.level)
                 out.append(self.component(there, weight))
                 continue
             for tau, share in taus if k == main else [taus[len(taus) // 2]]:
                 for level, part in laws if k == main else laws[:1]:
-                    there = self.moved(mode, tau, level)
+                    there = self.refit_at_sizes(mode, tau, level)
                     out.append(self.component(there, weight * part * (share if k == main else 1.0)))
         total = sum(each.weight for each in out)
         return [replace(each, weight=each.weight / total) for each in out]
 
-    def moved(self, mode: Mode, tau: float, level: LevelPrior) -> Mode:
-        """Return the mode at other sizes, with fewer factors where some are nothing there."""
+    def refit_at_sizes(self, mode: Mode, tau: float, level: LevelPrior) -> Mode:
+        """Return the mode at other sizes, without factors that vanish there."""
         if tau == mode.tau and level is mode.at.hyper.level:
             return mode
         at = self.fitter.at_level(mode.at.at_tau(tau), level)
@@ -343,31 +398,31 @@ class Search:
             there = self.fitter.converge(at, near=True)
         return there
 
-    def _laws_of_levels(self, mode: Mode) -> list[tuple[LevelPrior, float]]:
-        """Return priors of levels that are averaged over, with their weights."""
+    def _level_priors(self, mode: Mode) -> list[tuple[LevelPrior, float]]:
+        """Return the priors of levels to average over, with their weights."""
         here = mode.at.hyper.level
         if mode.scores.space.rank and not self.fitter.thin(mode.at):
             return [(here, 1.0)]
         known = here.effective_number(self.fitter.covariance(mode.at).level_covariance)
-        open_part = (1.0 - known / max(self.shape[0] - 1, 1)) * np.sqrt(2.0 / known)
-        if open_part < self.config.sure_size**2 * LEVELS_MATTER:
+        relative_error = (1.0 - known / max(self.shape[0] - 1, 1)) * np.sqrt(2.0 / known)
+        if relative_error < self.config.sure_size**2 * SPREAD_AVERAGED_FROM:
             return [(here, 1.0)]
-        laws = self._weighted_laws(mode)
+        laws = self._weighted_level_priors(mode)
         if not here.covariates.chose_pairs:
             return laws
         plain = self.fitter.fit_levels(self.fitter.converge(self.fitter.at_level(mode.at, here.without_covariates())))
         other = plain.at.hyper.level
         share = design_weight(here, other, other.effective_number(self.fitter.covariance(plain.at).level_covariance))
         both = [(level, weight * share) for level, weight in laws]
-        both += [(level, weight * (1.0 - share)) for level, weight in self._weighted_laws(plain)]
+        both += [(level, weight * (1.0 - share)) for level, weight in self._weighted_level_priors(plain)]
         kept = [(level, weight) for level, weight in both if weight > LEAST_SHARE]
         total = sum(weight for _, weight in kept)
         return [(level, weight / total) for level, weight in kept]
 
-    def _weighted_laws(self, mode: Mode) -> list[tuple[LevelPrior, float]]:
+    def _weighted_level_priors(self, mode: Mode) -> list[tuple[LevelPrior, float]]:
         """Return priors of levels of several laws and spreads round a mode, with their weights."""
         here = mode.at.hyper.level
-        absorbed = bool(mode.scores.space.rank) and here.s**2 < ABSORBED * mode.scores.field.mean_square()
+        absorbed = bool(mode.scores.space.rank) and here.s**2 < LEVELS_IN_FACTORS * mode.scores.field.mean_square()
         laws = self.config.level_freedom[:1] if absorbed else self.config.level_freedom
         found = {freedom: self.level_posterior(mode, freedom) for freedom in laws}
         top = max(each.log_evidence for each in found.values())

@@ -1,4 +1,4 @@
-"""Votes of random signs, each by itself or all of a cluster alike: logs that vary as the votes do.
+"""Votes of random signs, one sign for each vote or for each cluster: logs that vary as the votes do (wild bootstrap).
 
 With s the score of a vote along scores and effects and random signs e, sum of e s has the covariance of the votes: sum
 of s s^T where each vote has its own sign, sum over clusters of (sum of s) (sum of s)^T where those of a cluster have it
@@ -20,7 +20,7 @@ from lrbtl.typing import Floats, Ints, Longs
 
 
 @dataclass(frozen=True)
-class Bundles:
+class SignGroups:
     """Votes with the signs that they have in common.
 
     Attributes
@@ -32,9 +32,9 @@ class Bundles:
     law : array (n_cells, l)
         And along parameters of the law.
     number : array (n_cells,)
-        Bundle of each cell.
+        Group of each cell.
     sign : float
-        Of these bundles in the covariance.
+        Of these groups in the covariance.
     alone : bool
         Whether they are those of one column of clusters.
     """
@@ -48,7 +48,7 @@ class Bundles:
 
     @cached_property
     def n(self) -> int:
-        """Number of bundles."""
+        """Number of groups."""
         return int(self.number.max()) + 1
 
     def drawn(self, rng: np.random.Generator, m: int) -> tuple[Floats, Floats]:
@@ -68,14 +68,14 @@ class Bundles:
 
     @cached_property
     def _of_models(self) -> tuple[Longs, Longs]:
-        """Number of each side of each cell among pairs of bundle and model, first sides first; model of each pair."""
+        """Number of each side of each cell among pairs of group and model, first sides first; model of each pair."""
         d1 = self.cells.shape[0]
         key = np.concatenate([self.number * d1 + self.cells.a, self.number * d1 + self.cells.b])
         pairs, number = np.unique(key, return_inverse=True)
         return number, pairs % d1
 
     def powers(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return sums over bundles of squares and of fourth powers of what they add to each model, (d1,) each.
+        """Return sums over groups of squares and of fourth powers of what they add to each model, (d1,) each.
 
         `values` on the slots is what is made of a vote's score there.
         """
@@ -87,14 +87,14 @@ class Bundles:
         return second, fourth
 
 
-def single_votes(cells: BlockDesign, terms: CellTerms, factor: Floats, meat: Floats) -> Bundles:
+def single_votes(cells: BlockDesign, terms: CellTerms, factor: Floats, meat: Floats) -> SignGroups:
     """Return votes that are independent; `meat` is the variance of the scores of each cell, `factor` that of one."""
     law = np.sqrt(cells.count)[:, None] * (factor[:, None] * law_scores(terms, len(factor)))
-    return Bundles(cells, np.copysign(np.sqrt(meat), terms.score), law, np.arange(len(factor)))
+    return SignGroups(cells, np.copysign(np.sqrt(meat), terms.score), law, np.arange(len(factor)))
 
 
-def clustered_votes(cells: BlockDesign, terms: CellTerms, factor: Floats, clusters: Ints) -> list[Bundles]:
-    """Return the bundles of votes (n_cells, c) of c columns of clusters, for each set of columns."""
+def clustered_votes(cells: BlockDesign, terms: CellTerms, factor: Floats, clusters: Ints) -> list[SignGroups]:
+    """Return the groups of votes (n_cells, c) of c columns of clusters, for each set of columns."""
     out, columns = [], range(clusters.shape[1])
     for chosen in (some for size in range(1, len(columns) + 1) for some in combinations(columns, size)):
         number = np.zeros(len(clusters), dtype=np.int64)
@@ -104,7 +104,7 @@ def clustered_votes(cells: BlockDesign, terms: CellTerms, factor: Floats, cluste
         size = cells.count * factor * np.sqrt(n / max(n - 1, 1))
         law = size[:, None] * law_scores(terms, len(size))
         sign = 1.0 if len(chosen) % 2 else -1.0
-        out.append(Bundles(cells, size * terms.score, law, number.reshape(-1), sign, len(chosen) == 1))
+        out.append(SignGroups(cells, size * terms.score, law, number.reshape(-1), sign, len(chosen) == 1))
     return out
 
 

@@ -31,9 +31,9 @@ SAME_TAU = 0.02  # relative change of tau that is not worth a step either
 FACTOR_STEPS, FACTOR_CHANGE = 3, 0.05  # most steps of the precision of factors, and the relative change that ends them
 LEVEL_STEPS, LEVEL_CHANGE = 6, 0.02  # most steps of s, and the relative change that ends them
 ROUNDS, SAME_VARIANCE = 25, 0.02  # most rounds of expectations, and relative change of what they find that ends them
-FIRST_TAU, FIRST_S = 1.0, 1.5  # logits: where sizes begin
+FIRST_TAU, FIRST_S = 1.0, 1.5  # logits: first values of the sizes
 STIFF = 1e4  # gauge constraints over the information of a model: the prior hardly moves along the gauge
-LADDER_GRAPH = 0.5  # t of the meeting graph from which the prior of levels matters however many votes there are
+MATCHMADE_GRAPH = 0.5  # t of the meeting graph from which the prior of levels matters however many votes there are
 
 
 class SizeFitter:
@@ -60,8 +60,8 @@ class SizeFitter:
         self.covariates = self._design_covariates()
         self.dispersion, self.spread = 1.0, FIRST_S
 
-    def begin(self) -> Mode:
-        """Return a fit of levels and deviations, which tells dispersion and spread."""
+    def fit_pilot(self) -> Mode:
+        """Return a fit of levels and deviations, and take dispersion and spread from it."""
         d1, design = self.shape[0], self.design
         zero = Scores(design, self.space(no_factors(self.shape), np.zeros(d1)), np.zeros(design.n_slots))
         first = find_mode(self.expansion(zero, FIRST_TAU, self.levels(FIRST_S)))
@@ -113,7 +113,7 @@ class SizeFitter:
         scarce = (
             at.scores.space.size + at.tau**2 * at.marginal.trace
         ) / self.design.total > self.config.expectation_from
-        return scarce or self.covariates.informed[0] > LADDER_GRAPH
+        return scarce or self.covariates.informed[0] > MATCHMADE_GRAPH
 
     def converge(self, start: Expansion, *, near: bool = False) -> Mode:
         """Return the mode with variances of eta and the prior of levels as the posterior round it suggests."""
@@ -169,7 +169,7 @@ class SizeFitter:
         """Return the mode at the tau and the s that have the most evidence, about, from a mode or from some scores.
 
         Were all entries known equally well, with variance v of noise and deviations together, the evidence would be
-        a log(v) + b / v + c, largest at v = b / a: its derivatives tell a and b.
+        a log(v) + b / v + c, largest at v = b / a: its derivatives give a and b.
         """
         if not self.design.several_contexts:
             return start if isinstance(start, Mode) else self.converge(start)
@@ -206,7 +206,7 @@ class SizeFitter:
         return mode
 
     def residuals(self, at: Expansion, doubt: float = -np.inf, effects: RandomEffects | None = None) -> Residuals:
-        """Return what `probe_residuals` tells round some scores; the last answer without effects is kept."""
+        """Return `probe_residuals` at some scores; the last result without effects is kept."""
         if effects is not None:
             return probe_residuals(at, self.config.residual_clip, doubt, effects)
         if self._probed is None or self._probed[0] is not at:

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 from scipy.special import logsumexp, ndtr
 
-APART = 1.5  # ratio of sizes whose evidence gives its curvature
-FADED = 6.0  # nats below the most evidence, to which sizes are looked at
+GRID_RATIO = 1.5  # ratio of sizes whose evidence gives its curvature
+EVIDENCE_DROP = 6.0  # nats below the most evidence, to which sizes are looked at
 MOST_STEPS = 20  # sizes that are looked at on each side
 GRID = 400
 QUANTILES, WEIGHTS = ndtr(np.array([-np.sqrt(3), 0.0, np.sqrt(3)])), (1 / 6, 2 / 3, 1 / 6)  # Gauss and Hermite's rule
@@ -55,25 +55,25 @@ def size_posterior(
     [0.8, 1.0, 1.1]
     """
     given = size = min(max(size, least), largest)
-    seen = {x: log_likelihood(x) for x in (size / APART, size, size * APART)}
+    seen = {x: log_likelihood(x) for x in (size / GRID_RATIO, size, size * GRID_RATIO)}
     for _ in range(MOST_STEPS):  # uphill: where votes are few, the size that was given may be far from the likeliest
         size = max(seen, key=lambda x: seen[x])
         if min(seen) < size < max(seen) or not least < size < largest:
             break
-        beyond = size / APART if size == min(seen) else size * APART
+        beyond = size / GRID_RATIO if size == min(seen) else size * GRID_RATIO
         seen[beyond] = log_likelihood(beyond)
     flat = -np.log(largest) if np.isfinite(largest) else 0.0  # log density of the prior
     if min(seen) < size < max(seen):
         low, here, high = (seen[x] for x in _neighbours(sorted(seen), size))
         bend = 2 * here - low - high
-        if bend > 0 and np.log(APART) / np.sqrt(bend) < sure:
-            width = size * np.log(APART) / np.sqrt(bend) * np.sqrt(2.0 * np.pi)
-            top = size if size == given else size * APART ** ((high - low) / (2 * bend))  # of a parabola
+        if bend > 0 and np.log(GRID_RATIO) / np.sqrt(bend) < sure:
+            width = size * np.log(GRID_RATIO) / np.sqrt(bend) * np.sqrt(2.0 * np.pi)
+            top = size if size == given else size * GRID_RATIO ** ((high - low) / (2 * bend))  # of a parabola
             return SizePosterior.known(float(top), here + float(np.log(width)) + flat)
-    for direction in (1.0 / APART, APART):
+    for direction in (1.0 / GRID_RATIO, GRID_RATIO):
         end = min(seen) if direction < 1 else max(seen)
         for _ in range(MOST_STEPS):
-            if seen[end] < max(seen.values()) - FADED or not least < end < largest:
+            if seen[end] < max(seen.values()) - EVIDENCE_DROP or not least < end < largest:
                 break
             end *= direction
             seen[end] = log_likelihood(end)

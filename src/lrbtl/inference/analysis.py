@@ -89,10 +89,10 @@ class Questions:
 
     def votes_needed(self, target: Target, **options: Any) -> Any:
         """Return how many more votes a target needs; see `lrbtl.votes_needed`."""
-        return _boards("outlook").votes_needed(self, target, **options)
+        return _boards("planned_errors").votes_needed(self, target, **options)
 
     def diagnose(self) -> Any:
-        """Return what the votes can and cannot tell; see `lrbtl.diagnose`."""
+        """Return what the votes can and cannot show; see `lrbtl.diagnose`."""
         return import_module("lrbtl.inference.diagnose").diagnose(self.battles, self)
 
 
@@ -210,7 +210,7 @@ class Analysis(Questions):
         return self.held_fixed
 
     def feature_effects(self) -> Estimate:
-        """Return what features say of models: by how much one unit more of each moves the mean of their scores.
+        """Return the effects of features: by how much one unit more of each moves the mean of the models' scores.
 
         Units are logits where scales have bounds; a level such as a family is against the mean of all models.
         Raises `CovariateError` where the results have no features.
@@ -236,9 +236,9 @@ class Analysis(Questions):
         """Return a short reason why a model has none."""
         return self.run.why_not(model, weights)
 
-    def exception(self, model: int, weights: Floats) -> float:
-        """Return by how much a model's score on a board is an exception to what its other scores say; 0 for none."""
-        return self.run.exception(model, weights)
+    def outlier(self, model: int, weights: Floats) -> float:
+        """Return how far an outlier is from the model's other scores on a board; 0 where the score is none."""
+        return self.run.outlier(model, weights)
 
     def _estimate_family(self, family: Family) -> Estimate:
         values, errors = (part.reshape(-1) for part in self.run.family(family.kind))
@@ -313,7 +313,7 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     ----------
     battles : Battles, Results or data frame
         Of a frame (pandas, polars, pyarrow, dict of columns) the columns are guessed from common names, which a note of
-        the result tells; `Battles.from_frame` names them.
+        the result lists them; see `Battles.from_frame`.
     method : "hierarchical", "factor", "efficient", "whitened", "mle" or "naive"
         Hierarchical, the default for battles: scores that are only nearly of low rank, every model placed. Factor, the
         default for results: levels, shared factors, deviations and noise per benchmark, every entry placed. Efficient,
@@ -341,8 +341,8 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
     progress : True or callable, optional
         A bar on a terminal or in a notebook (tqdm where installed), or a function that gets lines of text.
     control : list of str, optional
-        The battles' covariates that are held fixed: scores are those of answers alike in them. All by default; [] is
-        none, as if the battles had no covariates.
+        The battles' covariates that are held fixed: scores are those of answers that are equal in them. All by default;
+        [] is none, as if the battles had no covariates.
     effects : "shared" or "by_context"
         Whether a covariate has one effect, or one in each context.
     config : HierarchicalConfig, optional

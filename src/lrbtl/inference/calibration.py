@@ -2,8 +2,8 @@
 
 Every vote is predicted from the others. With C the variance of its gap, s its score, I its information and phi the
 dispersion of votes, the gap without it is eta - C s / (phi - C I) with variance C / (1 - C I / phi), to first order.
-Gaps that look large are large by chance too, so that the prediction is drawn towards even by 1 / (1 + k C / m), with m
-the mean squared gap and k chosen by the likelihood of the votes: where battles determine the scores it changes nothing.
+Gaps that look large are large by chance too. So the prediction shrinks towards even by 1 / (1 + k C / m), with m the
+mean squared gap and k chosen by the likelihood of the votes. Where battles determine the scores it changes nothing.
 """
 
 from collections.abc import Sequence
@@ -24,14 +24,15 @@ from lrbtl.inference.analysis import Analysis, analyse
 from lrbtl.inference.estimate import ELO
 from lrbtl.inference.targets import all_gaps, pair_rows
 from lrbtl.model.links import LINKS, TIE_LINKS, Link, TieLink, mean_over_spread
-from lrbtl.tables import Told, text_table
+from lrbtl.tables import TextResult, text_table
 from lrbtl.typing import Bools, Floats, Longs, Rank
 
 GAPS = (0, 25, 50, 100, 150, 200, 300, 400, 600)  # Elo points at which bins begin
 FEWEST = 100  # votes of a bin; smaller ones join the bin below
-SURELY, LIKELY = 3.5, 2.5  # standard errors beyond which a bin is off: by itself, and where the bins together are
+SINGLE_BIN_Z = 3.5  # standard errors beyond which a bin by itself is off
+JOINT_BIN_Z = 2.5  # and beyond which it is where the bins together are
 CHANCE = 1e-4  # probability below which the bins together are no chance
-MATTERS = 0.01  # difference of win rates that is worth telling
+LEAST_DIFFERENCE = 0.01  # smallest difference of win rates that is reported
 BETTER = 2.0  # standard errors by which another link must predict better
 LEVERAGE_CEILING = 0.9
 TINY = 1e-12
@@ -39,7 +40,7 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """What all other votes say of a vote in each cell: its gap is normal, with this mean and variance.
+    """Prediction of a vote in each cell by all other votes: its gap is normal, with this mean and variance.
 
     Attributes
     ----------
@@ -105,7 +106,7 @@ class LeftOut:
 
 
 def leave_out(analysis: Analysis) -> LeftOut:
-    """Return what all other votes say of each vote, where both of its models have a score."""
+    """Return the prediction of each vote by all others, where both of its models have a score."""
     cells, (d1, *_), D = analysis.battles.cells, analysis.battles.shape, analysis.battles.n_contexts
     gaps = analysis.estimate(all_gaps())
     at = pair_rows(cells.a, cells.b, d1) * D + cells.context
@@ -169,7 +170,7 @@ class Calibration:
         away = np.abs(self.observed - self.predicted)
         z = away / np.maximum(self.se, 1e-12)
         together = chi2.sf(float(z @ z), max(len(z), 1)) < CHANCE
-        return np.asarray((z > (LIKELY if together else SURELY)) & (away > MATTERS))
+        return np.asarray((z > (JOINT_BIN_Z if together else SINGLE_BIN_Z)) & (away > LEAST_DIFFERENCE))
 
     @property
     def sentence(self) -> str:
@@ -246,7 +247,7 @@ def _bins(gap: Floats, count: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class LinkComparison(Told):
+class LinkComparison(TextResult):
     """How well each link predicts every vote from the others.
 
     Attributes

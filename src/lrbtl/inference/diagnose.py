@@ -1,4 +1,4 @@
-"""Diagnostics: what votes tell and what they do not, and whether the intervals of a fit can be believed."""
+"""Diagnostics: what votes identify and what they do not, and whether the intervals of a fit can be believed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -7,9 +7,9 @@ from typing import Literal, TypedDict, Unpack, overload
 import numpy as np
 from scipy.special import ndtr
 
+from lrbtl.data.battle_summary import linked_models
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import weak_components
-from lrbtl.data.describe import linked_models
 from lrbtl.data.frames import Frame, as_data
 from lrbtl.data.labels import check_same_labels
 from lrbtl.data.observations import Data, Results
@@ -44,13 +44,13 @@ from lrbtl.methods.targets import Stack, resolved_score
 from lrbtl.methods.whitened import WhitenedRecipe
 from lrbtl.model.links import Link
 from lrbtl.model.sampling import ProductSampling, Sampling, as_sampling
-from lrbtl.tables import Told
+from lrbtl.tables import TextResult
 from lrbtl.typing import Floats, Longs, Rank, Seed
 
 Level = Literal["ok", "warn"]
-Exceptional = tuple[object, object, float]  # model, context, Elo points
+OutlierEntry = tuple[object, object, float]  # model, context, Elo points
 
-ENOUGH_MODELS = 200  # that tell by how much votes of a cluster are alike
+ENOUGH_MODELS = 200  # from which design effects of clusters are taken
 PRELIMINARY = 30  # votes below which boards list a model as preliminary, by default
 GOOD = ("ready to publish", "efficient is safe")
 
@@ -66,8 +66,8 @@ class AnalysisOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Diagnosis(Told):
-    """What the votes tell and what they do not; `sentences` says it in words.
+class Diagnosis(TextResult):
+    """What the votes identify and what they do not; `sentences` has it in words.
 
     Attributes
     ----------
@@ -84,13 +84,13 @@ class Diagnosis(Told):
         Models with battles in one context only, where there are several.
     battles_per_model, battles_per_context : (smallest, median, largest)
     share : float
-        Share of what differs between models in a context that the other contexts do not share: tau^2 against the
-        spread of the low-rank part. NaN where the method does not tell.
+        Category-specific share of the variance of scores in a context: tau^2 against the variance of the low-rank
+        part. NaN where the method does not estimate it.
     sharing : str
         The same in words.
     ranks : tuple of tuples
         Ranks that are averaged over.
-    exceptions : tuple of (model, context, Elo points)
+    outliers : tuple of (model, context, Elo points)
         Scores that votes single out from the model's others, largest first.
     unshared : tuple of (str, int, int)
         Context columns with too many levels to learn what each does to a model wherever it occurs: the column, its
@@ -128,7 +128,7 @@ class Diagnosis(Told):
     share: float = float("nan")
     sharing: str = ""
     ranks: tuple[tuple[int, ...], ...] = ()
-    exceptions: tuple[Exceptional, ...] = ()
+    outliers: tuple[OutlierEntry, ...] = ()
     unshared: tuple[tuple[str, int, int], ...] = ()
     calibration: Calibration | None = None
     links: LinkComparison | None = None
@@ -355,7 +355,7 @@ def _default(battles: Data, options: AnalysisOptions) -> Fit | Analysis:
 
 
 def _diagnose_votes(battles: Data, part: Data) -> Diagnosis:
-    """Return what the votes by themselves tell; numbers are about a part of them."""
+    """Return the diagnosis of the votes without an analysis; numbers are about a part of them."""
     groups = _groups(battles)
     newcomers, sparse = [], []
     if isinstance(part, Battles):
@@ -378,7 +378,7 @@ def _diagnose_votes(battles: Data, part: Data) -> Diagnosis:
 
 
 def _with_analysis(found: Diagnosis, analysis: Analysis) -> Diagnosis:
-    """Return the diagnosis with what an analysis of the battles tells."""
+    """Return the diagnosis completed from an analysis of the battles."""
     if analysis.run.absolute:  # chances do not follow from gaps there
         return found
     calibration, links, battles = calibrate(analysis), None, analysis.battles
@@ -392,16 +392,16 @@ def _with_analysis(found: Diagnosis, analysis: Analysis) -> Diagnosis:
     if not isinstance(run, HierarchicalRun):
         return found
     named = [
-        (battles.models[a], battles.context_label(int(u)), ELO * analysis.log_odds_unit * run.exception(int(a), unit))
+        (battles.models[a], battles.context_label(int(u)), ELO * analysis.log_odds_unit * run.outlier(int(a), unit))
         for u, unit in enumerate(np.eye(battles.n_contexts))
-        for a in np.flatnonzero(run.exception_probability.columns(np.array([u]))[0] >= 0.5)
+        for a in np.flatnonzero(run.outlier_probability.columns(np.array([u]))[0] >= 0.5)
     ]
     named.sort(key=lambda each: -abs(each[2]))
     if not battles.levels:
         return found
     ranks = tuple(sorted({node.rank for node in run.nodes}))
     found = replace(found, share=run.shares[0], sharing=deviation_sentence(*run.shares))
-    return replace(found, ranks=ranks, exceptions=tuple(named), unshared=run.unshared)
+    return replace(found, ranks=ranks, outliers=tuple(named), unshared=run.unshared)
 
 
 def _diagnose_fit(

@@ -44,7 +44,7 @@ def board_verdict(d: Diagnosis) -> tuple[str, str]:
 
 
 def fit_verdict(d: FitDiagnosis, *, chosen: bool = False, asks_for_more: bool = False) -> tuple[str, str]:
-    """Return the verdict on a low-rank fit and its reason, which also tells of thin contexts.
+    """Return the verdict on a low-rank fit and its reason, which also covers thin contexts.
 
     `chosen`: its rank is that of rank="auto", which may find that the data ask for more than they determine.
     """
@@ -107,30 +107,30 @@ def _unstable(d: FitDiagnosis) -> tuple[str, str]:
 
 
 def about_sharing(d: Diagnosis) -> list[Check]:
-    """Return what contexts share, ranks, and exceptions."""
+    """Return what contexts share, ranks, and outliers."""
     checks: list[Check] = []
     if not isnan(d.share):
         checks.append((True, f"Sharing: {d.sharing}."))
     if d.ranks:
         *others, last = (" × ".join(map(str, rank)) for rank in d.ranks)
         checks.append((True, f"Rank: averaged over {', '.join(others)} and {last}." if others else f"Rank: {last}."))
-    if d.exceptions:
-        named = [f"{model} in {context_name(context)} ({points:+.0f})" for model, context, points in d.exceptions[:3]]
-        more = f", and {len(d.exceptions) - 3} more" if len(d.exceptions) > 3 else ""
-        checks.append((True, f"Exceptions to what a model's other scores say: {', '.join(named)}{more}."))
+    if d.outliers:
+        named = [f"{model} in {context_name(context)} ({points:+.0f})" for model, context, points in d.outliers[:3]]
+        more = f", and {len(d.outliers) - 3} more" if len(d.outliers) > 3 else ""
+        checks.append((True, f"Outliers among a model's scores: {', '.join(named)}{more}."))
     for name, levels, most in d.unshared:
         text = f"{name} has {levels:,} levels, too many to learn what each of them does to a model wherever it occurs"
         remedy = f"join them to {most:,} or fewer, or" if most > 1 else "with so many models"
-        checks.append((False, f"Many levels: {text}; {remedy} boards of one may be too sure."))
+        checks.append((False, f"Many levels: {text}; {remedy} intervals on boards of one may be too narrow."))
     return checks
 
 
 def about_clusters(d: Diagnosis) -> list[Check]:
-    """Return by how much votes of a cluster are alike."""
+    """Return sentences on the design effects of clusters."""
     return [
-        (True, f"Clusters: votes by {name} are alike, design effect {effect:.1f}; standard errors allow for it.")
+        (True, f"Clusters: votes by {name} are correlated, design effect {effect:.1f}; standard errors allow for it.")
         if effect > 1.05
-        else (True, f"Clusters: votes by {name} are no more alike than others.")
+        else (True, f"Clusters: votes by {name} show no correlation.")
         for name, effect in d.design_effects
     ]
 

@@ -1,17 +1,17 @@
 """Intervals that cover each entry, whatever the other entries are, and not only the average over a board.
 
-The default shrinks a score towards what the model's other scores say. Its intervals cover on average over a board, but
-not each specialist. An entry-wise interval starts from what the entry's own votes say, y ~ N(theta, sigma^2), and lets
-the rest of the log choose which of all intervals with exactly that coverage is the shortest on average under
-theta ~ N(mu, tau^2): Pratt's interval, the "frequentist, assisted by Bayes" interval of [Yu & Hoff 2018],
+The default shrinks a score towards its prediction by the model's other scores. Its intervals cover on average over a
+board, but not each specialist. An entry-wise interval starts from the estimate by the entry's own votes,
+y ~ N(theta, sigma^2). The rest of the log chooses which of all intervals with exactly that coverage is the shortest on
+average under theta ~ N(mu, tau^2): Pratt's interval, the "frequentist, assisted by Bayes" interval of [Yu & Hoff 2018],
 
     { theta : y + sigma z(a (1 - s)) < theta < y + sigma z(1 - a s) },  g(s) = 2 sigma (theta - mu) / tau^2,
 
 g(s) = z(a s) - z(a (1 - s)), a = 1 - level. Where mu is wrong it is wider, but covers.
 
 y is the estimate from the votes of the target's own entries, at the scores of their opponents. With m the method's
-estimate and b = Cov(m, y) / Var(y), both by influence values, m - b y is what the rest of the log says. It does not
-depend on y to first order, and is what a prior mean mu = (m - b y) / (1 - b) with tau^2 = sigma^2 b / (1 - b) gives.
+estimate and b = Cov(m, y) / Var(y), both by influence values, m - b y is the estimate by the rest of the log. It does
+not depend on y to first order. A prior mean mu = (m - b y) / (1 - b) with tau^2 = sigma^2 b / (1 - b) gives it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BISECTIONS, FAR = 70, 2e4
 
 @dataclass(frozen=True)
 class OwnVotes:
-    """What own votes say of M targets, and how much of the method's estimate it is; NaN where there are none.
+    """Estimates of M targets by their own votes, and their weight in the method's estimate; NaN where there are none.
 
     Attributes
     ----------

@@ -93,7 +93,7 @@ class Estimate(JointValues):
         Mean square and largest size (M,) of the influence values, on the working scale, and the number of votes: what
         Bernstein intervals need; or a function that returns them when they are first needed.
     own
-        What own votes say of each target, which entry-wise intervals need; or a function that returns it.
+        Estimates of each target by its own votes, which entry-wise intervals need; or a function that returns it.
     draws
         (S, M) draws from the posterior on the working scale, whose quantiles are then the intervals of single targets.
 
@@ -185,7 +185,7 @@ class Estimate(JointValues):
             return np.where(self._is_logit[:, None], expit(interval), interval)
         if (other := np.flatnonzero(self.links != "identity")).size:
             raise ScaleError(
-                f"{self.labels[other[0]]!r} is no score or gap, so it has no Elo points; use scale='auto'."
+                f"{self.labels[other[0]]!r} is not a score or gap, so it has no Elo points; use scale='auto'."
             )
         return ELO * self.info.log_odds_unit * interval
 

@@ -34,7 +34,7 @@ Influence = tuple[ArrayLike, ArrayLike, float]  # mean square and largest size o
 
 
 class JointValues:
-    """Estimates of M targets on two scales, with their joint covariance, and what a run tells of each.
+    """Estimates of M targets on two scales, with their joint covariance, and further values of a run for each.
 
     A part, a sum or a difference is of the same class, and keeps its weights on the values of the run: the root.
     `Estimate` says what the parameters are.
@@ -178,12 +178,12 @@ class JointValues:
 
     @property
     def follow(self) -> Floats:
-        """(M,) shrinkage factors of changes that are alike in all contexts: 1 where nothing is shrunk."""
+        """(M,) shrinkage factors of changes that are equal in all contexts: 1 where nothing is shrunk."""
         return self._shrinkage.shrinkage_factor
 
     @property
     def noise(self) -> Floats:
-        """(M,) how the estimates vary with the votes, on the working scale: `se` less what a prior pulls at."""
+        """(M,) how the estimates vary with the votes, on the working scale: `se` without the prior variance."""
         return self._shrinkage.noise(self._se)
 
     @cached_property
@@ -370,7 +370,7 @@ def _callable_alone(source: Source, name: str) -> Source:
             inspect.signature(source).bind()
         except TypeError as error:
             raise EstimateError(f"{name} is a function that needs arguments: give one without.") from error
-        except ValueError:  # compiled ones tell nothing
+        except ValueError:  # compiled ones have no signature
             pass
     return source
 

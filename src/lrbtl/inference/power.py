@@ -5,7 +5,7 @@ the two-sided normal quantile of the level. Without a prior h ~ N(g, se^2), and 
 is (z + z_p) se, where P(Z <= z_p) = p. A method that shrinks changes this in three ways.
 
 **Shrinkage.** On average h = f g, with f the shrinkage factor. h varies by its `noise` only, which is below se, since
-se^2 holds a prior variance as well. Divided by f, the estimate varies by noise / f, at most se / sqrt(f): that is the
+se^2 includes a prior variance. Divided by f, the estimate varies by noise / f, at most se / sqrt(f): that is the
 standard error of the votes alone under a normal prior. The critical gap r solves
 
     f r = z se,

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from lrbtl.errors import check_whole
-from lrbtl.tables import Told, shown
+from lrbtl.tables import TextResult, shown
 
 DIGITS = 15  # of a number
 
 
 @dataclass(frozen=True)
-class Selected(Told):
+class Selected(TextResult):
     """A target that was picked among several, with an interval that holds after that.
 
     Attributes

@@ -87,7 +87,7 @@ class Verdicts(Printed):
     gap, lower, upper : arrays
         Gaps with their intervals. That of a win probability is its log odds.
     detectable : array
-        The smallest gap detectable with the `power`, if it is alike in all contexts. Where the
+        The smallest gap detectable with the `power`, if it is equal in all contexts. Where the
         method would shrink such a gap it is larger; where part of an error is not noise of votes, smaller. Infinity
         where votes are too few to show any.
     margin : float or None

@@ -1,4 +1,4 @@
-"""What every method has in common: its options, a run on data, and what a run says of targets."""
+"""What every method has in common: its options, a run on data, and a run's moments of targets."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -131,7 +131,7 @@ class Options:
         check_looks(self.valid, self.tuned_at, self.looks)
 
     def say(self, text: str) -> None:
-        """Tell how far the work is, where somebody asked for it."""
+        """Report progress, where somebody asked for it."""
         if self._listener is not None:
             self._listener(text)
 
@@ -235,7 +235,7 @@ def _say(value: object) -> str:
 
 @dataclass(frozen=True)
 class Moments:
-    """What a method says of M targets, on the working scale."""
+    """Moments of M targets by a method, on the working scale."""
 
     values: Floats  # (M,) estimates; NaN where the method has none
     cov: Floats | None  # (M, M) the covariance to report; None where only errors were asked for
@@ -301,7 +301,7 @@ class Shrinkage:
     Attributes
     ----------
     shrinkage_factor : array
-        Mean estimate over a true change that is alike in all contexts.
+        Mean estimate over a true change that is equal in all contexts.
     prior_variance : array
         Part of their variance that is the prior's; the rest is how they vary with the votes.
     prior_variance_growth : float
@@ -350,7 +350,7 @@ def shrinkage_factors(levels: Floats, answers: Floats) -> Floats:
 
 
 class SeparateErrors(Protocol):
-    """Model-based errors that one fit per context would have; None where they are not told."""
+    """Model-based errors that one fit per context would have; None where they are not computed."""
 
     def errors(self, targets: Sequence[Resolved]) -> Floats | None:
         """Return those of targets."""
@@ -366,7 +366,7 @@ class Run(ABC):
     link: Link  # law of the responses, with its own parameters as estimated
     provenance: Provenance
     fit: Fit | None = None  # the low-rank fit behind it, where there is one
-    shrinks: ClassVar[bool] = False  # whether errors hold what a prior pulls at, beside the noise of votes
+    shrinks: ClassVar[bool] = False  # whether standard errors include a prior variance, beside the noise of votes
     absolute = False  # whether scores have a zero of their own, instead of the mean of the models
 
     @abstractmethod
@@ -509,13 +509,13 @@ class Run(ABC):
         """Return what the score of a model with few or no votes on a board rests on; empty where on these alone."""
         return ""
 
-    def exception(self, model: int, weights: Floats) -> float:
-        """Return by how much a model's score on a board is an exception to what its other scores say; 0 for none."""
+    def outlier(self, model: int, weights: Floats) -> float:
+        """Return how far an outlier is from the model's other scores on a board; 0 where the score is none."""
         return 0.0
 
     @cached_property
     def separate_errors(self) -> SeparateErrors | None:
-        """What one fit per context would tell; None where the method does not know."""
+        """Precision of one fit per context; None where the method does not know."""
         return None
 
 

@@ -20,7 +20,7 @@ from lrbtl.fitting.newton_driver import halved
 from lrbtl.methods.base import Method, Moments, Options, Provenance, Run
 from lrbtl.methods.clusters import Rows
 from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate
-from lrbtl.model.grounded import OUTCOMES, Grounded
+from lrbtl.model.both_bad import OUTCOMES, BothBadLink
 from lrbtl.model.links import Link
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Floats, Longs
@@ -35,7 +35,7 @@ SMALLEST_STEP = 5e-4  # share of a step below which none is tried
 
 
 class GroundedMethod(Method):
-    """Grounded Rao-Kupper scores of battles with votes that both were bad."""
+    """BothBadLink Rao-Kupper scores of battles with votes that both were bad."""
 
     name = "grounded"
     unused: ClassVar[tuple[str, ...]] = ("rank", "n_folds", "ridge", "link", "sampling", "se", "solver", "config")
@@ -52,7 +52,7 @@ class GroundedMethod(Method):
                 f"{data.shape[0]} models in {data.n_contexts} contexts are more than the {LARGEST:,} scores for which "
                 "both_bad='outcome' is made: use fewer contexts, or both_bad='tie'."
             )
-        Grounded().check(data.cells.y, True)
+        BothBadLink().check(data.cells.y, True)
         return GroundedRun(data, _climb(data))
 
 
@@ -77,7 +77,7 @@ class _Expansion:
     def laws(self) -> tuple[Floats, Floats]:
         """Log probabilities (4, n_cells) and their derivatives (3, 4, n_cells)."""
         a, b, *_ = self.cells
-        return Grounded(float(self.at[-1])).outcomes(self.at[a], self.at[b])
+        return BothBadLink(float(self.at[-1])).outcomes(self.at[a], self.at[b])
 
     @cached_property
     def vote_scores(self) -> Floats:
@@ -205,7 +205,7 @@ class GroundedRun(Run):
 
     def __init__(self, data: Battles, found: tuple[_Expansion, Floats]) -> None:
         self.data, (self._at, self.prior) = data, found
-        self.link = Grounded(float(self._at.at[-1]))
+        self.link = BothBadLink(float(self._at.at[-1]))
         self.provenance = Provenance(method="grounded", n_battles=data.n_battles, link=str(self.link))
         self._map = np.linalg.inv(self._at.information() + self.prior)
         self._cov = self._map @ (self._at.meat() + self.prior) @ self._map

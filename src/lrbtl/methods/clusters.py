@@ -1,4 +1,4 @@
-"""Errors that allow for votes of one voter, session or prompt to be alike.
+"""Standard errors that allow for correlated votes of one voter, session or prompt.
 
 With v the influence of one vote on the targets, votes that are independent give the covariance sum of v v^T. Votes of a
 cluster are not: their influences are summed first, Z_g = sum of v over cluster g, and the covariance is the sum of
@@ -158,8 +158,8 @@ def check_clusters(battles: Battles) -> None:
             if lone.size and battles.n_contexts > 1:
                 shown = ", ".join(context_name(battles.context_label(int(u))) for u in lone[:5])
                 warn_user(
-                    f"all votes in {shown} have the same {name}: what they say there cannot be told from that one's "
-                    "taste. Pool such contexts, or leave them out.",
+                    f"all votes in {shown} have the same {name}: what they say there cannot be separated "
+                    "from that one's taste. Pool such contexts, or leave them out.",
                     ClusterWarning,
                 )
 

@@ -1,4 +1,4 @@
-"""What the steps of all folds (or of the full sample) say of targets and boards."""
+"""Moments of targets and boards from the steps of all folds, or of the full sample."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ from lrbtl.model.links import LOGISTIC, Link
 from lrbtl.threads import one_blas_thread, ordered_map
 from lrbtl.typing import Bools, Floats, Longs
 
-LARGEST_SCORE = 20.0  # no number of battles at hand tells a larger score, or larger log odds, from infinity
-FADED = 1e-9  # share of the largest row of a factor, below which a context or a model has none
+LARGEST_SCORE = 20.0  # battles at hand cannot distinguish larger scores, or larger log odds, from infinity
+NEGLIGIBLE_ROW = 1e-9  # share of the largest row of a factor, below which a context or a model has none
 MOVED = 1e-6  # share of a direction without information below which it leaves a score alone
 PULL_BUDGET = 2**24  # numbers that the gradients of one batch of targets may fill
 BATCH = 512  # targets whose errors are computed at a time, where they are few
@@ -90,7 +90,7 @@ class OneStepRun(Run):
     full : FoldStep or None
         The step of the full sample, where standard errors come from it.
     reference : Information or None
-        The efficient information, where the steps do not use it: what it cannot tell, they cannot either.
+        The efficient information, where the steps do not use it: what it does not identify, they do not either.
     improved : Improvements or None
         Of standard errors; all by default.
     """
@@ -145,7 +145,7 @@ class OneStepRun(Run):
         return joined(parts)
 
     def _finite(self, found: Sandwich, targets: Sequence[Resolved]) -> Moments:
-        """Return what is reported of targets, NaN for those that touch scores which the steps cannot tell."""
+        """Return what is reported of targets, NaN for those of scores that the steps do not identify."""
         if not self._unknown.any():
             return found.reported()
         _, gradients = evaluate(targets, ScoreView(self.steps[0].space, self.data.shape, self.steps[0].link))
@@ -227,7 +227,7 @@ class OneStepRun(Run):
 
     @cached_property
     def separate_errors(self) -> SeparateFits | None:
-        """What one fit per context would tell at these scores; None for observed entries."""
+        """Precision of one fit per context at these scores; None for observed entries."""
         if not isinstance(self.data, Battles):
             return None
         return SeparateFits(self.data, ScoreView(self.fit.design.space(self.fit.point), self.data.shape, self.link))
@@ -241,7 +241,7 @@ class OneStepRun(Run):
         return np.asarray(sum(step.n / self.n * _one_step_scores(step) for step in self.steps))
 
     def scores(self) -> Floats:
-        """Return the one-step estimates of all scores, (d1, D); NaN where the steps cannot tell them."""
+        """Return the one-step estimates of all scores, (d1, D); NaN where the steps do not identify them."""
         return np.where(self._unknown, np.nan, self._scores)
 
     @cached_property
@@ -265,7 +265,7 @@ class OneStepRun(Run):
 
     @cached_property
     def _unknown(self) -> Bools:
-        """Scores less the mean of all models that cannot be told: those lost, and those that these take along."""
+        """Scores less the mean of all models that are not identified: those lost, and those that depend on them."""
         return self._lost | (self._diverges & ~(np.abs(self._scores) < LARGEST_SCORE))
 
     @property
@@ -304,7 +304,7 @@ class OneStepRun(Run):
 
     @one_blas_thread
     def mean_sandwiches(self, weights: Floats, among: Bools | None = None) -> list[Sandwich]:
-        """Return what `sandwich` says of every model's mean score, for each row of weights (B, D) of contexts."""
+        """Return `sandwich` of every model's mean score, for each row of weights (B, D) of contexts."""
         self._check_determined("scores")
         shape = len(weights), self.data.shape[0]
         centre = _centrings(among)
@@ -373,7 +373,7 @@ class OneStepRun(Run):
 
 
 def _mean_moments(step: FoldStep, weights: Floats, centre: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
-    """Return what a step says of mean scores: covariances (B, d1, d1) and model-based variances (B, d1), per battle."""
+    """Return a step's moments of mean scores: covariances (B, d1, d1) and model-based variances (B, d1), per battle."""
     space, inverse = step.space, step.solver.inverse()
     v, R = mean_jacobian(space, weights)
     solved = step.solver.solve(R)
@@ -415,15 +415,16 @@ def _stuck_scores(space: TangentSpace) -> Bools:
 
     dT = dU V^T + U dV^T is zero where both rows are, and in contexts whose row is zero and cannot move.
     """
-    models, contexts = (size <= FADED * size.max() for size in (np.linalg.norm(x, axis=1) for x in (space.U, space.V)))
+    sizes = [np.linalg.norm(x, axis=1) for x in (space.U, space.V)]
+    models, contexts = (size <= NEGLIGIBLE_ROW * size.max() for size in sizes)
     left_out = contexts.copy()
     for u in np.flatnonzero(contexts):
-        left_out[u] = np.abs(mean_jacobian(space, np.eye(len(contexts))[[u]])[1]).max() <= FADED
+        left_out[u] = np.abs(mean_jacobian(space, np.eye(len(contexts))[[u]])[1]).max() <= NEGLIGIBLE_ROW
     return np.asarray((models[:, None] & contexts) | left_out)
 
 
 def _determined_together(bread: FoldStep | Information, weights: Floats, kept: Bools) -> Bools:
-    """Return the largest group of the kept models whose mean scores move alike along directions without information."""
+    """Return the largest group of the kept models whose mean scores move together where there is no information."""
     space = bread.space
     for column in () if bread.solver.null is None else bread.solver.null.T:
         dU, dV = space.push(np.ascontiguousarray(column))

@@ -165,6 +165,6 @@ def check_ties(link: Link) -> None:
     """Raise where even models would never decide a battle: a tie parameter that ran to infinity, and scores with it."""
     if link.n_extra and link.log_odds(np.zeros(1))[1][0] < np.exp(-LARGEST_SCORE):
         raise SingularInformationError(
-            f"the votes do not tell how often even models tie: under the {link} link the share of ties runs to "
+            f"the rate of ties between even models is not identified: under the {link} link the share of ties runs to "
             "100%, and some scores to infinity. Use link='logistic', or method='hierarchical'."
         )

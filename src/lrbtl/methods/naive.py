@@ -41,7 +41,7 @@ class Naive(Method):
     def plain_run(self, data: Data, name: str) -> "NaiveRun":
         """Return separate fits under the name of what they are."""
         assert isinstance(data, Battles)
-        with without(SeparationWarning):  # estimates and boards tell of their own targets
+        with without(SeparationWarning):  # estimates and boards warn about their own targets
             separate = fit_separate(data)
         provenance = Provenance(method=name, n_battles=data.n_battles)
         if data.covariates or data.vote_weights is not None or data.cells.clusters is not None:
@@ -180,7 +180,7 @@ class VotesRun(NaiveRun):
 
     @classmethod
     def of(cls, plain: SeparateFit, provenance: Provenance) -> "VotesRun":
-        """Return the run on the battles of separate fits, which tell what is connected."""
+        """Return the run on the battles of separate fits, which know what is connected."""
         battles = plain.battles
         labels = plain.components.reshape(battles.shape[0], -1).T
         slots = fit_slots(battles, labels)
@@ -325,7 +325,7 @@ class SeparateFits:
     def _make_covariance(self, u: int) -> tuple[Longs, Floats]:
         """Return the same, computed anew.
 
-        Nobody is left where the votes say nothing of gaps as large as the view's.
+        Nobody is left where votes have no information on gaps as large as the view's.
         """
         cells, d1, view = self.battles.cells, self.battles.shape[0], self.view
         part = slice(cells.start[u], cells.start[u + 1])

@@ -195,7 +195,7 @@ def pull_gradients(space: TangentSpace, gradients: Gradients) -> Floats:
 
 
 # ------------------------------------------------------------------------------
-# Gradients of targets in tangent coordinates, and what a step says of them: few of them jointly, very many one by one.
+# Gradients of targets in tangent coordinates, and their moments by a step: few of them jointly, very many one by one.
 #
 # A target such as a win probability touches a few models, and any context: of very many targets only the coordinates of
 # these models and of the contexts are kept. The centring of scores, which touches all models, is applied to matrices

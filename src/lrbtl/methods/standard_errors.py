@@ -272,7 +272,7 @@ def believed_covariance(cov: Floats, model_se: Floats) -> Floats:
 # ------------------------------------------------------------------------------
 
 USUAL = 1.96  # standard errors that a 95% interval reaches
-MOST = 4.0  # half a degree of freedom: few folds tell no more
+MOST = 4.0  # half a degree of freedom: few folds have no more
 SHARE = 0.5  # of Student's widening; on LMArena subsamples none covers .92-.93, half .95-.96, the whole .96-.97
 
 

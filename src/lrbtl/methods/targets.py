@@ -15,8 +15,8 @@ from scipy import sparse
 from scipy.special import expit, logsumexp
 
 from lrbtl.errors import GradientError, TargetError
-from lrbtl.fitting.blocks import Field
-from lrbtl.model.grounded import Grounded
+from lrbtl.fitting.blocks import LowRankPlusSparse
+from lrbtl.model.both_bad import BothBadLink
 from lrbtl.model.links import TIE_LINKS, Link, TieLink, mean_over_spread
 from lrbtl.typing import Bools, Floats, Longs
 
@@ -70,20 +70,20 @@ class View(Protocol):
 class ScoresView:
     """Scores (d1, D), or a field of them, as targets read them."""
 
-    scores: Floats | Field
+    scores: Floats | LowRankPlusSparse
     link: Link
     shape: tuple[int, ...]
     effect_values: Floats = field(default_factory=lambda: np.empty(0))
 
     def entries(self, models: Longs, contexts: Longs) -> Floats:
         """Return scores[models, contexts]."""
-        if isinstance(self.scores, Field):
+        if isinstance(self.scores, LowRankPlusSparse):
             return self.scores.entries(models, contexts)
         return np.asarray(self.scores[models, contexts])
 
     def dense(self) -> Floats:
         """Return all scores, in the battles' shape."""
-        scores = self.scores.dense() if isinstance(self.scores, Field) else self.scores
+        scores = self.scores.dense() if isinstance(self.scores, LowRankPlusSparse) else self.scores
         return scores.reshape(self.shape)
 
 
@@ -178,7 +178,7 @@ class Functional:
 
 def tie_at(view: View) -> tuple[float, SparseGradient]:
     """Return the tie parameter of the link, and its slope in the link's own parameters."""
-    if not isinstance(view.link, TieLink | Grounded):
+    if not isinstance(view.link, TieLink | BothBadLink):
         known = " or ".join(map(repr, TIE_LINKS))
         raise TargetError(f"the {view.link} link has no tie parameter: use link={known}.")
     nowhere = np.empty(0, dtype=np.int64)

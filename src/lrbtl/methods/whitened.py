@@ -63,6 +63,6 @@ class Whitened(CrossFitted):
         return WhitenedRecipe(None if isinstance(law, UniformSampling) else inverse_weights(law, design))
 
     def reference(self, design: Design, space: TangentSpace, options: Options) -> Information:
-        """Return the efficient information: it tells what is determined, and the bound."""
+        """Return the efficient information: it gives what is determined, and the bound."""
         here = Local(design.with_count(design.count / design.total), space)
         return Information(space, here.solver(options.solver))

@@ -1,4 +1,4 @@
-"""Effects: parameters that battles share, beside the scores; the last coordinates of the border, all alike.
+"""Effects: parameters that battles share, beside the scores: the last coordinates of the border, treated in one way.
 
 An effect acts in one of two ways. A linear effect moves eta, by its value times the slope d eta / d effect of the cell:
 the side on which an answer was shown, its length. A parameter of the law, such as that of ties, belongs to the link and

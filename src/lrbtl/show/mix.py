@@ -95,7 +95,7 @@ def misfit(basis: Basis, order: Longs, variances: Floats, prepared: list[tuple[s
 
 
 def about(kept: int, n: int, n_categories: int, missed: float) -> list[str]:
-    """Return what the page says of how exact its boards are."""
+    """Return the page's note on how exact its boards are."""
     widths = "" if missed < WORTH_SAYING else f"; widths of intervals are within {missed:.0%}"
     lines = [
         f"Scores, intervals and ranks are those of leaderboard(weights=...), up to rounding{widths}.",

@@ -33,7 +33,7 @@ function formatInterval(row) {
 const capital = (name) => name === "se" ? "Standard error" : name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 const formatSpread = (low, high) => (low === null ? NOTHING : low === high ? `${low}` : `${low}–${high}`);
 
-// How to write the values of one column: numbers alike, with as many decimals as they need (at most three), and
+// How to write the values of one column: numbers in one form, with as many decimals as they need (at most three), and
 // thousands; small whole numbers such as years stay as they are.
 function formatColumn(values) {
   const numbers = values.filter((x) => typeof x === "number");

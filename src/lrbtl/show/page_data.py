@@ -28,7 +28,7 @@ UNITS = {"elo": ELO, "logit": 1.0}  # of a score, per unit of log odds
 CENTRE_STEP = 0.001  # of log odds, to which chances that are not gaps of scores are rounded
 CLOSE = 0.002  # log odds by which a gap of scores may miss a chance that it stands for
 UNKNOWN, ENDLESS, LAST = 255, 254, 253  # codes of widths: no estimate, no end, largest number
-APART = "with all models compared at once, the votes do not tell"
+NOT_SEPARATED = "with all models compared at once, the votes do not separate"
 SCALES = {
     "elo": "Scores are on the Elo scale: 400 points more mean odds of 10 to 1.",
     "logit": "Scores are log odds: one point more means odds of e to 1.",
@@ -59,7 +59,7 @@ def report_data(
         tuple(listed(pair, "tables", instead, ReportError)) for pair in listed(tables, "tables", instead, ReportError)
     ]
     if any(len(pair) != 2 for pair in more):
-        raise ReportError(f"tables={spelled(tables)} are no pairs: {instead}.")
+        raise ReportError(f"tables={spelled(tables)} are not pairs: {instead}.")
     said = listed(diagnostics, "diagnostics", "give pairs, such as [('ok', 'All fine.')]", ReportError)
     return {
         "level": overall.level,
@@ -97,8 +97,8 @@ def headline(board: Leaderboard) -> str:
     if len(first) == 1:
         return f"{first[0]} leads, apart from all others at {100 * board.level:.4g}%.{picked_words(board)}"
     if len(first) <= 4:
-        return f"{', '.join(first[:-1])} and {first[-1]} share the first tier: {APART} them apart."
-    return f"{first[0]} has the best score, but {APART} it apart from {len(first) - 1} more models of its tier."
+        return f"{', '.join(first[:-1])} and {first[-1]} share the first tier: {NOT_SEPARATED} them."
+    return f"{first[0]} has the best score, but {NOT_SEPARATED} it from {len(first) - 1} more models of its tier."
 
 
 def picked_words(board: Leaderboard) -> str:
@@ -278,7 +278,7 @@ def default_note(board: Leaderboard) -> str:
 
         The rank spread lists the ranks that are compatible with the intervals of all models taken one at a time.
         The joint spread comes from intervals for all differences of scores together, so that all joint spreads
-        hold at once with probability {board.level:.0%}. Models of one tier cannot be told apart from
+        hold at once with probability {board.level:.0%}. Models of one tier cannot be separated from
         the tier's best model at that level.
 
         Boards and head to head may seem to disagree. A head-to-head interval is a single test of one pair, right for a

@@ -91,7 +91,7 @@ function drawHeat() {
   drawTable(byId("heat-table"), columns, overall.rows.filter(isWanted), { sort: state.sort || "rank", onSort: sortBy });
 }
 
-// Colour from -1 (low) over 0 to 1 (high); differences near the middle are told apart too.
+// Colour from -1 (low) over 0 to 1 (high); differences near the middle stay visible too.
 function paint(cell, x) {
   const strength = Math.min(Math.abs(x), 1) ** 0.7;
   cell.style.setProperty("--p", `${Math.round(100 * strength)}%`);
@@ -99,7 +99,7 @@ function paint(cell, x) {
   if (strength > 0.76) cell.classList.add("strong");
 }
 
-// Half the range of a scale of chances: that of nearly all chances shown, so that they are told apart.
+// Half the range of a scale of chances: that of nearly all chances shown, so that they differ visibly.
 function chanceLimit(pairs) {
   const sizes = pairs.map((pair) => Math.abs(pair.win - 0.5)).sort((x, y) => x - y);
   return [0.1, 0.2, 0.3, 0.4].find((limit) => limit >= sizes[Math.floor(0.98 * (sizes.length - 1))]) ?? 0.5;

@@ -379,7 +379,7 @@ def save_picture(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 150) ->
         raise PlotError(f"dpi={spelled(dpi)}: give a number from 1 to 2400.")
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in DATED:
-        raise PlotError(f"cannot tell the format of {path}; let it end in .png, .svg or .pdf")
+        raise PlotError(f"unknown format of {path}; let it end in .png, .svg or .pdf")
     figure = ax.figure.figure  # the root figure, also of a subfigure
     with mpl.rc_context({"svg.hashsalt": "lrbtl"}):
         write_whole(path, lambda scratch: figure.savefig(scratch, format=kind, dpi=dpi, metadata=DATED[kind]))

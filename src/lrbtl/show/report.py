@@ -16,8 +16,8 @@ from typing import Any
 
 from lrbtl.boards.board import Leaderboard, Leaderboards
 from lrbtl.boards.leaderboard import leaderboard
+from lrbtl.data.battle_summary import battle_warnings
 from lrbtl.data.battles import Battles
-from lrbtl.data.describe import battle_warnings
 from lrbtl.data.frames import Frame, as_battles
 from lrbtl.errors import ReportError, check_type
 from lrbtl.files import write_whole
@@ -98,7 +98,7 @@ def report_html(
         name, a frame of any kind, a mapping from model to a mapping of its values, or the path of a CSV or JSON file.
         Columns of text become filters; a column of web addresses makes the models' names links.
     battles : Battles, optional
-        Those behind the boards: the report then tells what they can and cannot say.
+        Those behind the boards: the report then shows what they can and cannot say.
     tables : iterable of (title, table), optional
         Further tabs: anything with a method `to_dict` that returns columns, or a mapping of columns. Where a table has
         columns `lower` and `upper`, the intervals are drawn; the history of ratings is drawn as lines. Examples are
@@ -148,7 +148,7 @@ def report_html(
 
 
 def report_diagnostics(boards: Leaderboards, battles: Battles | None) -> list[tuple[str, str]]:
-    """Return what a report says of the data: the diagnosis of the boards' analysis, or warnings on the battles."""
+    """Return the data section of a report: the diagnosis of the boards' analysis, or warnings on the battles."""
     if boards.analysis is not None:
         found = diagnose(boards.analysis.battles if battles is None else battles, boards.analysis)
         return [("ok" if found.is_good else "warn", f"Verdict: {found.verdict}. {found.reason}"), *found.sentences]

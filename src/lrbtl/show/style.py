@@ -111,7 +111,7 @@ def mark_thousands(axis: Axis) -> None:
 
 
 def shown_date(date: Day | str | None) -> str:
-    """Return a date in words that every reader understands alike; None is today.
+    """Return a date in words that every reader understands in one way; None is today.
 
     >>> shown_date(Day(2026, 11, 3)), shown_date("week 7")
     ('3 November 2026', 'week 7')

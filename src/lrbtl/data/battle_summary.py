@@ -12,15 +12,15 @@ import numpy as np
 from lrbtl.data.cells import component_members, points, weak_components
 from lrbtl.data.labels import Labelled, context_name, some_of
 from lrbtl.errors import ClusterError, spelled
-from lrbtl.tables import Told, shown_lines
+from lrbtl.tables import TextResult, shown_lines
 from lrbtl.typing import Bools, Floats, Longs
 
 if TYPE_CHECKING:
     from lrbtl.data.battles import Battles
 
 
-class Described(Told, Labelled):
-    """What battles tell of themselves in numbers and words; `Battles` is one of these."""
+class BattleSummary(TextResult, Labelled):
+    """Summaries of battles in numbers and words; `Battles` is one of these."""
 
     if TYPE_CHECKING:
 
@@ -80,7 +80,7 @@ class Described(Told, Labelled):
         return float(self.cells.count[self.cells.y == 0.5].sum() / self.n_battles)
 
     def summary(self) -> str:
-        """Text that tells shape, counts, density, ties and what to be careful about.
+        """Text with shape, counts, density, ties and what to be careful about.
 
         Examples
         --------
@@ -91,14 +91,14 @@ class Described(Told, Labelled):
           density    100.0% of the pairs met
           ties       25.0%
         """
-        return describe_battles(self)  # type: ignore[arg-type]
+        return summary_text(self)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return self.summary()
 
 
-def describe_battles(battles: Battles) -> str:
-    """Text that tells shape, counts, density, ties, what votes carry and what to be careful about."""
+def summary_text(battles: Battles) -> str:
+    """Text with shape, counts, density, ties, what votes carry and what to be careful about."""
     lines = [f"Battles: {battles.n_battles:,} battles in {battles.n_cells:,} cells"]
     per_model, per_context = battles.model_counts, battles.context_counts
     lines.append(f"  models     {len(battles.models):,} ({per_model.min():,} to {per_model.max():,} battles each)")

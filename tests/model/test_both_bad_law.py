@@ -5,7 +5,7 @@ import pytest
 
 from lrbtl.data.cells import BOTH_BAD
 from lrbtl.errors import LinkError
-from lrbtl.model.grounded import Grounded
+from lrbtl.model.both_bad import BothBadLink
 
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(scale=2, size=(2, 40))
@@ -20,18 +20,18 @@ def written_out(a, b, threshold):
 
 @pytest.mark.parametrize("tie", [-2.0, 0.0, 0.7])
 def test_probabilities_and_derivatives(tie):
-    link = Grounded(tie)
+    link = BothBadLink(tie)
     log_p, by = link.outcomes(A, B)
     np.testing.assert_allclose(np.exp(log_p), written_out(A, B, np.exp(tie)), atol=1e-12)
     h = 1e-6
     moved = [(A + h, B, tie), (A, B + h, tie), (A, B, tie + h)], [(A - h, B, tie), (A, B - h, tie), (A, B, tie - h)]
     for found, up, down in zip(by, *moved, strict=True):
-        numeric = (Grounded(up[2]).outcomes(*up[:2])[0] - Grounded(down[2]).outcomes(*down[:2])[0]) / (2 * h)
+        numeric = (BothBadLink(up[2]).outcomes(*up[:2])[0] - BothBadLink(down[2]).outcomes(*down[:2])[0]) / (2 * h)
         np.testing.assert_allclose(found, numeric, atol=1e-7)
 
 
 def test_a_duel_is_the_points_where_not_both_were_bad():
-    link = Grounded(-0.5)
+    link = BothBadLink(-0.5)
     p = written_out(A, B, np.exp(-0.5))
     odds, *by = link.duel(A, B)
     np.testing.assert_allclose(odds, np.log(p[2] + p[1] / 2) - np.log(p[0] + p[1] / 2))
@@ -39,17 +39,17 @@ def test_a_duel_is_the_points_where_not_both_were_bad():
     h = 1e-6
     np.testing.assert_allclose(by[0], (link.duel(A + h, B)[0] - link.duel(A - h, B)[0]) / (2 * h), atol=1e-7)
     np.testing.assert_allclose(by[1], (link.duel(A, B + h)[0] - link.duel(A, B - h)[0]) / (2 * h), atol=1e-7)
-    numeric = (Grounded(-0.5 + h).duel(A, B)[0] - Grounded(-0.5 - h).duel(A, B)[0]) / (2 * h)
+    numeric = (BothBadLink(-0.5 + h).duel(A, B)[0] - BothBadLink(-0.5 - h).duel(A, B)[0]) / (2 * h)
     np.testing.assert_allclose(by[2][0], numeric, atol=1e-7)
 
 
 def test_far_scores_stay_finite():
-    log_p, by = Grounded(0.0).outcomes(np.array([400.0, -400.0]), np.array([-400.0, -400.0]))
+    log_p, by = BothBadLink(0.0).outcomes(np.array([400.0, -400.0]), np.array([-400.0, -400.0]))
     assert np.isfinite(log_p).all() and np.isfinite(by).all()
 
 
 def test_the_law_needs_both_scores_and_its_outcomes():
-    link = Grounded()
+    link = BothBadLink()
     for call in (lambda: link.terms(A, A), lambda: link.mean(A)):
         with pytest.raises(LinkError, match="both scores"):
             call()

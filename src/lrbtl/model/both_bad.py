@@ -27,7 +27,7 @@ NOT_BY_GAP = (
 
 
 @dataclass(frozen=True)
-class Grounded(Link):
+class BothBadLink(Link):
     """The law of a vote between models with two scores; the threshold is exp(tie), as in the Rao-Kupper link."""
 
     tie: float = 0.0
@@ -83,8 +83,6 @@ class Grounded(Link):
             raise LinkError("both_bad='outcome' needs votes that are wins, ties or both bad; else use both_bad='tie'.")
         for value, name in ((BOTH_BAD, "that both were bad"), (0.5, "that it is a tie")):
             if not np.any(y == value):
-                raise LinkError(f"no vote says {name}, so that nothing tells where the floor is; use both_bad='tie'.")
+                raise LinkError(f"no vote says {name}, so that the floor is not identified; use both_bad='tie'.")
         if not np.any((y == 0.0) | (y == 1.0)):
-            raise LinkError(
-                "no vote has a winner, so that nothing tells how often even models tie; check the outcomes."
-            )
+            raise LinkError("no vote has a winner, so that the rate of ties is not identified; check the outcomes.")

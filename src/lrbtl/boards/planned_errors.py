@@ -31,7 +31,7 @@ from lrbtl.inference.targets import Target, pair_rows, resolve_targets
 from lrbtl.inference.verdicts import ELO, PROBABILITIES, read_size, size_words
 from lrbtl.methods.base import RunOptions, named_options
 from lrbtl.methods.targets import Resolved, resolved_score
-from lrbtl.tables import Told
+from lrbtl.tables import TextResult
 from lrbtl.threads import one_blas_thread
 from lrbtl.typing import Bools, Floats
 
@@ -43,7 +43,7 @@ FLOOR = 1e-12  # part of its former variance that a target keeps at least, again
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class PlannedErrors:
     """Errors of some targets under more votes, which are given as numbers (D, P) per context and pair a < b.
 
     Attributes
@@ -60,8 +60,8 @@ class Outlook:
     contrasts: Floats
 
     @classmethod
-    def of(cls, analysis: Analysis, targets: Sequence[Resolved], contrasts: Floats | None = None) -> Outlook:
-        """Return the outlook on targets, or on contrasts of them."""
+    def of(cls, analysis: Analysis, targets: Sequence[Resolved], contrasts: Floats | None = None) -> PlannedErrors:
+        """Return planned errors of targets, or on contrasts of them."""
         check_size(analysis.battles)
         d1, D = analysis.battles.shape[0], analysis.battles.n_contexts
         scores = [resolved_score(a, unit) for unit in np.eye(D) for a in range(d1)]
@@ -132,7 +132,7 @@ class Outlook:
             C.shape
         )
         try:
-            cross = np.linalg.solve(system, B)  # SciPy's warns where votes are so many that nothing is left to tell
+            cross = np.linalg.solve(system, B)  # SciPy's warns where votes are so many that nothing is left uncertain
         except np.linalg.LinAlgError:  # or even more
             cross = np.linalg.lstsq(system, B, rcond=None)[0]
         moved = (laplacian @ cross.reshape(D, d1, -1)).reshape(cross.shape)
@@ -248,7 +248,7 @@ def solve_budget(value: Callable[[float], float], wanted: float, start: float = 
 
 
 @dataclass(frozen=True)
-class VotesNeeded(Told):
+class VotesNeeded(TextResult):
     """How many more votes a goal takes; `int` of it is `votes`, and infinity says that no number is enough.
 
     Attributes
@@ -347,7 +347,7 @@ def votes_needed(
     margin : float, optional
         What does not matter, like `half_width`.
     gap : float, optional
-        The gap that there is, alike in all categories, like `half_width`; by default the estimate, with `margin` none.
+        The gap that there is, equal in all categories, like `half_width`; by default the estimate, with `margin` none.
     level : float
     **options
         See `analyse`.
@@ -382,7 +382,7 @@ def votes_needed(
     check_size(battles)
     analysis = analyse(battles, **options) if made is None else made
     resolved = resolve_targets(battles, [target])
-    found = Outlook.of(analysis, resolved)
+    found = PlannedErrors.of(analysis, resolved)
     value, unit, slope = found.scale()
     if half_width is not None:
         error = half_width / (z * slope) if slope and half_width < PROBABILITIES else size / (z * unit)

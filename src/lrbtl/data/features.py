@@ -65,6 +65,11 @@ def read_features(frame: Any, models: Sequence[Any], model: str = "model") -> Fe
             raise ScoreError(f"features list {who.labels[code]!r} more than once; give one row per model.")
     rows = [place.get(name, -1) for name in models]
     absent = [name for name, row in zip(models, rows, strict=True) if row < 0]
+    if len(absent) == len(rows):
+        raise ScoreError(
+            f"features have no row for any of the {len(rows)} models ({some_of(absent)}): the names in column {model!r} "
+            "must be those of the models."
+        )
     notes = [f"{len(absent)} models have no features: {some_of(absent)}"] if absent else []
     names: list[str] = []
     parts, group, scale = [], [], []

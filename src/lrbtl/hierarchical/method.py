@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from lrbtl.data.battles import Battles
+from lrbtl.data.features import Features, read_features
 from lrbtl.data.observations import Data
-from lrbtl.errors import MethodError, NoDecisionError
+from lrbtl.errors import MethodError, NoDecisionError, TooLargeError
 from lrbtl.fitting.blocks import Field, only_contexts, only_models
 from lrbtl.fitting.local import LevelInformation
 from lrbtl.fitting.low_rank import make_design
@@ -18,7 +19,7 @@ from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion
 from lrbtl.hierarchical.extend import extend_to_all_contexts, extend_to_all_models
 from lrbtl.hierarchical.large import ManyModels, MonteCarloCovariance, simulated_notes, some_contexts, some_models
-from lrbtl.hierarchical.level_prior import LevelPrior
+from lrbtl.hierarchical.level_prior import LevelFeatures, LevelPrior
 from lrbtl.hierarchical.mode import Mode
 from lrbtl.hierarchical.pairings import DesignCovariates
 from lrbtl.hierarchical.random_effects import TAGS, RandomEffectDesign, label_parts, shared_tags
@@ -59,6 +60,7 @@ class Hierarchical(Method):
 
     name = "hierarchical"
     unused: ClassVar[tuple[str, ...]] = ("n_folds", "ridge", "sampling", "se", "solver")
+    takes_features = True
 
     @one_blas_thread
     def run(self, data: Data, options: Options) -> Run:
@@ -70,6 +72,12 @@ class Hierarchical(Method):
         config = options.config or HierarchicalConfig()
         design, tags = make_design(data, options.link), shared_tags(data)
         models = some_models(data)
+        features = None if options.features is None else read_features(options.features, data.models)
+        if features is not None and models is not None:
+            raise TooLargeError(
+                f"features= is for fewer than {data.shape[0]:,} models: leave it out, or choose models with "
+                "battles.top_models(n)."
+            )
         many = None if models is None else ManyModels(models, data.cells.clusters, label_parts(data, tags))
         related = bool(many and many.parts)
         if many is not None and len(data.shape) > 1:
@@ -79,7 +87,8 @@ class Hierarchical(Method):
         seen = searched if part is None else only_contexts(searched, part)
         if many is not None:  # votes of a log so large are taken at the mode, and all of them know sizes well
             config = replace(config, expectation_from=np.inf)
-        search = Search(SizeFitter(seen, config), tags)
+        known = None if features is None else LevelFeatures(features.values, features.group, config.feature_size)
+        search = Search(SizeFitter(seen, config, known), tags)
         nodes = search.components(self._modes(search, options, data.shape), one_size=seen is not design)
         if many is not None:
             nodes = extend_to_all_models(search, design, nodes, many)
@@ -97,8 +106,8 @@ class Hierarchical(Method):
             link=None if link == LOGISTIC else str(link),
             notes=(*(() if len(data.shape) == 1 else (*own, *unrelated)), *simulated),
         )
-        run = HierarchicalRun(data, nodes, provenance)
-        run.provenance = replace(provenance, notes=(*provenance.notes, *design_notes(run)))
+        run = HierarchicalRun(data, nodes, provenance, features)
+        run.provenance = replace(provenance, notes=(*provenance.notes, *feature_notes(run), *design_notes(run)))
         return run
 
     @staticmethod
@@ -144,6 +153,19 @@ def deviation_sentence(share: float, low: float, high: float) -> str:
     return f"{share:.0%} of the score variance is category-specific"
 
 
+def feature_notes(run: "HierarchicalRun") -> tuple[str, ...]:
+    """Return how much of the variance of levels features account for, and of which models they are not known."""
+    if run.features is None:
+        return ()
+    share = 0.0
+    for node in run.nodes:
+        level, space = node.mode.at.hyper.level, node.mode.scores.space
+        coefficients = level.fitted_coefficients(space.level)[level.feature_part]
+        fitted = float(np.var(run.features.values @ coefficients))
+        share += node.weight * fitted / (fitted + level.s**2 + sum(level.squares[:2]))
+    return (f"features account for {share:.0%} of the variance of levels", *run.features.notes)
+
+
 def design_notes(run: "HierarchicalRun") -> tuple[str, ...]:
     """Return a note where who met whom and how often moves scores by more than a fifth of their standard error.
 
@@ -179,10 +201,10 @@ def design_shift(at: Expansion, weights: Floats) -> Floats:
     turned round.
     """
     level, space = at.hyper.level, at.scores.space
-    spread = float(
-        np.sqrt(level.s**2 + np.mean((level.covariates.columns @ level.fitted_coefficients(space.level)) ** 2))
-    )
-    plain = LevelPrior(DesignCovariates.none(len(space.level)), spread)
+    coefficients = level.fitted_coefficients(space.level)[: level.feature_part.start]
+    spread = float(np.sqrt(level.s**2 + np.mean((level.covariates.columns @ coefficients) ** 2)))
+    none, squares = DesignCovariates.none(len(space.level)), (0.0, 0.0, *level.squares[2:])
+    plain = LevelPrior(none, spread, squares=squares, features=level.features)
     other = at.with_hyper(replace(at.hyper, level=plain))
     step = other.factor.solve(other.gradient())
     dU, dV = space.push(step)
@@ -204,8 +226,10 @@ class HierarchicalRun(Run):
     provenance: Provenance
     shrinks = True
 
-    def __init__(self, data: Battles, nodes: list[Component], provenance: Provenance) -> None:
-        self.data, self.nodes, self.provenance = data, nodes, provenance
+    def __init__(
+        self, data: Battles, nodes: list[Component], provenance: Provenance, features: Features | None = None
+    ) -> None:
+        self.data, self.nodes, self.provenance, self.features = data, nodes, provenance, features
         self._known_means: tuple[Floats, Floats] | None = None
         self.link = nodes[len(nodes) // 2].mode.scores.design.link
 
@@ -238,6 +262,22 @@ class HierarchicalRun(Run):
     def scores(self) -> Floats:
         """Return the estimates of all scores, (d1, D)."""
         return self._mean.dense()
+
+    def feature_moments(self) -> tuple[Floats, Floats]:
+        """Return what one unit more of each feature adds to a level, (p,), and its covariance.
+
+        Levels of a text are against the mean of all models.
+        """
+        assert self.features is not None
+        each = [
+            node.mode.at.hyper.level.feature_moments(node.mode.scores.space.level, exact(node).level_covariance)
+            for node in self.nodes
+        ]
+        mean = self._average(values for values, _ in each)
+        cov = self._average(own + np.outer(values - mean, values - mean) for values, own in each)
+        group, share = self.features.group, self.features.values.mean(axis=0)
+        unit = (np.eye(len(mean)) - (group[:, None] == group) * share) / self.features.scale[:, None]
+        return unit @ mean, unit @ cov @ unit.T
 
     @cached_property
     def tau(self) -> float:

@@ -17,7 +17,7 @@ from lrbtl.hierarchical.coordinates import LevelSpace, no_factors
 from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion, Hyperparameters, Scores
 from lrbtl.hierarchical.factor_prior import FactorPrior
-from lrbtl.hierarchical.level_prior import LevelPrior
+from lrbtl.hierarchical.level_prior import LevelFeatures, LevelPrior
 from lrbtl.hierarchical.mode import Mode, find_mode
 from lrbtl.hierarchical.pairings import DesignCovariates
 from lrbtl.hierarchical.random_effects import RandomEffects
@@ -44,6 +44,7 @@ class SizeFitter:
     cells, design : BlockDesign
         The votes, and means of those of a pair where a fit needs no more.
     covariates : DesignCovariates
+    features : LevelFeatures or None
     dispersion : float
     spread : float
         Root mean square of the scores of a first fit, but not less than the noise of one of them.
@@ -51,7 +52,15 @@ class SizeFitter:
         That fit: levels and deviations, no shared factors.
     """
 
-    def __init__(self, cells: Design, config: HierarchicalConfig, *, every_slot: bool = False) -> None:
+    def __init__(
+        self,
+        cells: Design,
+        config: HierarchicalConfig,
+        features: LevelFeatures | None = None,
+        *,
+        every_slot: bool = False,
+    ) -> None:
+        self.features = features
         self.config, self.shape = config, cells.shape
         cells = with_all_slots(cells) if every_slot else without_idle_slots(cells)
         self.cells, self.design = BlockDesign.of_cells(cells), BlockDesign.of_cells(cells.averaged())
@@ -90,7 +99,7 @@ class SizeFitter:
 
     def levels(self, s: float) -> LevelPrior:
         """Return the prior of levels with a spread."""
-        return LevelPrior(self.covariates, s)
+        return LevelPrior.begin(self.covariates, s, self.features)
 
     def expansion(self, scores: Scores, tau: float, level: LevelPrior, *, precision: float | None = None) -> Expansion:
         """Return the posterior round some scores, with a precision of factors or the one that these suggest."""
@@ -113,7 +122,7 @@ class SizeFitter:
         scarce = (
             at.scores.space.size + at.tau**2 * at.marginal.trace
         ) / self.design.total > self.config.expectation_from
-        return scarce or self.covariates.informed[0] > LADDER_GRAPH
+        return scarce or self.covariates.informed[0] > LADDER_GRAPH or self.features is not None
 
     def converge(self, start: Expansion, *, near: bool = False) -> Mode:
         """Return the mode with variances of eta and the prior of levels as the posterior round it suggests."""

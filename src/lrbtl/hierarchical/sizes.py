@@ -122,18 +122,22 @@ class SizeFitter:
         scarce = (
             at.scores.space.size + at.tau**2 * at.marginal.trace
         ) / self.design.total > self.config.expectation_from
-        return scarce or self.covariates.informed[0] > LADDER_GRAPH or self.features is not None
+        return scarce or self.covariates.informed[0] > LADDER_GRAPH
 
     def converge(self, start: Expansion, *, near: bool = False) -> Mode:
-        """Return the mode with variances of eta and the prior of levels as the posterior round it suggests."""
+        """Return the mode with variances of eta and the prior of levels as the posterior round it suggests.
+
+        Variances of eta stay as they are where votes are not few.
+        """
         mode = find_mode(start, near=near)
-        if not self.thin(mode.at):
+        thin = self.thin(mode.at)
+        if not thin and self.features is None:
             return mode
         for _ in range(ROUNDS):
             found = self.covariance(mode.at)
-            variance, level = found.eta_variances, mode.at.hyper.level
+            before, level = mode.scores.eta_variance, mode.at.hyper.level
+            variance = found.eta_variances if thin else before
             new = level.updated(mode.scores.space.level, found.level_covariance)
-            before = mode.scores.eta_variance
             change = float(np.max(np.abs(variance - before) / np.maximum(variance, 1e-300), initial=0.0))
             change = max(change, level.distance(new))
             scores = replace(mode.scores, eta_variance=variance)

@@ -196,19 +196,28 @@ class LevelPrior:
 
     def updated(self, level: Floats, cov: Floats) -> "LevelPrior":
         """Return the prior with squares of coefficients and sites of a posterior: means (d1,), covariance (d1, d1)."""
-        P, away = self.precision, level - self.mean
+        order, traffic = self._expected_squares(slice(0, 2), level, cov).tolist()
+        found = self.with_feature_variances(level, cov)
+        found = replace(found, squares=(max(order, 0.0), max(traffic, 0.0), *found.squares[2:]))
+        if np.isinf(self.freedom):
+            return found
+        return replace(found, sites=found._new_sites(self, level - self.mean, cov))
+
+    def with_feature_variances(self, level: Floats, cov: Floats) -> "LevelPrior":
+        """Return the prior with the variances of features' coefficients of a posterior, all else as it is."""
+        if self.features is None:
+            return self
+        squares = self._expected_squares(self.feature_part, level, cov)
+        return replace(self, squares=(*self.squares[:2], *self.features.variances(squares, self.s)))
+
+    def _expected_squares(self, part: slice, level: Floats, cov: Floats) -> Floats:
+        """Return E[b^2] of some coefficients."""
+        away = level - self.mean
         second = np.outer(away, away) + cov
-
-        def squares(part: slice) -> Floats:
-            B, X = self.coefficient_variances[part], self.columns[:, part]
-            reach = B[:, None] * (X.T @ P)
-            out = np.einsum("ja,ab,jb->j", reach, second, reach) + B - B * np.einsum("ja,aj->j", reach, X)
-            return np.asarray(out)
-
-        order, traffic = squares(slice(0, 2)).tolist()
-        more = () if self.features is None else self.features.variances(squares(self.feature_part), self.s)
-        found = replace(self, squares=(max(order, 0.0), max(traffic, 0.0), *more))
-        return found if np.isinf(self.freedom) else replace(found, sites=found._new_sites(self, away, cov))
+        B, X = self.coefficient_variances[part], self.columns[:, part]
+        reach = B[:, None] * (X.T @ self.precision)
+        squares = np.einsum("ja,ab,jb->j", reach, second, reach) + B - B * np.einsum("ja,aj->j", reach, X)
+        return np.asarray(squares)
 
     def feature_moments(self, level: Floats, cov: Floats) -> tuple[Floats, Floats]:
         """Return the posterior means (p,) and covariance of the features' coefficients, from those of levels.

@@ -127,7 +127,7 @@ class SizeFitter:
     def converge(self, start: Expansion, *, near: bool = False) -> Mode:
         """Return the mode with variances of eta and the prior of levels as the posterior round it suggests.
 
-        Variances of eta stay as they are where votes are not few.
+        Where votes are not few only the variances of features' coefficients are found, all else stays as it is.
         """
         mode = find_mode(start, near=near)
         thin = self.thin(mode.at)
@@ -137,7 +137,8 @@ class SizeFitter:
             found = self.covariance(mode.at)
             before, level = mode.scores.eta_variance, mode.at.hyper.level
             variance = found.eta_variances if thin else before
-            new = level.updated(mode.scores.space.level, found.level_covariance)
+            update = level.updated if thin else level.with_feature_variances
+            new = update(mode.scores.space.level, found.level_covariance)
             change = float(np.max(np.abs(variance - before) / np.maximum(variance, 1e-300), initial=0.0))
             change = max(change, level.distance(new))
             scores = replace(mode.scores, eta_variance=variance)

@@ -8,7 +8,15 @@ from scipy import stats
 from scipy.integrate import quad
 
 from hierarchy_twin import hyper_of
-from lrbtl.hierarchical.level_prior import LEAST_CURVATURE, LevelFeatures, LevelPrior, Sites, design_weight, student_sites
+from lrbtl.hierarchical.level_prior import (
+    LEAST_CURVATURE,
+    LevelFeatures,
+    LevelPrior,
+    Sites,
+    design_weight,
+    feature_posterior,
+    student_sites,
+)
 from lrbtl.hierarchical.pairings import DesignCovariates
 
 D1 = 9
@@ -93,7 +101,7 @@ def test_squares_of_coefficients_are_their_posterior_means(name):
     if prior.features is not None:
         number, family = expected[-4] + 0.1 * prior.s**2, expected[-3:].sum() + 0.1 * prior.s**2
         np.testing.assert_allclose(found.squares[2:], [number / 2.0, family / 4.0], atol=1e-12)
-        mean, own = prior.feature_moments(level, cov)
+        mean, own = feature_posterior(prior, level, cov)
         np.testing.assert_allclose(mean, means[-4:], atol=1e-12)
         np.testing.assert_allclose(own, spread[-4:, -4:], atol=1e-12)
     np.testing.assert_allclose(prior.fitted_coefficients(level), means, atol=1e-12)
@@ -253,9 +261,9 @@ def test_coefficients_of_features_are_those_of_a_normal_law():
     prior, v = with_features(PRIORS["covariates"]()), 0.3
     y = np.random.default_rng(9).normal(size=D1)
     y -= y.mean()
-    basis, part = zero_sums(), prior.feature_part
+    basis, part = zero_sums(), prior.features.part
     cov = basis @ np.linalg.inv(basis.T @ prior.precision @ basis + np.eye(D1 - 1) / v) @ basis.T
-    mean, own = prior.feature_moments(cov @ y / v, cov)
+    mean, own = feature_posterior(prior, cov @ y / v, cov)
     B, X = np.diag(prior.coefficient_variances[part]), prior.columns[:, part]
     seen = basis.T @ (covariance(prior, 0.0) + v * np.eye(D1)) @ basis
     reach = np.linalg.solve(seen, basis.T @ X @ B).T
@@ -268,4 +276,4 @@ def test_a_prior_without_pairings_keeps_its_features():
     plain = prior.without_covariates()
     assert plain.features is prior.features and plain.spread == pytest.approx(prior.spread)
     assert plain.squares == (0.0, 0.0, *prior.squares[2:])
-    np.testing.assert_array_equal(plain.columns[:, plain.feature_part], prior.features.values)
+    np.testing.assert_array_equal(plain.columns[:, plain.features.part], prior.features.values)

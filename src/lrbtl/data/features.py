@@ -67,8 +67,8 @@ def read_features(frame: Any, models: Sequence[Any], model: str = "model") -> Fe
     absent = [name for name, row in zip(models, rows, strict=True) if row < 0]
     if len(absent) == len(rows):
         raise ScoreError(
-            f"features have no row for any of the {len(rows)} models ({some_of(absent)}): the names in column {model!r} "
-            "must be those of the models."
+            f"features have no row for any of the {len(rows)} models ({some_of(absent)}): column {model!r} must hold "
+            "their names."
         )
     notes = [f"{len(absent)} models have no features: {some_of(absent)}"] if absent else []
     names: list[str] = []

@@ -69,9 +69,13 @@ class LevelFeatures:
     guess: float
 
     @property
-    def n_groups(self) -> int:
-        """Number of features."""
-        return int(self.group.max(initial=-1)) + 1
+    def part(self) -> slice:
+        """Which columns of X these are: the last."""
+        return slice(-len(self.group), None)
+
+    def first_variances(self, s: float) -> tuple[float, ...]:
+        """Return the variance of each group as it is guessed."""
+        return (self.guess * s**2,) * (int(self.group.max()) + 1)
 
     def variances(self, squares: Floats, s: float) -> tuple[float, ...]:
         """Return the variance of each group, from the posterior means of squared coefficients (p,)."""
@@ -106,12 +110,6 @@ class LevelPrior:
     coefficients: Floats | None = field(default=None, repr=False)
     features: LevelFeatures | None = field(default=None, repr=False)
 
-    @classmethod
-    def begin(cls, covariates: DesignCovariates, s: float, features: LevelFeatures | None = None) -> "LevelPrior":
-        """Return a prior whose features account for as much as is guessed."""
-        guess = () if features is None else (features.guess * s**2,) * features.n_groups
-        return cls(covariates, s, squares=(0.0, 0.0, *guess), features=features)
-
     @property
     def scale(self) -> Floats:
         """Scale of the law of each e, (d1,): for a t law of the same variance, where that exists."""
@@ -134,11 +132,6 @@ class LevelPrior:
         """X, (d1, 2 + k + p): order, traffic, bends, features."""
         own = self.covariates.columns
         return own if self.features is None else np.column_stack([own, self.features.values])
-
-    @property
-    def feature_part(self) -> slice:
-        """Columns of features."""
-        return slice(self.covariates.columns.shape[1], self.columns.shape[1])
 
     @cached_property
     def _solved(self) -> tuple[Floats, float]:
@@ -207,7 +200,7 @@ class LevelPrior:
         """Return the prior with the variances of features' coefficients of a posterior, all else as it is."""
         if self.features is None:
             return self
-        squares = self._expected_squares(self.feature_part, level, cov)
+        squares = self._expected_squares(self.features.part, level, cov)
         return replace(self, squares=(*self.squares[:2], *self.features.variances(squares, self.s)))
 
     def _expected_squares(self, part: slice, level: Floats, cov: Floats) -> Floats:
@@ -218,16 +211,6 @@ class LevelPrior:
         reach = B[:, None] * (X.T @ self.precision)
         squares = np.einsum("ja,ab,jb->j", reach, second, reach) + B - B * np.einsum("ja,aj->j", reach, X)
         return np.asarray(squares)
-
-    def feature_moments(self, level: Floats, cov: Floats) -> tuple[Floats, Floats]:
-        """Return the posterior means (p,) and covariance of the features' coefficients, from those of levels.
-
-        By the law of total covariance: b given levels has the mean R (level - mean), R = B X^T P, and the covariance
-        B - R X B.
-        """
-        B, X = self.coefficient_variances[self.feature_part], self.columns[:, self.feature_part]
-        reach = B[:, None] * (X.T @ self.precision)
-        return reach @ (level - self.mean), reach @ cov @ reach.T + np.diag(B) - (reach @ X) * B
 
     def distance(self, other: "LevelPrior") -> float:
         """Return the largest relative change of sites and squares to another prior of the same scale."""
@@ -291,6 +274,18 @@ def student_sites(e: Floats, variance: Floats, scale: Floats, freedom: float) ->
     mean = e + slope / precision
     normal = 0.5 * np.log(precision / (2 * np.pi)) - 0.5 * precision * ((e - mean) ** 2 + variance)
     return Sites(precision, mean, float(np.sum(mean_over_spread(log_density, e, variance) - normal)))
+
+
+def feature_posterior(prior: LevelPrior, level: Floats, cov: Floats) -> tuple[Floats, Floats]:
+    """Return the posterior means (p,) and covariance of the features' coefficients, from those of levels.
+
+    By the law of total covariance: b given levels has the mean R (level - mean), R = B X^T P, and the covariance
+    B - R X B.
+    """
+    assert prior.features is not None
+    B, X = prior.coefficient_variances[prior.features.part], prior.features.values
+    reach = B[:, None] * (X.T @ prior.precision)
+    return reach @ (level - prior.mean), reach @ cov @ reach.T + np.diag(B) - (reach @ X) * B
 
 
 def design_weight(informed: LevelPrior, plain: LevelPrior, known: float) -> float:

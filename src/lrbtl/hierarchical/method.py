@@ -19,7 +19,7 @@ from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion
 from lrbtl.hierarchical.extend import extend_to_all_contexts, extend_to_all_models
 from lrbtl.hierarchical.large import ManyModels, MonteCarloCovariance, simulated_notes, some_contexts, some_models
-from lrbtl.hierarchical.level_prior import LevelFeatures, LevelPrior
+from lrbtl.hierarchical.level_prior import LevelFeatures, LevelPrior, feature_posterior
 from lrbtl.hierarchical.mode import Mode
 from lrbtl.hierarchical.pairings import DesignCovariates
 from lrbtl.hierarchical.random_effects import TAGS, RandomEffectDesign, label_parts, shared_tags
@@ -160,10 +160,27 @@ def feature_notes(run: "HierarchicalRun") -> tuple[str, ...]:
     share = 0.0
     for node in run.nodes:
         level, space = node.mode.at.hyper.level, node.mode.scores.space
-        coefficients = level.fitted_coefficients(space.level)[level.feature_part]
+        coefficients = level.fitted_coefficients(space.level)[-len(run.features.names) :]
         fitted = float(np.var(run.features.values @ coefficients))
         share += node.weight * fitted / (fitted + level.s**2 + sum(level.squares[:2]))
     return (f"features account for {share:.0%} of the variance of levels", *run.features.notes)
+
+
+def feature_moments(run: "HierarchicalRun") -> tuple[Floats, Floats]:
+    """Return what one unit more of each feature adds to a level, (p,), and its covariance.
+
+    Levels of a text are against the mean of all models.
+    """
+    assert run.features is not None
+    each = []
+    for node in run.nodes:
+        level, prior = node.mode.scores.space.level, node.mode.at.hyper.level
+        each.append((node.weight, *feature_posterior(prior, level, exact(node).level_covariance)))
+    mean = np.sum([weight * b for weight, b, _ in each], axis=0)
+    cov = np.sum([weight * (own + np.outer(b - mean, b - mean)) for weight, b, own in each], axis=0)
+    group, share = run.features.group, run.features.values.mean(axis=0)
+    unit = (np.eye(len(mean)) - (group[:, None] == group) * share) / run.features.scale[:, None]
+    return unit @ mean, unit @ cov @ unit.T
 
 
 def design_notes(run: "HierarchicalRun") -> tuple[str, ...]:
@@ -201,7 +218,7 @@ def design_shift(at: Expansion, weights: Floats) -> Floats:
     turned round.
     """
     level, space = at.hyper.level, at.scores.space
-    coefficients = level.fitted_coefficients(space.level)[: level.feature_part.start]
+    coefficients = level.fitted_coefficients(space.level)[: level.covariates.columns.shape[1]]
     spread = float(np.sqrt(level.s**2 + np.mean((level.covariates.columns @ coefficients) ** 2)))
     none, squares = DesignCovariates.none(len(space.level)), (0.0, 0.0, *level.squares[2:])
     plain = LevelPrior(none, spread, squares=squares, features=level.features)
@@ -262,22 +279,6 @@ class HierarchicalRun(Run):
     def scores(self) -> Floats:
         """Return the estimates of all scores, (d1, D)."""
         return self._mean.dense()
-
-    def feature_moments(self) -> tuple[Floats, Floats]:
-        """Return what one unit more of each feature adds to a level, (p,), and its covariance.
-
-        Levels of a text are against the mean of all models.
-        """
-        assert self.features is not None
-        each = [
-            node.mode.at.hyper.level.feature_moments(node.mode.scores.space.level, exact(node).level_covariance)
-            for node in self.nodes
-        ]
-        mean = self._average(values for values, _ in each)
-        cov = self._average(own + np.outer(values - mean, values - mean) for values, own in each)
-        group, share = self.features.group, self.features.values.mean(axis=0)
-        unit = (np.eye(len(mean)) - (group[:, None] == group) * share) / self.features.scale[:, None]
-        return unit @ mean, unit @ cov @ unit.T
 
     @cached_property
     def tau(self) -> float:

@@ -99,7 +99,11 @@ class SizeFitter:
 
     def levels(self, s: float) -> LevelPrior:
         """Return the prior of levels with a spread."""
-        return LevelPrior.begin(self.covariates, s, self.features)
+        if self.features is None:
+            return LevelPrior(self.covariates, s)
+        return LevelPrior(
+            self.covariates, s, squares=(0.0, 0.0, *self.features.first_variances(s)), features=self.features
+        )
 
     def expansion(self, scores: Scores, tau: float, level: LevelPrior, *, precision: float | None = None) -> Expansion:
         """Return the posterior round some scores, with a precision of factors or the one that these suggest."""

@@ -28,7 +28,7 @@ from lrbtl.errors import (
 from lrbtl.fitting.low_rank import Fit
 from lrbtl.hierarchical.config import HierarchicalConfig
 from lrbtl.hierarchical.large import PART_MODELS, has_room
-from lrbtl.hierarchical.method import Hierarchical, HierarchicalRun
+from lrbtl.hierarchical.method import Hierarchical, HierarchicalRun, feature_moments
 from lrbtl.inference.bounds import estimated_bound
 from lrbtl.inference.effects import EffectEstimate, estimate_effects
 from lrbtl.inference.entrywise import OwnVotes, own_votes
@@ -216,7 +216,7 @@ class Analysis(Questions):
         models. Raises `CovariateError` where there are no features.
         """
         if isinstance(self.run, HierarchicalRun) and self.run.features is not None:
-            names, (mean, cov) = self.run.features.names, self.run.feature_moments()
+            names, (mean, cov) = self.run.features.names, feature_moments(self.run)
         elif isinstance(self.battles, Results) and isinstance(self.run, FactorRun) and self.battles.features:
             draws, names = self.run.feature_draws(), self.battles.features.names
             mean, cov = draws.mean(axis=0), np.cov(draws, rowvar=False).reshape(draws.shape[1], draws.shape[1])

@@ -162,8 +162,10 @@ def feature_notes(run: "HierarchicalRun") -> tuple[str, ...]:
         level, space = node.mode.at.hyper.level, node.mode.scores.space
         coefficients = level.fitted_coefficients(space.level)[-len(run.features.names) :]
         fitted = float(np.var(run.features.values @ coefficients))
-        share += node.weight * fitted / (fitted + level.s**2 + sum(level.squares[:2]))
-    return (f"features account for {share:.0%} of the variance of levels", *run.features.notes)
+        factors = float(np.var(space.U[:, :-1] @ space.V[:, :-1].mean(axis=0)))  # what they add to all categories
+        rest = float(np.mean(1.0 / level.site_precision)) + sum(level.squares[:2]) + factors
+        share += node.weight * fitted / (fitted + rest)
+    return (f"features account for {share:.0%} of the variance of models' mean scores", *run.features.notes)
 
 
 def feature_moments(run: "HierarchicalRun") -> tuple[Floats, Floats]:

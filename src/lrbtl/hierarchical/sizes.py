@@ -78,6 +78,9 @@ class SizeFitter:
         eta = first.scores.eta_of(self.cells)
         self.dispersion = first.scores.design.link.dispersion(eta, self.cells.y, count) or 1.0
         found = self.fit_levels(self.converge(self.expansion(first.scores, FIRST_TAU, self.levels(FIRST_S))))
+        if self.features is not None:  # deviations so large hide what features leave of levels: sizes begin from above
+            level = found.at.hyper.level
+            found = self.converge(self.at_level(found.at, replace(level, s=float(np.sqrt(level.spread)))), near=True)
         noise = design.n_slots / (2.0 * float(design.count @ found.scores.terms.fisher))
         self.spread = float(np.sqrt(max(found.scores.field.mean_square(), noise)))
         return found

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import lrbtl
-from lrbtl.errors import CovariateError, MethodError, MissingColumnError, ScoreError, TooLargeError
+from lrbtl.errors import CovariateError, InputTypeError, MethodError, MissingColumnError, ScoreError, TooLargeError
+from lrbtl.hierarchical import large
 
 D1, TASKS = 24, 3
 NAMES = [f"model-{k:02d}" for k in range(D1)]
@@ -142,6 +143,7 @@ def test_results_take_them_too():
     [
         ({"model": ["no", "none"], "size": [1, 2]}, ScoreError, "no row for any of the 24 models"),
         ({"name": NAMES, "size": SIZE}, MissingColumnError, "no column 'model'"),
+        ([1, 2], InputTypeError, "features are a list: give a data frame"),
         ({"model": NAMES}, MissingColumnError, "no column beside"),
         ({"model": [*NAMES[1:], NAMES[1]], "size": SIZE}, ScoreError, "more than once"),
     ],
@@ -162,6 +164,19 @@ def test_other_methods_know_no_features(method):
 def test_without_features_there_are_no_effects():
     with pytest.raises(CovariateError, match="features="):
         lrbtl.analyse(votes()).feature_effects()
+
+
+def test_contexts_that_are_searched_in_part_keep_the_features(monkeypatch):
+    rng, n, D = np.random.default_rng(2), 12_000, 30
+    a, u = rng.integers(0, D1, n), rng.integers(0, D, n)
+    b = (a + rng.integers(1, D1, n)) % D1
+    won = rng.random(n) < 1.0 / (1.0 + np.exp(LEVEL[b] - LEVEL[a]))
+    battles = lrbtl.Battles.from_arrays(np.array(NAMES)[a], np.array(NAMES)[b], won, [u])
+    full = lrbtl.analyse(battles, features=TABLE).feature_effects()
+    for name, value in (("LARGE_LOG", 0), ("MANY_CONTEXTS", 5), ("PART_CELLS", 3000), ("FEWEST_CONTEXTS", 8)):
+        monkeypatch.setattr(large, name, value)
+    part = lrbtl.analyse(battles, features=TABLE).feature_effects()
+    np.testing.assert_allclose(part.estimate, full.estimate, atol=0.5 * full.se.min())
 
 
 def test_very_many_models_have_no_features():

@@ -176,7 +176,7 @@ def test_contexts_that_are_searched_in_part_keep_the_features(monkeypatch):
     for name, value in (("LARGE_LOG", 0), ("MANY_CONTEXTS", 5), ("PART_CELLS", 3000), ("FEWEST_CONTEXTS", 8)):
         monkeypatch.setattr(large, name, value)
     part = lrbtl.analyse(battles, features=TABLE).feature_effects()
-    np.testing.assert_allclose(part.estimate, full.estimate, atol=0.5 * full.se.min())
+    assert np.all(np.abs(part.estimate - full.estimate) < 0.2 * full.se)
 
 
 def test_very_many_models_have_no_features():

@@ -85,7 +85,7 @@ def votes_of(rng: np.random.Generator, truth: np.ndarray) -> lrbtl.Battles:
     return lrbtl.Battles.from_arrays(a, b, won, u, n_models=len(truth), n_levels=CATEGORIES)
 
 
-def arena(seed: int, matters: bool) -> list[float]:
+def arena(seed: int, matters: bool, config: lrbtl.HierarchicalConfig) -> list[float]:
     """Return shares covered with and without features, widths' ratio, ratio of errors, and whether size is covered."""
     rng = np.random.default_rng([seed, matters, 7])
     d1 = INCUMBENTS + NEWCOMERS
@@ -100,7 +100,7 @@ def arena(seed: int, matters: bool) -> list[float]:
     target = truth.mean(axis=1) - truth.mean()
     hits, widths, errors, slope = [], [], [], None
     for features in (table, None):
-        analysis = lrbtl.analyse(battles, features=features)
+        analysis = lrbtl.analyse(battles, features=features, config=config)
         (board,) = analysis.estimate_boards(weights)
         low, high = board.conf_int().T
         new = slice(INCUMBENTS, None)
@@ -114,8 +114,8 @@ def arena(seed: int, matters: bool) -> list[float]:
     return [*hits, float(np.median(widths[0] / widths[1])), errors[0], errors[1], float(covered)]
 
 
-def of_votes(reps: int, first: int) -> None:
-    """Simulate arenas, print and keep the results."""
+def of_votes(reps: int, first: int, config: lrbtl.HierarchicalConfig) -> None:
+    """Simulate arenas, print and, of the default settings, keep the results."""
     lines = [
         f"{reps} arenas each; 95% intervals of overall scores of newcomers with {FEW} votes.",
         "",
@@ -123,13 +123,14 @@ def of_votes(reps: int, first: int) -> None:
         "|---|---|---|---|---|---|",
     ]
     for matters, words in ((True, "predict levels"), (False, "say nothing")):
-        rows = np.array([arena(first + seed, matters) for seed in range(reps)])
+        rows = np.array([arena(first + seed, matters, config) for seed in range(reps)])
         mean, error = rows.mean(axis=0), rows.std(axis=0, ddof=1) / np.sqrt(reps)
         each = [f"{mean[k]:.3f} ± {error[k]:.3f}" for k in (0, 1, 2)]
         cells = [words, *each, f"{mean[3]:.2f}, {mean[4]:.2f}", f"{mean[5]:.2f} ± {error[5]:.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
         print(lines[-1], flush=True)
-    (HERE / "features_votes.md").write_text("\n".join(lines) + "\n")
+    if config == lrbtl.HierarchicalConfig():
+        (HERE / "features_votes.md").write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
@@ -138,11 +139,12 @@ def main() -> None:
     parser.add_argument("what", choices=("results", "votes"))
     parser.add_argument("--reps", type=int, default=40)
     parser.add_argument("--first-seed", type=int, default=0, help="of the votes")
+    parser.add_argument("--feature-size", type=float, default=lrbtl.HierarchicalConfig().feature_size)
     given = parser.parse_args()
     if given.what == "results":
         of_results(given.reps)
     else:
-        of_votes(given.reps, given.first_seed)
+        of_votes(given.reps, given.first_seed, lrbtl.HierarchicalConfig(feature_size=given.feature_size))
 
 
 if __name__ == "__main__":

@@ -185,3 +185,13 @@ def test_very_many_models_have_no_features():
     many = lrbtl.Battles.from_arrays(a, (a + 1) % n, a % 2, n_models=n)
     with pytest.raises(TooLargeError, match="1,600 models"):
         lrbtl.analyse(many, features={"model": a, "size": a})
+
+
+def test_a_guess_of_zero_ignores_features():
+    none = lrbtl.HierarchicalConfig(feature_size=0.0)
+    (values, se), (there, there_se) = (
+        board(lrbtl.analyse(votes())),
+        board(lrbtl.analyse(votes(), features=TABLE, config=none)),
+    )
+    assert np.abs(there - values).max() < 0.1 * se.min()
+    np.testing.assert_allclose(there_se, se, rtol=0.05)

@@ -1,6 +1,6 @@
 """Every number that changes an answer of the default method, with its unit and where it comes from.
 
-`benchmarks/ablation.py` has a row for each field.
+`benchmarks/ablation.py` has a row for each field; for `feature_size` run `benchmarks/features.py votes --feature-size`.
 """
 
 from dataclasses import dataclass, fields
@@ -20,7 +20,7 @@ class HierarchicalConfig:
     bends : int
         Hermite polynomials that may bend the order of the meeting graph, from degree 2 on.
     feature_size : float
-        Prior guess of the variance of levels that a feature accounts for, over what none accounts for.
+        Prior guess of the variance of levels that a feature accounts for, over what none accounts for; 0 ignores them.
     level_freedom : tuple of float
         Degrees of freedom of the laws of levels that are averaged over; inf is normal.
     largest_spread : float

@@ -164,7 +164,7 @@ def eta_variance(scores: Scores) -> Floats | float:
 
 def level_precision(prior: LevelPrior) -> Floats:
     """That of levels by the dense covariance of X b + e, with a common shift of any size integrated out."""
-    X, B = prior.covariates.columns, prior.coefficient_variances
+    X, B = prior.columns, prior.coefficient_variances
     P = np.linalg.inv(np.diag(1.0 / prior.site_precision) + X @ np.diag(B) @ X.T)
     ones = P.sum(axis=0)
     return np.asarray(P - np.outer(ones, ones) / ones.sum())

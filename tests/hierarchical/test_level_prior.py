@@ -8,10 +8,27 @@ from scipy import stats
 from scipy.integrate import quad
 
 from hierarchy_twin import hyper_of
-from lrbtl.hierarchical.level_prior import LEAST_CURVATURE, LevelPrior, Sites, design_weight, student_sites
+from lrbtl.hierarchical.level_prior import (
+    LEAST_CURVATURE,
+    LevelFeatures,
+    LevelPrior,
+    Sites,
+    design_weight,
+    feature_posterior,
+    student_sites,
+)
 from lrbtl.hierarchical.pairings import DesignCovariates
 
 D1 = 9
+
+
+def with_features(prior):
+    """The prior with a number and a family of three levels."""
+    values = np.column_stack([np.linspace(-1.5, 1.5, D1) ** 3, np.eye(3)[np.arange(D1) % 3]])
+    squares = (*prior.squares[:2], 0.4, 0.2)
+    return replace(prior, features=LevelFeatures(values, np.array([0, 1, 1, 1]), 0.1), squares=squares)
+
+
 PRIORS = {
     "plain": lambda: LevelPrior(DesignCovariates.none(D1), 0.7),
     "covariates": lambda: hyper_of(D1, 0.1, s=0.7).level,
@@ -21,6 +38,8 @@ PRIORS = {
         sites=Sites(np.random.default_rng(0).uniform(0.5, 2.0, D1), 0.2 * np.random.default_rng(1).normal(size=D1)),
     ),
 }
+PRIORS["features"] = lambda: with_features(PRIORS["plain"]())
+PRIORS["features and sites"] = lambda: with_features(PRIORS["sites"]())
 each = pytest.mark.parametrize("name", PRIORS)
 
 
@@ -31,7 +50,7 @@ def zero_sums():
 
 def covariance(prior, shift=1e7):
     """Of levels, with a common shift of a large variance."""
-    X, B = prior.covariates.columns, prior.coefficient_variances
+    X, B = prior.columns, prior.coefficient_variances
     return np.diag(1.0 / prior.site_precision) + X @ np.diag(B) @ X.T + shift
 
 
@@ -62,7 +81,7 @@ def test_the_cost_is_that_of_a_normal_law(name):
 
 def conditional(prior, part):
     """Of b or e given levels: the matrix that makes means of levels less their mean, and the covariance left."""
-    X, B = prior.covariates.columns, np.diag(prior.coefficient_variances)
+    X, B = prior.columns, np.diag(prior.coefficient_variances)
     cross = B @ X.T if part == "b" else np.diag(1.0 / prior.site_precision)
     own = B if part == "b" else cross
     reach = cross @ prior.precision
@@ -77,9 +96,16 @@ def test_squares_of_coefficients_are_their_posterior_means(name):
     reach, left = conditional(prior, "b")
     means, spread = reach @ (level - prior.mean), reach @ cov @ reach.T + left
     found = prior.updated(level, cov)
-    np.testing.assert_allclose(found.squares, (means**2 + np.diag(spread))[:2], atol=1e-12)
+    expected = means**2 + np.diag(spread)
+    np.testing.assert_allclose(found.squares[:2], expected[:2], atol=1e-12)
+    if prior.features is not None:
+        number, family = expected[-4] + 0.1 * prior.s**2, expected[-3:].sum() + 0.1 * prior.s**2
+        np.testing.assert_allclose(found.squares[2:], [number / 2.0, family / 4.0], atol=1e-12)
+        mean, own = feature_posterior(prior, level, cov)
+        np.testing.assert_allclose(mean, means[-4:], atol=1e-12)
+        np.testing.assert_allclose(own, spread[-4:, -4:], atol=1e-12)
     np.testing.assert_allclose(prior.fitted_coefficients(level), means, atol=1e-12)
-    if name == "sites":
+    if prior.sites is not None:
         assert found.sites is not None and found.sites is not prior.sites
     assert found.s == prior.s and found.covariates is prior.covariates
 
@@ -193,3 +219,61 @@ def test_pairings_are_believed_as_far_as_votes_contradict_a_prior_without_them(r
     law = stats.norm(0.0, np.sqrt(2.0 / known))
     expected = max(0.0, law.cdf(np.log(ratio)) - law.cdf(-np.log(ratio)))
     assert found == pytest.approx(expected, abs=1e-12)
+
+
+# ------------------------------------------------------------------------------
+# Features
+# ------------------------------------------------------------------------------
+
+
+def fixed_point(prior, y, v):
+    """The prior at the variances that it settles at, for levels that are seen with noise of variance v."""
+    basis = zero_sums()
+    for _ in range(2000):
+        cov = basis @ np.linalg.inv(basis.T @ prior.precision @ basis + np.eye(len(y) - 1) / v) @ basis.T
+        prior = prior.updated(cov @ y / v, cov)
+    return prior, cov @ y / v, cov
+
+
+def test_variances_of_features_have_the_most_evidence():
+    """The fixed point is the top of the evidence of levels times the law of the variances."""
+    prior, v = with_features(PRIORS["plain"]()), 0.05
+    y = 1.2 * prior.features.values[:, 0] + np.random.default_rng(8).normal(size=D1)
+    y -= y.mean()
+    found, _, _ = fixed_point(prior, y, v)
+    basis = zero_sums()
+
+    def top(squares):
+        law = replace(found, squares=(0.0, 0.0, *squares))
+        known = stats.multivariate_normal(np.zeros(D1 - 1), basis.T @ (covariance(law, 0.0) + v * np.eye(D1)) @ basis)
+        own = sum(-0.5 * np.log(b) - 0.5 * 0.1 * prior.s**2 / b for b in squares)
+        return known.logpdf(basis.T @ y) + own
+
+    here = np.array(found.squares[2:])
+    for step in np.eye(2):
+        low, high = top(here * np.exp(-1e-3 * step)), top(here * np.exp(1e-3 * step))
+        assert abs(high - low) / 2e-3 < 1e-4
+        assert top(here) >= max(low, high) - 1e-12
+
+
+def test_coefficients_of_features_are_those_of_a_normal_law():
+    """Of levels that are seen with noise: by the joint law of coefficients and levels."""
+    prior, v = with_features(PRIORS["covariates"]()), 0.3
+    y = np.random.default_rng(9).normal(size=D1)
+    y -= y.mean()
+    basis, part = zero_sums(), prior.features.part
+    cov = basis @ np.linalg.inv(basis.T @ prior.precision @ basis + np.eye(D1 - 1) / v) @ basis.T
+    mean, own = feature_posterior(prior, cov @ y / v, cov)
+    B, X = np.diag(prior.coefficient_variances[part]), prior.columns[:, part]
+    seen = basis.T @ (covariance(prior, 0.0) + v * np.eye(D1)) @ basis
+    reach = np.linalg.solve(seen, basis.T @ X @ B).T
+    np.testing.assert_allclose(mean, reach @ basis.T @ y, atol=1e-10)
+    np.testing.assert_allclose(own, B - reach @ basis.T @ X @ B, atol=1e-10)
+
+
+def test_a_prior_without_pairings_keeps_its_features():
+    prior = with_features(PRIORS["covariates"]())
+    plain = prior.without_covariates()
+    assert plain.features is prior.features and plain.spread == pytest.approx(prior.spread)
+    assert plain.squares == (0.0, 0.0, *prior.squares[2:])
+    np.testing.assert_array_equal(plain.columns[:, plain.features.part], prior.features.values)

@@ -164,7 +164,7 @@ def leaderboard(
     Options(**options).check(battles.shape)
     if compat is not None:
         check_choice(compat, COMPAT, "compat")
-        for name in ("method", "link", *LOOKS):
+        for name in ("method", "link", "features", *LOOKS):
             if (value := dict(options).get(name)) not in (None, "once"):
                 raise MethodError(f"compat={compat!r} is a method of its own: leave {name}={value!r} out.")
         return compat_boards(battles, at, context, compat, every=every, level=level, scale=scale, anchor=fixed)

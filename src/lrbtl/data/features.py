@@ -12,7 +12,7 @@ import numpy as np
 from lrbtl.data.encode import column_names, encode_sets, read_frame
 from lrbtl.data.labels import is_missing, some_of
 from lrbtl.data.scores import as_numbers, plain_values
-from lrbtl.errors import MissingColumnError, ScoreError
+from lrbtl.errors import InputTypeError, MissingColumnError, ScoreError
 from lrbtl.typing import Floats, Longs
 
 DATE = re.compile(r"\d{4}(-\d{2}(-\d{2})?)?")
@@ -51,7 +51,13 @@ def read_features(frame: Any, models: Sequence[Any], model: str = "model") -> Fe
     >>> found.names, found.values.tolist()
     (('size', 'family=a', 'family=b'), [[-1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     """
-    header = column_names(frame)
+    try:
+        header = column_names(frame)
+    except InputTypeError:
+        kind = type(frame).__name__
+        raise InputTypeError(
+            f"features are a {kind}: give a data frame or a dict of columns, a row per model."
+        ) from None
     if model not in header:
         raise MissingColumnError(f"features have no column {model!r} that names the models.")
     wanted = [name for name in header if name != model]
@@ -65,6 +71,11 @@ def read_features(frame: Any, models: Sequence[Any], model: str = "model") -> Fe
             raise ScoreError(f"features list {who.labels[code]!r} more than once; give one row per model.")
     rows = [place.get(name, -1) for name in models]
     absent = [name for name, row in zip(models, rows, strict=True) if row < 0]
+    if len(absent) == len(rows):
+        raise ScoreError(
+            f"features have no row for any of the {len(rows)} models ({some_of(absent)}): column {model!r} must hold "
+            "their names."
+        )
     notes = [f"{len(absent)} models have no features: {some_of(absent)}"] if absent else []
     names: list[str] = []
     parts, group, scale = [], [], []

@@ -203,7 +203,7 @@ class Results(Labelled):
         if not names:
             raise ObservationError("contexts is empty: name the column of benchmarks.")
         found = read_long(frame, model, names, score, {"items": items, "se": se})
-        return _with_features(_from_long(cls, found, scales, lower_is_better), features)
+        return with_features(_from_long(cls, found, scales, lower_is_better), features)
 
     @classmethod
     def from_wide(
@@ -235,7 +235,7 @@ class Results(Labelled):
         >>> results.shape, results.levels, results.n_observations
         ((2, 2), (('code', 'math'),), 3)
         """
-        return _with_features(_from_long(cls, read_wide(frame, model, contexts), scales, lower_is_better), features)
+        return with_features(_from_long(cls, read_wide(frame, model, contexts), scales, lower_is_better), features)
 
     @classmethod
     def from_items(
@@ -419,7 +419,8 @@ def _from_long(cls: type[Results], found: LongScores, scales: Scales, lower: Ite
     return replace(out, notes=(*found.notes, *notes))
 
 
-def _with_features(results: Results, features: Any) -> Results:
+def with_features(results: Results, features: Any) -> Results:
+    """Return results with a table of features of their models, if one is given."""
     if features is None:
         return results
     found = read_features(features, results.models)

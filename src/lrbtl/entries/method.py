@@ -35,6 +35,7 @@ class FactorMethod(Method):
     name: ClassVar[str] = "factor"
     takes_votes: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = ("rank", "n_folds", "ridge", "sampling", "se", "solver", "config")
+    takes_features = True
 
     config: FactorConfig
 

@@ -1,6 +1,6 @@
 """Every number that changes an answer of the default method, with its unit and where it comes from.
 
-`benchmarks/ablation.py` has a row for each field.
+`benchmarks/ablation.py` has a row for each field; for `feature_size` run `benchmarks/features.py votes --feature-size`.
 """
 
 from dataclasses import dataclass, fields
@@ -19,6 +19,8 @@ class HierarchicalConfig:
         Whether the pairings inform the prior of levels: order along the meeting graph, traffic.
     bends : int
         Hermite polynomials that may bend the order of the meeting graph, from degree 2 on.
+    feature_size : float
+        Prior guess of the variance of levels that a feature accounts for, over what none accounts for; 0 ignores them.
     level_freedom : tuple of float
         Degrees of freedom of the laws of levels that are averaged over; inf is normal.
     largest_spread : float
@@ -59,6 +61,7 @@ class HierarchicalConfig:
 
     design_covariates: bool = True
     bends: int = 6
+    feature_size: float = 0.1
     level_freedom: tuple[float, ...] = (inf, 3.0)
     largest_spread: float = 6.0
     expectation_from: float = 0.02

@@ -18,6 +18,12 @@ Where somebody chose who meets whom, pairings may also have followed the votes: 
 Then they say nothing that the votes do not, and X repeats their noise. Where pairings came from levels, votes without X
 contradict a prior without X. X is believed as far as they do (`design_weight`).
 
+Features of models, such as size and family, are further columns of X (`LevelFeatures`). The coefficients of a feature
+share a variance B_g, an inverse gamma law with one degree of freedom round a guess: a number has one coefficient, a
+family one for each of its levels, so that these are random effects. In the sense of the same bound,
+
+    B_g = (sum of E[b_j^2] in g + guess s^2) / (n_g + 1).
+
 A t law enters by its normal approximation round the posterior of e, moments matched in the sense of the variational
 bound: precision E[-(log p)''] and the mean that gives the slope E[(log p)'] (`Sites`).
 """
@@ -31,7 +37,7 @@ from scipy.special import gammaln, ndtr
 
 from lrbtl.hierarchical.pairings import DesignCovariates
 from lrbtl.model.links import mean_over_spread
-from lrbtl.typing import Floats
+from lrbtl.typing import Floats, Longs
 
 LEAST_CURVATURE = 0.02  # of 1 / s^2: t laws bend the other way in their tails, sites do not
 
@@ -46,6 +52,38 @@ class Sites:
 
 
 @dataclass(frozen=True)
+class LevelFeatures:
+    """What is known of models beside the votes, as columns of X.
+
+    Attributes
+    ----------
+    values : array (d1, p)
+    group : array (p,)
+        Which columns belong to the same feature, and share a variance: 0, 1, ...
+    guess : float
+        Prior guess of the variance of each feature's coefficients, over s^2.
+    """
+
+    values: Floats
+    group: Longs
+    guess: float
+
+    @property
+    def part(self) -> slice:
+        """Which columns of X these are: the last."""
+        return slice(-len(self.group), None)
+
+    def first_variances(self, s: float) -> tuple[float, ...]:
+        """Return the variance of each group as it is guessed."""
+        return (self.guess * s**2,) * (int(self.group.max()) + 1)
+
+    def variances(self, squares: Floats, s: float) -> tuple[float, ...]:
+        """Return the variance of each group, from the posterior means of squared coefficients (p,)."""
+        total, number = np.bincount(self.group, np.maximum(squares, 0.0)), np.bincount(self.group)
+        return tuple(((total + self.guess * s**2) / (number + 1.0)).tolist())
+
+
+@dataclass(frozen=True)
 class LevelPrior:
     """The prior of levels given its scale: normal, with mean and precision as sites and coefficients come to.
 
@@ -56,19 +94,21 @@ class LevelPrior:
         Standard deviation of e, in logits.
     freedom : float
         Degrees of freedom of its law; inf for the normal.
-    squares : tuple of two floats
-        E[b^2] of order and traffic, as found.
+    squares : tuple of floats
+        E[b^2] of order and traffic, then the variance of the coefficients of each feature, as found.
     sites : Sites or None
     coefficients : array or None
         Values of b, where they are taken as known.
+    features : LevelFeatures or None
     """
 
     covariates: DesignCovariates
     s: float
     freedom: float = np.inf
-    squares: tuple[float, float] = (0.0, 0.0)
+    squares: tuple[float, ...] = (0.0, 0.0)
     sites: Sites | None = field(default=None, repr=False)
     coefficients: Floats | None = field(default=None, repr=False)
+    features: LevelFeatures | None = field(default=None, repr=False)
 
     @property
     def scale(self) -> Floats:
@@ -84,7 +124,14 @@ class LevelPrior:
     def coefficient_variances(self) -> Floats:
         """B of each column of X."""
         t = np.array(self.covariates.informed)
-        return np.append(self.spread * ((1.0 - t) ** -2 - 1.0), self.squares[0] * self.covariates.bend_shares)
+        out = np.append(self.spread * ((1.0 - t) ** -2 - 1.0), self.squares[0] * self.covariates.bend_shares)
+        return out if self.features is None else np.append(out, np.array(self.squares[2:])[self.features.group])
+
+    @cached_property
+    def columns(self) -> Floats:
+        """X, (d1, 2 + k + p): order, traffic, bends, features."""
+        own = self.covariates.columns
+        return own if self.features is None else np.column_stack([own, self.features.values])
 
     @cached_property
     def _solved(self) -> tuple[Floats, float]:
@@ -93,7 +140,7 @@ class LevelPrior:
         With R = X B^1/2 and c the sites' precision, (1/c + R R^T)^-1 = c - c R (I + R^T c R)^-1 R^T c.
         """
         c, used = self._sites.precision, self.coefficient_variances > 0.0
-        root = self.covariates.columns[:, used] * np.sqrt(self.coefficient_variances[used])
+        root = self.columns[:, used] * np.sqrt(self.coefficient_variances[used])
         inner = linalg.cholesky(np.eye(root.shape[1]) + root.T @ (c[:, None] * root), lower=True)
         half = linalg.solve_triangular(inner, (c[:, None] * root).T, lower=True)
         precision = np.diag(c) - half.T @ half
@@ -130,7 +177,7 @@ class LevelPrior:
     @property
     def fitted(self) -> Floats:
         """Prior means where coefficients are known, (d1,)."""
-        return self.mean if self.coefficients is None else self.mean + self.covariates.columns @ self.coefficients
+        return self.mean if self.coefficients is None else self.mean + self.columns @ self.coefficients
 
     def gradient(self, level: Floats) -> Floats:
         """Return the derivative of the cost."""
@@ -142,13 +189,28 @@ class LevelPrior:
 
     def updated(self, level: Floats, cov: Floats) -> "LevelPrior":
         """Return the prior with squares of coefficients and sites of a posterior: means (d1,), covariance (d1, d1)."""
-        P, away = self.precision, level - self.mean
+        order, traffic = self._expected_squares(slice(0, 2), level, cov).tolist()
+        found = self.with_feature_variances(level, cov)
+        found = replace(found, squares=(max(order, 0.0), max(traffic, 0.0), *found.squares[2:]))
+        if np.isinf(self.freedom):
+            return found
+        return replace(found, sites=found._new_sites(self, level - self.mean, cov))
+
+    def with_feature_variances(self, level: Floats, cov: Floats) -> "LevelPrior":
+        """Return the prior with the variances of features' coefficients of a posterior, all else as it is."""
+        if self.features is None:
+            return self
+        squares = self._expected_squares(self.features.part, level, cov)
+        return replace(self, squares=(*self.squares[:2], *self.features.variances(squares, self.s)))
+
+    def _expected_squares(self, part: slice, level: Floats, cov: Floats) -> Floats:
+        """Return E[b^2] of some coefficients."""
+        away = level - self.mean
         second = np.outer(away, away) + cov
-        B, X = self.coefficient_variances[:2], self.covariates.columns[:, :2]
-        reach = B[:, None] * (X.T @ P)
+        B, X = self.coefficient_variances[part], self.columns[:, part]
+        reach = B[:, None] * (X.T @ self.precision)
         squares = np.einsum("ja,ab,jb->j", reach, second, reach) + B - B * np.einsum("ja,aj->j", reach, X)
-        found = replace(self, squares=(max(float(squares[0]), 0.0), max(float(squares[1]), 0.0)))
-        return found if np.isinf(self.freedom) else replace(found, sites=found._new_sites(self, away, cov))
+        return np.asarray(squares)
 
     def distance(self, other: "LevelPrior") -> float:
         """Return the largest relative change of sites and squares to another prior of the same scale."""
@@ -180,17 +242,18 @@ class LevelPrior:
 
     @property
     def spread(self) -> float:
-        """Variance of levels: s^2 and what order and traffic add."""
+        """Variance of levels: s^2 and what order, traffic and features add."""
         return self.s**2 + sum(self.squares)
 
     def without_covariates(self) -> "LevelPrior":
         """Return a prior of the same spread that does not know the pairings."""
         none = DesignCovariates.none(len(self.covariates.order))
-        return replace(self, covariates=none, s=float(np.sqrt(self.spread)), squares=(0.0, 0.0), sites=None)
+        s = float(np.sqrt(self.s**2 + sum(self.squares[:2])))
+        return replace(self, covariates=none, s=s, squares=(0.0, 0.0, *self.squares[2:]), sites=None)
 
     def fitted_coefficients(self, level: Floats) -> Floats:
         """Return the posterior means of b at some levels."""
-        return np.asarray(self.coefficient_variances * (self.covariates.columns.T @ self.gradient(level)))
+        return np.asarray(self.coefficient_variances * (self.columns.T @ self.gradient(level)))
 
     def residuals(self, level: Floats) -> Floats:
         """Return the means of e at some levels, (d1,)."""
@@ -211,6 +274,18 @@ def student_sites(e: Floats, variance: Floats, scale: Floats, freedom: float) ->
     mean = e + slope / precision
     normal = 0.5 * np.log(precision / (2 * np.pi)) - 0.5 * precision * ((e - mean) ** 2 + variance)
     return Sites(precision, mean, float(np.sum(mean_over_spread(log_density, e, variance) - normal)))
+
+
+def feature_posterior(prior: LevelPrior, level: Floats, cov: Floats) -> tuple[Floats, Floats]:
+    """Return the posterior means (p,) and covariance of the features' coefficients, from those of levels.
+
+    By the law of total covariance: b given levels has the mean R (level - mean), R = B X^T P, and the covariance
+    B - R X B.
+    """
+    assert prior.features is not None
+    B, X = prior.coefficient_variances[prior.features.part], prior.features.values
+    reach = B[:, None] * (X.T @ prior.precision)
+    return reach @ (level - prior.mean), reach @ cov @ reach.T + np.diag(B) - (reach @ X) * B
 
 
 def design_weight(informed: LevelPrior, plain: LevelPrior, known: float) -> float:

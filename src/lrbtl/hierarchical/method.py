@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from lrbtl.data.battles import Battles
+from lrbtl.data.features import Features, read_features
 from lrbtl.data.observations import Data
-from lrbtl.errors import MethodError, NoDecisionError
+from lrbtl.errors import MethodError, NoDecisionError, TooLargeError
 from lrbtl.fitting.blocks import LowRankPlusSparse
 from lrbtl.fitting.local import LevelInformation
 from lrbtl.hierarchical.config import HierarchicalConfig
@@ -17,7 +18,7 @@ from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion
 from lrbtl.hierarchical.extend import SearchedPart
 from lrbtl.hierarchical.large import MonteCarloCovariance, simulated_notes
-from lrbtl.hierarchical.level_prior import LevelPrior
+from lrbtl.hierarchical.level_prior import LevelFeatures, LevelPrior, feature_posterior
 from lrbtl.hierarchical.mode import Mode
 from lrbtl.hierarchical.pairings import DesignCovariates
 from lrbtl.hierarchical.random_effects import TAGS, RandomEffectDesign, shared_tags
@@ -58,6 +59,7 @@ class Hierarchical(Method):
 
     name = "hierarchical"
     unused: ClassVar[tuple[str, ...]] = ("n_folds", "ridge", "sampling", "se", "solver")
+    takes_features = True
 
     @one_blas_thread
     def run(self, data: Data, options: Options) -> Run:
@@ -67,9 +69,16 @@ class Hierarchical(Method):
         if not np.any(data.cells.y != 0.5):
             raise NoDecisionError("every battle is a tie: the models are indistinguishable; check the outcome column.")
         config, part = options.config or HierarchicalConfig(), SearchedPart.of(data, options.link)
+        features = None if options.features is None else read_features(options.features, data.models)
+        if features is not None and part.many is not None:
+            raise TooLargeError(
+                f"features= is for fewer than {data.shape[0]:,} models: leave it out, or choose models with "
+                "battles.top_models(n)."
+            )
         if part.many is not None:  # votes of a log so large are taken at the mode, and all of them know sizes well
             config = replace(config, expectation_from=np.inf)
-        search = Search(SizeFitter(part.seen, config), part.tags)
+        known = None if features is None else LevelFeatures(features.values, features.group, config.feature_size)
+        search = Search(SizeFitter(part.seen, config, known), part.tags)
         found = search.components(self._modes(search, options, data.shape), one_size=part.seen is not part.design)
         nodes = part.extended(search, found)
         link = nodes[0].mode.scores.design.link
@@ -82,8 +91,8 @@ class Hierarchical(Method):
             link=None if link == LOGISTIC else str(link),
             notes=(*sharing_notes(data, nodes, related), *simulated),
         )
-        run = HierarchicalRun(data, nodes, provenance)
-        run.provenance = replace(provenance, notes=(*provenance.notes, *design_notes(run)))
+        run = HierarchicalRun(data, nodes, provenance, features)
+        run.provenance = replace(provenance, notes=(*provenance.notes, *feature_notes(run), *design_notes(run)))
         return run
 
     @staticmethod
@@ -137,6 +146,38 @@ def sharing_notes(data: Battles, nodes: Sequence[Component], related: bool) -> t
     return own if related or shared_tags(data) is None else (*own, UNRELATED)
 
 
+def feature_notes(run: "HierarchicalRun") -> tuple[str, ...]:
+    """Return how much of the variance of levels features account for, and of which models they are not known."""
+    if run.features is None:
+        return ()
+    share = 0.0
+    for node in run.nodes:
+        level, space = node.mode.at.hyper.level, node.mode.scores.space
+        coefficients = level.fitted_coefficients(space.level)[-len(run.features.names) :]
+        fitted = float(np.var(run.features.values @ coefficients))
+        factors = float(np.var(space.U[:, :-1] @ space.V[:, :-1].mean(axis=0)))  # what they add to all categories
+        rest = float(np.mean(1.0 / level.site_precision)) + sum(level.squares[:2]) + factors
+        share += node.weight * fitted / (fitted + rest)
+    return (f"features account for {share:.0%} of the variance of models' mean scores", *run.features.notes)
+
+
+def feature_moments(run: "HierarchicalRun") -> tuple[Floats, Floats]:
+    """Return what one unit more of each feature adds to a level, (p,), and its covariance.
+
+    Levels of a text are against the mean of all models.
+    """
+    assert run.features is not None
+    each = []
+    for node in run.nodes:
+        level, prior = node.mode.scores.space.level, node.mode.at.hyper.level
+        each.append((node.weight, *feature_posterior(prior, level, exact(node).level_covariance)))
+    mean = np.sum([weight * b for weight, b, _ in each], axis=0)
+    cov = np.sum([weight * (own + np.outer(b - mean, b - mean)) for weight, b, own in each], axis=0)
+    group, share = run.features.group, run.features.values.mean(axis=0)
+    unit = (np.eye(len(mean)) - (group[:, None] == group) * share) / run.features.scale[:, None]
+    return unit @ mean, unit @ cov @ unit.T
+
+
 def design_notes(run: "HierarchicalRun") -> tuple[str, ...]:
     """Return a note where who met whom and how often moves scores by more than a fifth of their standard error.
 
@@ -172,10 +213,10 @@ def design_shift(at: Expansion, weights: Floats) -> Floats:
     turned round.
     """
     level, space = at.hyper.level, at.scores.space
-    spread = float(
-        np.sqrt(level.s**2 + np.mean((level.covariates.columns @ level.fitted_coefficients(space.level)) ** 2))
-    )
-    plain = LevelPrior(DesignCovariates.none(len(space.level)), spread)
+    coefficients = level.fitted_coefficients(space.level)[: level.covariates.columns.shape[1]]
+    spread = float(np.sqrt(level.s**2 + np.mean((level.covariates.columns @ coefficients) ** 2)))
+    none, squares = DesignCovariates.none(len(space.level)), (0.0, 0.0, *level.squares[2:])
+    plain = LevelPrior(none, spread, squares=squares, features=level.features)
     other = at.with_hyper(replace(at.hyper, level=plain))
     step = other.factor.solve(other.gradient())
     dU, dV = space.push(step)
@@ -197,8 +238,10 @@ class HierarchicalRun(Run):
     provenance: Provenance
     shrinks = True
 
-    def __init__(self, data: Battles, nodes: list[Component], provenance: Provenance) -> None:
-        self.data, self.nodes, self.provenance = data, nodes, provenance
+    def __init__(
+        self, data: Battles, nodes: list[Component], provenance: Provenance, features: Features | None = None
+    ) -> None:
+        self.data, self.nodes, self.provenance, self.features = data, nodes, provenance, features
         self._known_means: tuple[Floats, Floats] | None = None
         self.link = nodes[len(nodes) // 2].mode.scores.design.link
 

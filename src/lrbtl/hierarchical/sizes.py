@@ -17,7 +17,7 @@ from lrbtl.hierarchical.coordinates import LevelSpace, no_factors
 from lrbtl.hierarchical.covariance import ScoreCovariance
 from lrbtl.hierarchical.expansion import Expansion, Hyperparameters, Scores
 from lrbtl.hierarchical.factor_prior import FactorPrior
-from lrbtl.hierarchical.level_prior import LevelPrior
+from lrbtl.hierarchical.level_prior import LevelFeatures, LevelPrior
 from lrbtl.hierarchical.mode import Mode, find_mode
 from lrbtl.hierarchical.pairings import DesignCovariates
 from lrbtl.hierarchical.random_effects import RandomEffects
@@ -44,6 +44,7 @@ class SizeFitter:
     cells, design : BlockDesign
         The votes, and means of those of a pair where a fit needs no more.
     covariates : DesignCovariates
+    features : LevelFeatures or None
     dispersion : float
     spread : float
         Root mean square of the scores of a first fit, but not less than the noise of one of them.
@@ -51,7 +52,15 @@ class SizeFitter:
         That fit: levels and deviations, no shared factors.
     """
 
-    def __init__(self, cells: Design, config: HierarchicalConfig, *, every_slot: bool = False) -> None:
+    def __init__(
+        self,
+        cells: Design,
+        config: HierarchicalConfig,
+        features: LevelFeatures | None = None,
+        *,
+        every_slot: bool = False,
+    ) -> None:
+        self.features = features
         self.config, self.shape = config, cells.shape
         cells = with_all_slots(cells) if every_slot else without_idle_slots(cells)
         self.cells, self.design = BlockDesign.of_cells(cells), BlockDesign.of_cells(cells.averaged())
@@ -69,6 +78,9 @@ class SizeFitter:
         eta = first.scores.eta_of(self.cells)
         self.dispersion = first.scores.design.link.dispersion(eta, self.cells.y, count) or 1.0
         found = self.fit_levels(self.converge(self.expansion(first.scores, FIRST_TAU, self.levels(FIRST_S))))
+        if self.features is not None:  # deviations so large hide what features leave of levels: sizes begin from above
+            level = found.at.hyper.level
+            found = self.converge(self.at_level(found.at, replace(level, s=float(np.sqrt(level.spread)))), near=True)
         noise = design.n_slots / (2.0 * float(design.count @ found.scores.terms.fisher))
         self.spread = float(np.sqrt(max(found.scores.field.mean_square(), noise)))
         return found
@@ -90,7 +102,11 @@ class SizeFitter:
 
     def levels(self, s: float) -> LevelPrior:
         """Return the prior of levels with a spread."""
-        return LevelPrior(self.covariates, s)
+        if self.features is None:
+            return LevelPrior(self.covariates, s)
+        return LevelPrior(
+            self.covariates, s, squares=(0.0, 0.0, *self.features.first_variances(s)), features=self.features
+        )
 
     def expansion(self, scores: Scores, tau: float, level: LevelPrior, *, precision: float | None = None) -> Expansion:
         """Return the posterior round some scores, with a precision of factors or the one that these suggest."""
@@ -116,15 +132,20 @@ class SizeFitter:
         return scarce or self.covariates.informed[0] > MATCHMADE_GRAPH
 
     def converge(self, start: Expansion, *, near: bool = False) -> Mode:
-        """Return the mode with variances of eta and the prior of levels as the posterior round it suggests."""
+        """Return the mode with variances of eta and the prior of levels as the posterior round it suggests.
+
+        Where votes are not few only the variances of features' coefficients are found, all else stays as it is.
+        """
         mode = find_mode(start, near=near)
-        if not self.thin(mode.at):
+        thin = self.thin(mode.at)
+        if not thin and self.features is None:
             return mode
         for _ in range(ROUNDS):
             found = self.covariance(mode.at)
-            variance, level = found.eta_variances, mode.at.hyper.level
-            new = level.updated(mode.scores.space.level, found.level_covariance)
-            before = mode.scores.eta_variance
+            before, level = mode.scores.eta_variance, mode.at.hyper.level
+            variance = found.eta_variances if thin else before
+            update = level.updated if thin else level.with_feature_variances
+            new = update(mode.scores.space.level, found.level_covariance)
             change = float(np.max(np.abs(variance - before) / np.maximum(variance, 1e-300), initial=0.0))
             change = max(change, level.distance(new))
             scores = replace(mode.scores, eta_variance=variance)

@@ -13,7 +13,7 @@ import numpy as np
 from lrbtl.data.battles import Battles
 from lrbtl.data.cells import BOTH_BAD
 from lrbtl.data.frames import Frame, as_data
-from lrbtl.data.observations import Data, Results
+from lrbtl.data.observations import Data, Results, with_features
 from lrbtl.entries.method import FactorMethod, FactorRun
 from lrbtl.errors import (
     CovariateError,
@@ -28,7 +28,7 @@ from lrbtl.errors import (
 from lrbtl.fitting.low_rank import Fit
 from lrbtl.hierarchical.config import HierarchicalConfig
 from lrbtl.hierarchical.large import PART_MODELS, has_room
-from lrbtl.hierarchical.method import Hierarchical
+from lrbtl.hierarchical.method import Hierarchical, HierarchicalRun, feature_moments
 from lrbtl.inference.bounds import estimated_bound
 from lrbtl.inference.effects import EffectEstimate, estimate_effects
 from lrbtl.inference.entrywise import OwnVotes, own_votes
@@ -212,16 +212,17 @@ class Analysis(Questions):
     def feature_effects(self) -> Estimate:
         """Return the effects of features: by how much one unit more of each moves the mean of the models' scores.
 
-        Units are logits where scales have bounds; a level such as a family is against the mean of all models.
-        Raises `CovariateError` where the results have no features.
+        Units are logits, of results where scales have bounds; a level such as a family is against the mean of all
+        models. Raises `CovariateError` where there are no features.
         """
-        if not (isinstance(self.battles, Results) and isinstance(self.run, FactorRun) and self.battles.features):
-            raise CovariateError("there are no features: name a table of them with features= of Results.from_frame.")
-        draws = self.run.feature_draws()
-        cov = np.cov(draws, rowvar=False).reshape(draws.shape[1], draws.shape[1])
-        return Estimate(
-            list(self.battles.features.names), draws.mean(axis=0), cov, links="identity", info=self.provenance
-        )
+        if isinstance(self.run, HierarchicalRun) and self.run.features is not None:
+            names, (mean, cov) = self.run.features.names, feature_moments(self.run)
+        elif isinstance(self.battles, Results) and isinstance(self.run, FactorRun) and self.battles.features:
+            draws, names = self.run.feature_draws(), self.battles.features.names
+            mean, cov = draws.mean(axis=0), np.cov(draws, rowvar=False).reshape(draws.shape[1], draws.shape[1])
+        else:
+            raise CovariateError("there are no features: name a table of them with features=, see lrbtl.analyse.")
+        return Estimate(list(names), mean, cov, links="identity", info=self.provenance)
 
     @cached_property
     def held_fixed(self) -> EffectEstimate | None:
@@ -349,6 +350,10 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         Settings of the hierarchical method, such as `HierarchicalConfig(design_covariates=False)`.
     improvements : Improvements, optional
         What efficient and whitened add to the algorithms of the paper; all by default.
+    features : data frame, or dict of columns, optional
+        What is known of models beside the data: a row for each, a column "model" with their names, further columns with
+        numbers, dates or texts such as family. Levels are expected where features say, as far as they predict them;
+        `Analysis.feature_effects` says by how much. For the hierarchical method and the factor method.
     valid : "once" or "always"
         Once, the default: intervals, verdicts and ranks hold at one look, at a number of votes fixed beforehand.
         Always: they hold at all times at once, however often one looks as votes come in; wider by half where tuned.
@@ -380,6 +385,10 @@ def analyse(battles: Data | Frame, **options: Unpack[RunOptions]) -> Analysis:
         )
     chosen, found = Options(**options), find_method(options.get("method"), battles, options.get("link"))
     chosen.check(battles.shape)
+    if chosen.features is not None and not found.takes_features:
+        raise MethodError(f"method={found.name!r} knows no features: leave features out, or use method='hierarchical'.")
+    if isinstance(battles, Results):
+        battles = with_features(battles, chosen.features)
     check_votes_come(battles, options)
     if chosen.config is not None:
         check_type(chosen.config, HierarchicalConfig, "config", "give lrbtl.HierarchicalConfig(...), or leave it out")
@@ -438,7 +447,7 @@ def infer(
     targets : Target, list of Target, `all_scores()` or `all_gaps()`
     **options
         method, rank, sampling, n_folds, se, ridge, link, solver, n_threads, rng, progress, control, effects,
-        improvements, valid, tuned_at, looks: see `analyse`.
+        improvements, features, valid, tuned_at, looks: see `analyse`.
 
     Returns
     -------

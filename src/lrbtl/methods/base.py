@@ -88,6 +88,7 @@ class RunOptions(TypedDict, total=False):
     effects: Literal["shared", "by_context"]
     config: Any
     improvements: Improvements | None
+    features: Any
     valid: Literal["once", "always"]
     tuned_at: float | None
     looks: int | None
@@ -112,6 +113,7 @@ class Options:
     effects: str = "shared"
     config: Any = None
     improvements: Improvements | None = None
+    features: Any = None
     valid: str = "once"
     tuned_at: float | None = None
     looks: int | None = None
@@ -524,6 +526,7 @@ class Method(ABC):
 
     name: ClassVar[str]
     unused: ClassVar[tuple[str, ...]] = ("config",)  # options that have no effect on it
+    takes_features: ClassVar[bool] = False  # whether a table of features informs its scores
     improvable: ClassVar[bool] = False  # whether `improvements` have an effect on it
     takes_votes: ClassVar[bool] = True  # whether it is for battles, beside or instead of results
 

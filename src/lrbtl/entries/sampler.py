@@ -210,7 +210,7 @@ class Chain:
         deviation = (self.delta / stretch[self.table.context]).astype(np.float32)
         at = self.ends[self.beyond]
         if at.size:
-            deviation[at] = self.at_bound(at) - self.shared()[at]
+            deviation[at] = self._bound_scores(at) - self.shared()[at]
         by_context, noise = self.base / self.h / stretch**2, self.s / stretch**2
         return (
             self.f,
@@ -454,7 +454,7 @@ class Chain:
         left = at[self.beyond]
         self.z[left], self.noise[left] = eta[left], UNSEEN
 
-    def at_bound(self, at: Longs) -> Floats:
+    def _bound_scores(self, at: Longs) -> Floats:
         """Return draws of z of entries of which only their n equal answers are known: Beta(1/2, n + 1/2)."""
         assert self.table.worth is not None
         share = np.maximum(self.rng.beta(0.5, self.table.worth[at] + 0.5), LEAST)

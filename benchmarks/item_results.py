@@ -80,10 +80,11 @@ def ratio(ours: Any, paired: Any) -> float:
 
 
 def least_ratio(truth: Any, name: str, paired: Any) -> float:
-    """Return how narrow errors become if the accuracies on all items of the other benchmarks are known.
+    """Return the ratio of errors if the accuracies on all items of the other benchmarks are known.
 
-    With D the mean square by which gaps differ from a ridge regression on these, the best of its penalties, each model
-    predicted from the others, and V that of the bootstrap, no linear estimate has less than V D / (V + D).
+    Gaps differ from a ridge regression on these, with the best penalty and each model predicted from the others, by a
+    mean square D. Combined with the mean of the items, whose variance V is that of the bootstrap, this has the variance
+    V D / (V + D).
     """
     table = truth.unstack().dropna(subset=[name])
     y, x = table[name].to_numpy(), table.drop(columns=name)

@@ -8,6 +8,7 @@ import pytest
 import lrbtl
 from lrbtl.data.item_logs import PLAIN_COLUMNS, ItemLog
 from lrbtl.data.items import accuracies, item_battles, pooled, rasch, read_items
+from lrbtl.entries.method import FactorRun
 from lrbtl.errors import EmptyDataError, ScoreError, TooFewModelsError
 
 
@@ -85,16 +86,16 @@ def test_noise_of_accuracies_is_that_of_samples_and_items():
     assert found.common / 400 == pytest.approx(
         np.mean([np.cov(logits.T)[a, b] for a, b in [(1, 2), (2, 3), (3, 4)]]), rel=0.35
     )
-    total = found.own_variance(found.between, found.common, 0.0) + spread**2 * found.common / 400
+    total = found.own_variance(found.own, 0.0) + spread**2 * found.common / 400
     np.testing.assert_allclose(total, spread / 400, rtol=0.2)
-    assert np.all(found.own_variance(found.between, found.common, 1.0) < total)
+    assert np.all(found.own_variance(found.own, 1.0) < total)
 
 
 def test_few_items_borrow_from_other_benchmarks():
     rng = np.random.default_rng(3)
     many, few = (accuracies((rng.random((n, 4)) < 0.5).astype(float), np.ones((n, 4))) for n in (500, 3))
     (one, _), (two, _) = pooled([many, few])
-    assert abs(one - many.between) < abs(two - few.between) + 1e-12
+    assert abs(one - many.own) < abs(two - few.own) + 1e-12
 
 
 def test_accuracies_as_results_hold_the_truth():
@@ -112,3 +113,35 @@ def test_accuracies_as_results_hold_the_truth():
     assert np.all(results.variance < part.variance) and np.all(part.variance < every.variance)
     with pytest.raises(lrbtl.errors.ObservationError, match="n_items"):
         lrbtl.Results.from_items(frame, n_items="all")
+
+
+def test_own_noise_is_what_easiness_leaves():
+    rng = np.random.default_rng(5)
+    n, share = 2000, np.array([0.2, 0.4, 0.5, 0.7])
+    easy, own = 0.8 * rng.normal(size=n), rng.normal(size=(n, 4))
+    spread = share * (1 - share)
+    right = share + spread * easy[:, None] + np.sqrt(0.05 * spread) * own
+    found = accuracies(right, np.full(right.shape, 1e9))
+    rest = np.mean(right * (1 - right)) / 1e9
+    assert rest < 1e-9 and found.common == pytest.approx(0.64, rel=0.1)
+    assert found.own == pytest.approx(0.05, rel=0.1)
+
+
+def test_no_right_answer_is_no_certainty():
+    rng = np.random.default_rng(6)
+    rows = {"model": [], "benchmark": [], "item": [], "correct": []}
+    for k, level in enumerate(np.linspace(0.02, 0.6, 12)):
+        for benchmark, n in (("easy", 200), ("hard", 30)):
+            able = benchmark == "easy" or k > 6
+            for item, x in enumerate(rng.random(n) < (level if able else 0.0)):
+                for name, value in zip(rows, (f"m{k:02}", benchmark, item, int(x)), strict=True):
+                    rows[name].append(value)
+    results = lrbtl.Results.from_items(rows, n_items="these")
+    est = lrbtl.infer(results, [lrbtl.score(f"m{k:02}", "hard") for k in range(7)])
+    low, high = est.conf_int().T
+    assert np.all(low < 0.3) and np.all(high > 0.5) and np.all(high < 100 * 5.1 / 30)
+    run = lrbtl.analyse(results).run
+    assert isinstance(run, FactorRun)
+    draws = run.posterior.latent(results.levels[0].index("hard"))[:, :7]
+    share = np.mean(draws < 0.1, axis=0)  # Beta(1/2, 30.5) has .19 of its mass there, factors alone nearly none
+    assert np.all(share > 0.05) and np.all(draws.std(axis=0) > 0.1)

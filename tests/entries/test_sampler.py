@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import lrbtl
+from lrbtl.data.scales import PROPORTION
 from lrbtl.entries.config import FactorConfig
 from lrbtl.entries.method import FactorMethod, FactorRun
 from lrbtl.entries.posterior import central, quantiles
@@ -361,3 +362,37 @@ def test_names_and_their_order_do_not_matter(items):
         numbers = zip(forecast.estimate, forecast.lower, forecast.upper, strict=True)
         found.append(dict(zip(key, numbers, strict=True)))
     assert found[0] == found[1]
+
+
+def test_shares_of_no_items_may_be_beyond_what_factors_say():
+    n, right = np.full((6, 4), 20.0), np.tile(np.array([0.0, 2, 8, 12, 16, 20])[:, None], (1, 4))
+    right[0, 3] = 5.0
+    i, j = np.indices(n.shape).reshape(2, -1)
+    share = right[i, j] / 20
+    q = (20 * share + 0.5) / 21
+    results = lrbtl.Results.from_arrays(
+        (i, j), share, shape=n.shape, variance=q * (1 - q) / 20, scales=[PROPORTION] * 4
+    )
+    chain = Chain(EntryTable.of(results), FactorConfig(), np.random.default_rng(0))
+    assert [(int(chain.table.model[k]), int(chain.table.context[k])) for k in chain.ends] == [
+        *((0, k) for k in range(3)),
+        *((5, k) for k in range(4)),
+    ]
+    for _ in range(20):
+        chain.sweep()
+    eta = (chain.shared() + chain.delta)[chain.ends]
+    p = 1 / (1 + np.exp(-eta))
+    assert chain.table.share is not None and chain.table.worth is not None
+    alike = np.where(chain.table.share[chain.ends] == 0, (1 - p), p) ** chain.table.worth[chain.ends]
+    times = np.zeros(7)
+    for _ in range(4000):
+        chain.draw_bounds()
+        times += chain.beyond / 4000
+    np.testing.assert_allclose(times, 1 / (1 + alike), atol=0.04)
+    assert chain.noise is not None and np.all(chain.noise[chain.ends[chain.beyond]] == 1e12)
+    chain.beyond[:] = True
+    beyond = np.array([chain.record()[2][chain.ends] + chain.shared()[chain.ends] for _ in range(4000)])
+    share = np.sort(1 / (1 + np.exp(np.abs(beyond))), axis=0)
+    worth = chain.table.worth[chain.ends]
+    np.testing.assert_allclose(share.mean(axis=0), 0.5 / (worth + 1), rtol=0.15)
+    assert np.all(beyond[:, :3] < 0) and np.all(beyond[:, 3:].mean(axis=0) > 0)

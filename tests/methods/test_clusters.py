@@ -11,7 +11,7 @@ import lrbtl
 from inference_cases import VOTE_METHODS
 from lrbtl import errors
 from lrbtl.inference.targets import resolve_targets
-from lrbtl.methods.clusters import semidefinite
+from lrbtl.methods.clusters import LinearRows, cluster_moments, semidefinite
 from lrbtl.methods.standard_errors import widening
 
 METHODS = [name for name in VOTE_METHODS if name != "whitened"]  # which takes no covariates
@@ -270,3 +270,18 @@ def test_controls_and_effects_of_an_analysis():
         warnings.simplefilter("error")
         pooled = lrbtl.analyse(battles.pooled(), effects="by_context").effects()
     assert pooled.labels == ("length", "position")
+
+
+@pytest.mark.parametrize("options", [{}, FIELDS], ids=["votes", "effects"])
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_sums_taken_once_are_those_of_single_votes(options, diagonal):
+    battles = read(cluster=["voter", "prompt"], **options)
+    asked = resolve_targets(battles, [lrbtl.score(0, 1), lrbtl.gap(0, 2, weights="equal"), lrbtl.gap(1, 3, 2)])
+    rows = lrbtl.analyse(battles).run.influence_rows(asked)
+    assert isinstance(rows, LinearRows)
+    cells = np.array([5, 0, 17])
+    np.testing.assert_allclose(rows(cells), rows(np.arange(battles.n_cells))[cells], rtol=1e-10, atol=1e-14)
+    once = cluster_moments(rows, battles, len(asked), diagonal=diagonal)
+    each = cluster_moments(lambda at: rows(at), battles, len(asked), diagonal=diagonal)
+    for name in ("added", "least", "noise"):
+        np.testing.assert_allclose(getattr(once, name), getattr(each, name), rtol=1e-8, atol=1e-10)

@@ -154,30 +154,30 @@ class Accuracies:
         Numbers of answers and of items.
     inside : array (d1,)
         Variance of the share from samples of the same items.
-    between : float
-        Variance of a model's shares over items, over p (1 - p).
+    own : float
+        Variance over items of what a model does not share, over p (1 - p).
     common : float
-        What models share of it: the variance of the easiness of items, in logits.
+        What models share: the variance of the easiness of items, in logits.
     """
 
     share: Floats
     answers: Floats
     items: Floats
     inside: Floats
-    between: float
+    own: float
     common: float
 
-    def own_variance(self, between: float, common: float, sampled: float) -> Floats:
+    def own_variance(self, own: float, sampled: float) -> Floats:
         """Return the variance of each model's own noise in its share, (d1,).
 
-        Variance of samples, plus (1 - sampled) p (1 - p) between / n less the part that models share. At shares of 0
-        and 1, half an answer more or less is added.
+        Variance of samples, plus (1 - sampled) p (1 - p) own / n. At shares of 0 and 1, half an answer more or less
+        is added.
         """
         p = np.nan_to_num(self.share)
         answers = np.maximum(self.answers, 1.0)
         q = (answers * p + 0.5) / (answers + 1.0)
         spread, items = q * (1.0 - q), np.maximum(self.items, 1.0)
-        drawn = (1.0 - sampled) / items * np.maximum(spread * between - spread**2 * common, 0.1 * spread * between)
+        drawn = (1.0 - sampled) / items * spread * own
         edge = (spread - p * (1.0 - p)) / np.where(sampled < 1.0, items, answers)
         return np.asarray(self.inside + drawn + np.maximum(edge, 0.0) + TINY)
 
@@ -193,8 +193,8 @@ def accuracies(right: Floats, samples: Floats) -> Accuracies:
     Notes
     -----
     Several samples of an item with share q vary by q (1 - q) / (samples - 1), a single one by p (1 - p) with p from a
-    Rasch model; what shares vary more is between items. Of that, covariances of models are what they share:
-    cov(x_i, x_k) = p_i (1 - p_i) p_k (1 - p_k) common.
+    Rasch model. An item's easiness moves all models: x_il = p_i + p_i (1 - p_i) b_l, with b_l by least squares. What
+    is left varies by samples and by p_i (1 - p_i) own.
     """
     seen = ~np.isnan(right)
     items = seen.sum(axis=0).astype(np.float64)
@@ -203,24 +203,25 @@ def accuracies(right: Floats, samples: Floats) -> Accuracies:
     answers = np.where(seen, samples, 0.0).sum(axis=0)
     times, q = np.where(seen, samples, 1.0), np.where(seen, right, 0.0)
     noise = np.where(times > 1.0, q * (1.0 - q) / np.maximum(times - 1.0, 1.0), p * (1.0 - p))
-    inside = np.where(seen, noise, 0.0).sum(axis=0) / n
+    noise = np.where(seen, noise, 0.0)
+    inside = noise.sum(axis=0) / n
     away = np.where(seen, right - np.nan_to_num(share), 0.0)
-    spread = np.nan_to_num(share * (1.0 - share))
-    square = (away**2).sum(axis=0) / np.maximum(n - 1.0, 1.0) - inside
-    several = items > 1
-    between = float(np.maximum(square[several].sum(), 0.0) / max(spread[several].sum(), TINY))
-    both = seen.T.astype(np.float64) @ seen
-    pairs = (both > 1) & ~np.eye(len(n), dtype=bool)
-    cov = np.where(pairs, (away.T @ away) / np.maximum(both - 1.0, 1.0), 0.0)
-    size = np.where(pairs, np.outer(spread, spread), 0.0)
-    common = max(float(cov.sum() / max(size.sum(), TINY)), 0.0)
-    return Accuracies(share, answers, items, inside / n, min(between, 1.0), common)
+    size = np.where(seen, np.nan_to_num(share * (1.0 - share)), 0.0)
+    weight = np.maximum((size**2).sum(axis=1), TINY)
+    easy = (size * away).sum(axis=1) / weight
+    rest = away - size * easy[:, None]
+    degrees = max(float(seen.sum() - len(weight) - np.count_nonzero(items)), 1.0) / max(float(seen.sum()), 1.0)
+    own = max(float((rest**2).sum() / degrees - noise.sum()), 0.0) / max(float(size.sum()), TINY)
+    chance = (size**2 * (noise + size * own)).sum(axis=1) / weight**2
+    known = weight > TINY
+    common = float((easy**2 - chance)[known].sum()) / max(float(np.count_nonzero(known)) - 1.0, 1.0)
+    return Accuracies(share, answers, items, inside / n, min(own, 1.0), max(common, 0.0))
 
 
 def pooled(found: Sequence[Accuracies]) -> list[tuple[float, float]]:
-    """Return `between` and `common` of benchmarks, those of few items drawn to the mean of all."""
+    """Return `own` and `common` of benchmarks, those of few items drawn to the mean of all."""
     n = np.array([float(each.items.max()) for each in found])
-    values = np.array([(each.between, each.common) for each in found])
+    values = np.array([(each.own, each.common) for each in found])
     mean = n @ values / n.sum()
     weight = (n / (n + POOLED_ITEMS))[:, None]
     return [(float(x), float(y)) for x, y in weight * values + (1.0 - weight) * mean]

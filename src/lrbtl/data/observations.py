@@ -285,14 +285,14 @@ class Results(Labelled):
         found = [_item_accuracies(table, flat == context) for context in contexts_met]
         a, u, share, variance = [], [], [], []
         common = np.zeros(prod(shape[1:]))
-        for context, here, (between, shared) in zip(contexts_met, found, pooled(found), strict=True):
+        for context, here, (own, shared) in zip(contexts_met, found, pooled(found), strict=True):
             size = known.get(levels[0][np.unravel_index(context, shape[1:])[0]], np.inf)
             sampled = 1.0 if n_items == "these" else min(float(here.items.max()) / size, 1.0)
             met = np.flatnonzero(here.items)
             a.append(met)
             u.append(np.full(met.size, context))
             share.append(here.share[met])
-            variance.append(here.own_variance(between, shared, sampled)[met])
+            variance.append(here.own_variance(own, sampled)[met])
             common[context] = (1.0 - sampled) * shared / float(here.items.max())
         index = (np.concatenate(a), *np.unravel_index(np.concatenate(u), shape[1:]))
         out = cls.from_arrays(

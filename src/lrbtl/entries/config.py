@@ -30,6 +30,8 @@ class FactorConfig:
         deviations that are not there have no size.
     degrees : pair of float
         Least and most degrees of freedom, of single residuals, of models and of benchmarks; flat in their logarithm.
+    beyond : float
+        Prior probability that factors say nothing of a share of no items or of all, as where a model can do none.
     least_repeats : int
         Repeated scores of the same entry from which the variance of the noise is estimated; with fewer, its share of
         the residual variance is unknown and averaged over (0, 1).
@@ -49,4 +51,5 @@ class FactorConfig:
     noise_degrees: float = 2.0
     power: float = 0.2
     degrees: tuple[float, float] = (1.0, 100.0)
+    beyond: float = 0.5
     least_repeats: int = 10

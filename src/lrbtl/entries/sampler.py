@@ -9,6 +9,7 @@ Model of the entry of model i and benchmark j, on the working scale:
     delta_ij ~ N(0, base / (h_j g_i w_ij))             deviations: h_j by benchmark, g_i by model, w_ij heavy tails
     h_j ~ Gamma(a, a), g_i ~ Gamma(c / 2, c / 2), w_ij ~ Gamma(nu / 2, nu / 2)
     noise_ij ~ N(0, known), or N(0, e_j / n_ij) where entries were measured n_ij times, or part of delta_ij
+    b_ij ~ Bernoulli(known)                       whether a share of no or of all items is beyond what factors say
 
 The mean m_1 of the first loadings makes f_i1 the level of a model. Sizes v shrink factors that are not there, which
 averages over their number. All sizes, degrees of freedom included, are sampled with the rest: intervals include their
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, logit
 
 from lrbtl.entries.config import FactorConfig
 from lrbtl.entries.table import EntryTable
@@ -32,6 +33,7 @@ BASE_STEPS = (0.2, 0.5, 1.5)  # standard deviations of the Metropolis steps of l
 DEGREE_STEPS = (0.15, 0.6)  # likewise of the logarithm of degrees of freedom
 N_SHAPES = 60  # values among which shapes of gamma distributions are sampled
 STRETCH_STEPS = (0.2, 0.8)  # likewise of the logarithm of what real scores are multiplied by
+UNSEEN = 1e12  # variance of noise that leaves nothing known of an entry
 LEAST = 1e-10  # of the unit of variance: no sampled variance is below it
 
 
@@ -135,6 +137,8 @@ class Chain:
     wide: Floats
     gammas: tuple[Floats, Floats]
     grid: Floats
+    ends: Longs
+    beyond: Bools
 
     def __init__(self, table: EntryTable, config: FactorConfig, rng: np.random.Generator) -> None:
         self.table, self.config, self.rng = table, config, rng
@@ -172,6 +176,8 @@ class Chain:
         self.shapes = np.geomspace(*config.degrees, N_SHAPES) / 2.0
         self.wide = 2.0 * self.shapes
         self.gammas = gammaln(self.shapes), gammaln(self.wide)
+        self.ends = np.flatnonzero(table.at_bound)
+        self.beyond = np.zeros(self.ends.size, dtype=np.bool_)
         self.grid = np.zeros((2, d1 * D))  # precisions of entries, and precisions times what they should be
 
     def sweep(self) -> None:
@@ -191,6 +197,8 @@ class Chain:
         self.draw_sizes()
         if self.table.worth is not None:
             self.draw_shares()
+        if self.ends.size:
+            self.draw_bounds()
         if self.noise_estimated:
             self.draw_noise()
         if self.real.any():
@@ -200,6 +208,9 @@ class Chain:
         """Return what is kept of the state, all of it on the working scale of the scores."""
         stretch = self.stretch
         deviation = (self.delta / stretch[self.table.context]).astype(np.float32)
+        at = self.ends[self.beyond]
+        if at.size:
+            deviation[at] = self._bound_scores(at) - self.shared()[at]
         by_context, noise = self.base / self.h / stretch**2, self.s / stretch**2
         return (
             self.f,
@@ -427,6 +438,27 @@ class Chain:
         sign = self.table.scales.sign[self.table.context]
         self.z = np.where(binomial, stretch * sign * n * (share - 0.5) / omega, self.z)
         self.noise = np.where(binomial, stretch**2 / omega, self.noise)
+
+    def draw_bounds(self) -> None:
+        """Draw b_ij where a share is 0 or 1.
+
+        All n answers are alike with probability 1 if b_ij = 1, and (1 - p)^n or p^n if not. If b_ij = 1, the entry
+        says nothing of factors, nor they of it.
+        """
+        at, prior, n = self.ends, self.config.beyond, self.table.worth
+        assert n is not None and self.noise is not None
+        eta = self.shared() + self.delta
+        away = -np.copysign(1.0, self.table.mean[at]) * eta[at]
+        alike = np.exp(-n[at] * np.logaddexp(0.0, away))
+        self.beyond = self.rng.random(at.size) * (prior + (1.0 - prior) * alike) < prior
+        left = at[self.beyond]
+        self.z[left], self.noise[left] = eta[left], UNSEEN
+
+    def _bound_scores(self, at: Longs) -> Floats:
+        """Return draws of z of entries of which only their n equal answers are known: Beta(1/2, n + 1/2)."""
+        assert self.table.worth is not None
+        share = np.maximum(self.rng.beta(0.5, self.table.worth[at] + 0.5), LEAST)
+        return np.asarray(-np.sign(self.table.mean[at]) * logit(share))
 
     def draw_noise(self) -> None:
         """s_j = s_base / Gamma(shape, shape) given repeated scores and their distances to the entries."""

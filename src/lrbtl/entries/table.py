@@ -11,7 +11,7 @@ import numpy as np
 
 from lrbtl.data.observations import Results
 from lrbtl.data.scales import WorkingScales
-from lrbtl.typing import Floats, Longs
+from lrbtl.typing import Bools, Floats, Longs
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +156,14 @@ class EntryTable:
             scales=self.scales.some(columns),
         )
         return new, np.argsort(rows)
+
+    @property
+    def at_bound(self) -> Bools:
+        """Which entries are shares of no items or of all, with known noise."""
+        if self.share is None:
+            return np.zeros(self.n_entries, dtype=np.bool_)
+        ends = (self.share == 0.0) | (self.share == 1.0)
+        return np.asarray(ends & self.scales.bounded[self.context])
 
     @property
     def n_entries(self) -> int:

@@ -14,6 +14,7 @@ from that.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from lrbtl.hierarchical.board_covariance import BoardCovariance
 from lrbtl.hierarchical.expansion import Expansion
 from lrbtl.hierarchical.random_effects import RandomEffects
 from lrbtl.lowrank.arrowhead import Inverse
-from lrbtl.methods.clusters import Rows
+from lrbtl.methods.clusters import vote_matrix
 from lrbtl.methods.standard_errors import BATCH, centred, in_batches, low_rank_covariances, slot_covariances
 from lrbtl.typing import Floats, Longs
 
@@ -251,23 +252,20 @@ class ScoreCovariance:
         """Return the covariance (M, M) of linear functions of the scores of n contexts, (M, n, d1), or its diagonal."""
         return self.response(gradients, contexts, slopes, diagonal=diagonal).variance
 
-    def influence_rows(self, gradients: Floats, contexts: Longs, slopes: Floats | None = None) -> Rows:
-        """Return a function from cells to the influence of one vote on linear functions of the scores, (n, M).
+    def influence_weights(self, gradients: Floats, contexts: Longs, slopes: Floats | None = None) -> Floats:
+        """Return what linear functions of the scores make of the columns of `vote_matrix`, (q, M)."""
+        found = self.response(gradients, contexts, slopes, diagonal=True)
+        return np.concatenate([found.moved, found.effects])
+
+    def vote_matrix(self) -> Any:
+        """Return the score of one vote of each cell on the slots, then along effects, (n_cells, q).
 
         Scores of votes are divided by one minus their leverage.
         """
-        found, terms = self.response(gradients, contexts, slopes, diagonal=True), self.at.scores.terms_of(self.cells)
-        slots, factor = (
-            self.cells.entries.slots,
-            residual_factors(self.at, terms.fisher, self.cells.entries.of_atoms(self.eta_variances)),
-        )
-
-        def rows(cells: Longs) -> Floats:
-            slot_a, slot_b = (side[cells] for side in slots)
-            along = terms.score[cells, None] * (found.moved[slot_a] - found.moved[slot_b])
-            return factor[cells, None] * (along + terms.effects.along(found.effects, cells))
-
-        return rows
+        terms = self.at.scores.terms_of(self.cells)
+        factor = residual_factors(self.at, terms.fisher, self.cells.entries.of_atoms(self.eta_variances))
+        slots, effects = self.cells.entries, self.cells.n_effects
+        return vote_matrix(slots.slots, len(slots.model), factor, terms, effects)
 
 
 def residual_factors(at: Expansion, fisher: Floats, eta_variance: Floats) -> Floats:

@@ -10,6 +10,7 @@ taken from the simulated logs. A covariance of few targets needs no simulation: 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from lrbtl.hierarchical.covariance import residual_factors
 from lrbtl.hierarchical.joint import Joint
 from lrbtl.hierarchical.random_effects import ScoreChanges
 from lrbtl.hierarchical.sign_groups import SignGroups, clustered_votes, single_votes
-from lrbtl.methods.clusters import SMALLEST, Rows, semidefinite
+from lrbtl.methods.clusters import SMALLEST, semidefinite, vote_matrix
 from lrbtl.model.links import CellTerms
 from lrbtl.typing import Floats, Ints, Longs
 
@@ -265,17 +266,15 @@ class MonteCarloCovariance:
         both = np.vstack(left), np.vstack(right)
         return np.asarray(np.einsum("im,im->m", *both) if diagonal else both[0].T @ both[1])
 
-    def influence_rows(self, gradients: Floats, contexts: Longs, slopes: Floats | None = None) -> Rows:
-        """Return a function from cells to the influence of one vote on linear functions of the scores, (n, M)."""
-        (found, moved, _), terms = self._solved(gradients, contexts, slopes), self._terms
-        slots, factor, effects = self.cells.entries.slots, self.factors, found[self.at.scores.space.extra]
+    def influence_weights(self, gradients: Floats, contexts: Longs, slopes: Floats | None = None) -> Floats:
+        """Return what linear functions of the scores make of the columns of `vote_matrix`, (q, M)."""
+        found, moved, _ = self._solved(gradients, contexts, slopes)
+        return np.concatenate([moved, found[self.at.scores.space.extra]])
 
-        def rows(cells: Longs) -> Floats:
-            slot_a, slot_b = (side[cells] for side in slots)
-            along = terms.score[cells, None] * (moved[slot_a] - moved[slot_b])
-            return factor[cells, None] * (along + terms.effects.along(effects, cells))
-
-        return rows
+    def vote_matrix(self) -> Any:
+        """Return the score of one vote of each cell on the slots, then along effects, (n_cells, q)."""
+        slots = self.cells.entries
+        return vote_matrix(slots.slots, len(slots.model), self.factors, self._terms, self.cells.n_effects)
 
 
 def simulated_notes(battles: Battles, many: ManyModels | None, posteriors: Sequence[object]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.features import Features, read_features
@@ -35,7 +36,7 @@ from lrbtl.methods.base import (
     Shrinkage,
     shrinkage_factors,
 )
-from lrbtl.methods.clusters import Rows
+from lrbtl.methods.clusters import LinearRows, Rows, VoteMatrix
 from lrbtl.methods.naive import SeparateFits
 from lrbtl.methods.standard_errors import centred, in_batches, widening
 from lrbtl.methods.targets import Gradients, Resolved, ScoresView, evaluate, mean_win_probabilities
@@ -448,8 +449,15 @@ class HierarchicalRun(Run):
         """Return the influences of votes in some cells, the mean over nodes."""
         _, gradients = evaluate(targets, self._view)
         found = self._dense(gradients)
-        each = [node.covariance.influence_rows(*found) for node in self.nodes]
-        return lambda cells: self._average(rows(cells) for rows in each)
+        return LinearRows(
+            self._vote_matrix, np.concatenate([node.covariance.influence_weights(*found) for node in self.nodes])
+        )
+
+    @cached_property
+    def _vote_matrix(self) -> VoteMatrix:
+        """The scores of single votes at all nodes, side by side, times the weights of these."""
+        each = [node.weight * node.covariance.vote_matrix() for node in self.nodes]
+        return VoteMatrix(sparse.hstack(each, format="csr"), self.data)
 
     @property
     def _many_scores(self) -> bool:

@@ -145,10 +145,8 @@ def _second_moment(data: Battles, first: Floats, second: Floats) -> Floats:
         return np.asarray(np.einsum("c,cm,cm->m", count, first, second))
     codes = clusters[:, 0].astype(np.int64)
     size = int(codes.max()) + 1
-    sums = [np.zeros((size, first.shape[1])) for _ in range(2)]
-    for total, part in zip(sums, (first, second), strict=True):
-        np.add.at(total, codes, count[:, None] * part)
-    return np.asarray(np.einsum("gm,gm->m", *sums))
+    sums = [np.stack([np.bincount(codes, count * x, size) for x in part.T]) for part in (first, second)]
+    return np.asarray(np.einsum("mg,mg->m", *sums))
 
 
 @dataclass(frozen=True)
@@ -198,8 +196,9 @@ def _own(data: Battles, view: ScoresView, eta: Floats, models: Longs, contexts: 
     along = (x @ c) * fisher
     gradient = np.zeros((data.n_contexts, d1))
     np.add.at(gradient, (contexts, models), weights)
-    np.add.at(gradient, (cells.context[used], cells.a[used]), -along)
-    np.add.at(gradient, (cells.context[used], cells.b[used]), along)
+    context = cells.context[used].astype(np.int64) * d1
+    for side, sign in ((cells.a[used], -1.0), (cells.b[used], 1.0)):
+        gradient += sign * np.bincount(context + side, along, gradient.size).reshape(gradient.shape)
     gradient[contexts[main], models[main]] = 0.0  # what a weak pull leaves there
     at = np.nonzero(gradient)
     dispersion = LOGISTIC.dispersion(eta[used], y, count)

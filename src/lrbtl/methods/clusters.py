@@ -10,13 +10,17 @@ quantiles do.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from lrbtl.data.battles import Battles
 from lrbtl.data.labels import context_name
 from lrbtl.errors import ClusterError, ClusterWarning, warn_user
+from lrbtl.model.links import CellTerms
 from lrbtl.typing import Floats, Ints, Longs
 
 BUDGET = 1 << 22  # numbers that the influences of one batch of cells may fill
@@ -24,6 +28,76 @@ FEW_CLUSTERS = 30
 SMALLEST = 0.1  # of the variance of independent votes: clusters never make it less
 
 Rows = Callable[[Longs], Floats]  # from positions of cells to the influence of one vote of each, (n, M)
+
+
+@dataclass(frozen=True, eq=False)
+class VoteMatrix:
+    """What one vote of each cell adds to q directions, whatever the targets: sums over clusters are taken once.
+
+    Attributes
+    ----------
+    matrix : sparse array (n_cells, q)
+    battles : Battles
+    """
+
+    matrix: Any
+    battles: Battles
+
+    @cached_property
+    def by_cluster(self) -> dict[tuple[int, ...], Any]:
+        """Sums over the votes of each cluster, (n_clusters, q), for each combination of columns."""
+        clusters = self.battles.cells.clusters
+        assert clusters is not None
+        out = {}
+        for columns in _combinations(clusters.shape[1]):
+            order, first = _sorted(clusters[:, columns])
+            bounds = np.append(first, len(order))
+            votes = self.battles.cells.count[order].astype(np.float64)
+            grouped = sparse.csr_array((votes, order, bounds), shape=(len(first), self.matrix.shape[0]))
+            out[columns] = grouped @ self.matrix
+        return out
+
+    @cached_property
+    def squares(self) -> Any:
+        """Sum over votes of the outer products of their rows, (q, q)."""
+        return self.matrix.T @ (self.matrix * self.battles.cells.count[:, None]).tocsr()
+
+
+def vote_matrix(slots: tuple[Longs, Longs], n_slots: int, factor: Floats, terms: CellTerms, n_effects: int) -> Any:
+    """Return `factor` times the score of one vote of each cell on the slots, then along effects, (n_cells, q)."""
+    n = len(factor)
+    signed = np.stack([factor * terms.score, -factor * terms.score], axis=1)
+    at = np.stack(slots, axis=1).ravel()
+    on_slots = sparse.csr_array((signed.ravel(), at, np.arange(0, 2 * n + 1, 2)), shape=(n, n_slots))
+    if not n_effects:
+        return on_slots
+    step, directions = max(1, BUDGET // n_effects), np.eye(n_effects)
+    parts = [np.arange(low, min(low + step, n)) for low in range(0, n, step)]
+    along = [sparse.csr_array(factor[cells, None] * terms.effects.along(directions, cells)) for cells in parts]
+    return sparse.hstack([on_slots, sparse.vstack(along)], format="csr")
+
+
+@dataclass(frozen=True, eq=False)
+class LinearRows:
+    """Influences of votes that are linear in a matrix which does not depend on the targets: `matrix @ weights`."""
+
+    votes: VoteMatrix
+    weights: Floats  # (q, M)
+
+    def __call__(self, cells: Longs) -> Floats:
+        """Return the influence of one vote of some cells, (n, M)."""
+        matrix = self.votes.matrix
+        if 2 * len(cells) > matrix.shape[0]:
+            return np.asarray((matrix @ self.weights)[cells])
+        return np.asarray(matrix[cells] @ self.weights)
+
+    def sums(self, columns: tuple[int, ...], *, diagonal: bool) -> "_Sums":
+        """Return the sums over clusters by some columns."""
+        Z, half = self.votes.by_cluster[columns] @ self.weights, self.votes.squares @ self.weights
+        own = np.sum(Z**2, axis=0)
+        if diagonal:
+            return _Sums(own, np.sum(Z**4, axis=0), own, np.einsum("qm,qm->m", self.weights, half))
+        return _Sums(Z.T @ Z, np.sum(Z**4, axis=0), own, self.weights.T @ half)
 
 
 @dataclass(frozen=True)
@@ -50,18 +124,32 @@ def cluster_moments(rows: Rows, battles: Battles, n_targets: int, *, diagonal: b
     assert clusters is not None
     shape = (n_targets,) if diagonal else (n_targets, n_targets)
     added, noise, least = np.zeros(shape), np.zeros(n_targets), np.full(n_targets, -np.inf)
-    for size in range(1, clusters.shape[1] + 1):
-        for columns in combinations(range(clusters.shape[1]), size):
-            order, first = _sorted(clusters[:, columns])
-            found = _sums(rows, battles.cells.count, order, first, n_targets, diagonal=diagonal)
-            n_clusters = len(first)
-            correction = n_clusters / max(n_clusters - 1, 1)
-            added += (1.0 if size % 2 else -1.0) * correction * found.squares
-            if size == 1:
-                noise = np.maximum(noise, found.noise(n_clusters))
-                least = np.maximum(least, correction * found.own)
-                plain = found.plain
+    for columns in _combinations(clusters.shape[1]):
+        found, n_clusters = _sums_by(rows, battles, columns, n_targets, diagonal=diagonal)
+        correction = n_clusters / max(n_clusters - 1, 1)
+        added += (1.0 if len(columns) % 2 else -1.0) * correction * found.squares
+        if len(columns) == 1:
+            noise = np.maximum(noise, found.noise(n_clusters))
+            least = np.maximum(least, correction * found.own)
+            plain = found.plain
     return ClusterMoments(added - plain, least - (plain if diagonal else np.diag(plain)), noise)
+
+
+def _combinations(n: int) -> list[tuple[int, ...]]:
+    """Return all combinations of n columns, the single ones first."""
+    return [columns for size in range(1, n + 1) for columns in combinations(range(n), size)]
+
+
+def _sums_by(
+    rows: Rows, battles: Battles, columns: tuple[int, ...], n_targets: int, *, diagonal: bool
+) -> tuple["_Sums", int]:
+    """Return sums over the clusters by some columns, and how many clusters there are."""
+    if isinstance(rows, LinearRows):
+        return rows.sums(columns, diagonal=diagonal), rows.votes.by_cluster[columns].shape[0]
+    clusters = battles.cells.clusters
+    assert clusters is not None
+    order, first = _sorted(clusters[:, columns])
+    return _sums(rows, battles.cells.count, order, first, n_targets, diagonal=diagonal), len(first)
 
 
 def _sorted(codes: Ints) -> tuple[Longs, Longs]:
@@ -166,12 +254,9 @@ def check_clusters(battles: Battles) -> None:
 
 def design_effects(rows: Rows, battles: Battles, n_targets: int) -> list[tuple[str, float]]:
     """Return by how much each cluster column alone multiplies the variance of targets, the median over them."""
-    clusters = battles.cells.clusters
     out = []
     for k, name in enumerate(battles.cluster_names):
-        assert clusters is not None
-        order, first = _sorted(clusters[:, [k]])
-        found = _sums(rows, battles.cells.count, order, first, n_targets, diagonal=True)
-        ratio = found.squares / np.maximum(found.plain, 1e-300) * len(first) / max(len(first) - 1, 1)
+        found, n_clusters = _sums_by(rows, battles, (k,), n_targets, diagonal=True)
+        ratio = found.squares / np.maximum(found.plain, 1e-300) * n_clusters / max(n_clusters - 1, 1)
         out.append((name, float(np.median(ratio))))
     return out

@@ -30,7 +30,7 @@ SAME = 1e-9  # relative difference of costs that is rounding
 QUARTILES = 1.349  # standard deviations between the quartiles of a normal law
 QUARTILE_ERROR = 2.33  # relative standard error of a variance by quartiles, times the root of how many
 TRAFFIC_CLIP = 2.5  # standard deviations of log traffic beyond which a model is like those there
-BY_CHANCE = 3.0  # deviations of the largest eigenvalue of a random graph beyond which somebody chose the pairs
+BY_CHANCE = 1.3  # times d^(-2/3): how far a random graph goes beyond its edge in one of 1,000 (Tracy and Widom)
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,8 @@ class DesignCovariates:
 
     @property
     def chose_pairs(self) -> bool:
-        """Whether somebody chose who meets whom, not only how often a model is shown.
-
-        The largest eigenvalue of a random graph of d models varies by about d^(-2/3) (Tracy and Widom).
-        """
-        return bool(self.informed[0] > BY_CHANCE * len(self.order) ** (-2 / 3))
+        """Whether somebody chose who meets whom, not only how often a model is shown."""
+        return self.informed[0] > 0.0
 
     @cached_property
     def loose(self) -> Floats:
@@ -142,9 +139,9 @@ def meeting_order(meetings: sparse.csr_array) -> tuple[Floats, float]:
     else:
         values, vectors = (part[..., :1] for part in eigsh(scaled, 2, which="LA", v0=degree))
     edge = min(2.0 / np.sqrt(degree.mean()), 1.0 - SURE)
-    t = float(np.clip((values[0] - edge) / (1.0 - edge), 0.0, 1.0 - SURE))
-    if not t > 0.0:
+    if values[0] <= edge * (1.0 + BY_CHANCE * d1 ** (-2 / 3)):
         return nothing
+    t = float(np.clip((values[0] - edge) / (1.0 - edge), 0.0, 1.0 - SURE))
     fiedler = root * vectors[:, 0]
     order = normal_scores(fiedler)
     if len(np.unique(order)) == d1:  # sifting would part models of equal meetings

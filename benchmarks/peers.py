@@ -55,15 +55,15 @@ class Board:
     table: pd.DataFrame  # score, lower, upper, best, worst
 
 
-def arena(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+def arena(seed: int, n_votes: int = VOTES) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return votes, one row each, and the true scores (models by categories)."""
     rng = np.random.default_rng([2027, seed])
     truth = rng.normal(size=(MODELS, 2)) @ rng.normal(size=(2, CATEGORIES))
     truth *= 0.8 * np.sqrt(0.9) / truth.std()
     truth += rng.normal(0, 0.8 * np.sqrt(0.1), truth.shape)
     model_share, category_share = (np.geomspace(10, 1, size) for size in (MODELS - 1, CATEGORIES))
-    old = _pairs(rng, model_share / model_share.sum(), VOTES)
-    u = rng.choice(CATEGORIES, VOTES, p=category_share / category_share.sum())
+    old = _pairs(rng, model_share / model_share.sum(), n_votes)
+    u = rng.choice(CATEGORIES, n_votes, p=category_share / category_share.sum())
     new = np.full(2 * NEW_VOTES, MODELS - 1), rng.integers(MODELS - 1, size=2 * NEW_VOTES)
     (a, b), u = np.concatenate([old, new], axis=1), np.concatenate([u, np.repeat([1, 5], NEW_VOTES)])
     won = rng.random(a.size) < 1 / (1 + np.exp(truth[b, u] - truth[a, u]))

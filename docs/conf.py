@@ -1,6 +1,7 @@
 """The documentation site: `sphinx-build -W docs build/site` (or scripts/site, which sets itself up)."""
 
 import inspect
+import re
 from pathlib import Path
 
 import lrbtl
@@ -33,6 +34,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "gallery",
     "gallery_dirs": "pictures",
     "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
     "min_reported_time": 1_000,
     "show_memory": False,
     "download_all_examples": False,
@@ -45,10 +47,10 @@ html_extra_path = ["llms.txt"]
 html_static_path = ["_static"]
 html_js_files = ["access.js"]
 html_show_sourcelink = False
-html_sidebars = {"**": ["globaltoc.html"], "index": []}  # all pages by group: the theme lists only pages below a page
+html_sidebars = {page: [] for page in ("index", "start", "paper", "evidence")}  # pages without a section
 html_theme_options = {
     "show_nav_level": 1,
-    "header_links_before_dropdown": 3,
+    "header_links_before_dropdown": 9,  # all: nothing is hidden below "More"
     "navigation_with_keys": False,
     "show_prev_next": False,
     "secondary_sidebar_items": ["page-toc"],
@@ -72,6 +74,12 @@ def write_names(app, exception):
         file.write("\n".join(lines) + "\n")
 
 
+def link_within_site(app, name, parent, content):
+    """Lead the links of the files that pages include to pages of the site."""
+    content[0] = re.sub(r"\]\((?:docs/)?([\w-]+)\.(?:md|rst)", lambda found: f"]({found[1].lower()}.md", content[0])
+
+
 def setup(app):
-    """Connect the hook."""
+    """Connect the hooks."""
+    app.connect("include-read", link_within_site)
     app.connect("build-finished", write_names)

@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = Path(lrbtl.__file__).parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = sorted(module.name for module in pkgutil.walk_packages(lrbtl.__path__, "lrbtl."))
-FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TREE = re.MULTILINE | re.DOTALL
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", TREE)
 NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
 
 
@@ -88,13 +89,15 @@ def test_every_public_name_has_a_page():
     assert sorted(listed[: len(first)]) == first, "lead docs/api.rst with the names used first"
 
 
-@pytest.mark.parametrize("index", ["index.md", "llms.txt"])
-def test_every_page_is_listed(index):
-    text = (ROOT / "docs" / index).read_text(encoding="utf-8")
-    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
-    pages -= {"changelog"} if index == "llms.txt" else set()
-    missing = {page for page in pages if not re.search(rf"^(- \[)?{page}\b", text, re.MULTILINE)}
-    assert not missing, f"list these pages in docs/{index}"
+def test_every_page_is_in_one_section_of_the_site_and_in_llms_txt():
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")}
+    trees = "\n".join(tree for text in pages.values() for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", text, TREE))
+    listed = re.findall(r"^(?:.*<)?([\w/-]+)>?$", trees, re.MULTILINE)
+    assert sorted(set(pages) - {"index"}) == sorted(set(listed) - {"api", "pictures/index"}), "list pages in a toctree"
+    assert len(listed) == len(set(listed))
+    named = re.findall(r"^- \[([\w-]+)\]", (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    sections = {"index", "tutorials", "how-to", "explanation", "develop"}
+    assert sorted(set(pages) - sections) == sorted(set(named) - {"api"}), "list pages in docs/llms.txt"
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -2,6 +2,7 @@
 document.addEventListener("DOMContentLoaded", () => {
   const named = document.querySelectorAll(".search-button-field, .sphx-glr-thumbcontainer a.reference.internal");
   for (const node of named) node.setAttribute("aria-label", node.textContent.replace(/\s+/g, " ").trim());
+  document.querySelector("main[role]")?.removeAttribute("role"); // main has that role by itself
   const pages = document.querySelector(".sidebar-primary-items__start");
   pages?.setAttribute("role", "navigation");
   pages?.setAttribute("aria-label", "Pages");

@@ -1,6 +1,6 @@
 """
-A board
-=======
+Who leads, and by how much?
+===========================
 
 Rank, score with its interval, tier and votes of each model. Every second tier is shaded; models without a rank follow
 below a line, and an interval that is too wide for the axis ends in an arrow.

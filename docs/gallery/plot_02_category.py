@@ -1,6 +1,6 @@
 """
-The best of one category
-========================
+Who is best in one category?
+============================
 
 Any board can be drawn, here that of maths, and ``top=`` keeps the best.
 """

@@ -1,9 +1,8 @@
 """
-Which ranks the votes allow
-===========================
+Which ranks do the votes allow?
+===============================
 
-Thick bars hold the ranks that are compatible with the intervals of all models taken one at a time. Thin lines hold for
-all models at once.
+Thick bars are the ranks compatible with each model's own interval. Thin lines hold for all models simultaneously.
 """
 
 import lrbtl

@@ -1,6 +1,6 @@
 """
-Strengths and weaknesses
-========================
+Where is a model stronger or weaker than overall?
+=================================================
 
 Each model's score in each category, relative to its overall score. A smaller box has a wider interval; a dot marks a
 category whose interval excludes the overall score.

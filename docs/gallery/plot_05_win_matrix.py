@@ -1,9 +1,9 @@
 """
-Who beats whom
-==============
+Who beats whom?
+===============
 
 The chance that the row model beats the column model, for the twelve best. A small square means that the interval
-contains 50%: the votes do not tell who is better.
+contains 50%: too few votes to say who is better.
 """
 
 import lrbtl

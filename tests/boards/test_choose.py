@@ -267,3 +267,16 @@ def test_a_choice_is_made_on_one_board_and_says_when_it_holds(analysis):
             lrbtl.choose(analysis, nothing)
     found = json.loads(lrbtl.choose(analysis, COST, valid="always", tuned_at=6000).to_json())
     assert found["valid"] == "valid at any time (tuned at 6,000 votes)"
+
+
+def test_names_in_a_picture_of_many_models_do_not_overlap():
+    battles = lrbtl.simulate_battles(lrbtl.simulate_scores((60, 1), 1, scale=1, rng=0), 9_000, rng=1)
+    cost = {model: float(c) for model, c in zip(battles.models, np.linspace(1, 1.2, 60), strict=True)}
+    ax: Any = lrbtl.plot_choice(lrbtl.choose(battles, cost))
+    ax.figure.canvas.draw()
+    titles = 2
+    boxes = [text.get_window_extent() for text in ax.texts[titles:]]
+    assert len(boxes) > 3
+    assert not any(box.count_overlaps(boxes[:k]) for k, box in enumerate(boxes))
+    assert not any(box.overlaps(ax.get_legend().get_window_extent()) for box in boxes)
+    plt.close(ax.figure.figure)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from lrbtl.boards.choose import CANNOT_TELL, DOMINATED, FRONTIER, Choice
 from lrbtl.errors import PlotError
 from lrbtl.show.style import (
+    Theme,
     ThemeName,
     axis_range,
     check_top,
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NAMED, LIKELY = 18, 0.005  # models whose names are written, if they are so likely on the frontier
+SIDES, HEIGHTS = ((6, "left"), (-6, "right")), ((3, "bottom"), (-3, "top"))  # of names beside their points
 MARKS = {FRONTIER: "o", CANNOT_TELL: "D", DOMINATED: "x"}
 
 
@@ -36,7 +40,7 @@ def plot_choice(found: Choice, *, top: int = NAMED, ax: Axes | None = None, them
     ----------
     found : Choice
     top : int
-        Models whose names are written: those most likely on the frontier.
+        Models whose names are written: those most likely on the frontier, where their names do not overlap.
     ax : Axes, optional
     theme : {"light", "dark"}
 
@@ -72,12 +76,6 @@ def plot_choice(found: Choice, *, top: int = NAMED, ax: Axes | None = None, them
     ends = axis_range(found.score, found.lower, found.upper)
     if ends is not None:
         ax.set_ylim(*ends)
-    likely = np.argsort(-found.p_frontier, kind="stable")[:top]
-    for k in likely[found.p_frontier[likely] >= LIKELY]:
-        ax.annotate(
-            short_label(found.models[k], 24), (cost[k], found.score[k]), (6, 3), textcoords="offset points",
-            color=style.text, fontsize=7.5, parse_math=False,
-        )  # fmt: skip
     mark_thousands(ax.yaxis)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_xlabel("cost (logarithmic)", color=style.muted, fontsize=8.5)
@@ -85,7 +83,30 @@ def plot_choice(found: Choice, *, top: int = NAMED, ax: Axes | None = None, them
     ax.legend(loc="best", fontsize=8, frameon=False, labelcolor=style.text)
     words = f"{found.level:.0%} intervals; verdicts hold for all models at once at {found.level:.0%}, {found.valid}"
     write_title(ax, style, "Score against cost", words)
+    likely = np.argsort(-found.p_frontier, kind="stable")[:top]
+    likely = likely[found.p_frontier[likely] >= LIKELY]
+    names = [short_label(found.models[k], 24) for k in likely]
+    write_names(ax, style, names, cost[likely], found.score[likely])
     return ax
+
+
+def write_names(ax: Axes, theme: Theme, names: Sequence[str], x: Floats, y: Floats) -> None:
+    """Write names beside points, most important first; a name that would cover an earlier one is left out."""
+    ax.figure.figure.draw_without_rendering()  # places of axes and legend are final
+    legend = ax.get_legend()
+    taken = [] if legend is None else [legend.get_window_extent()]
+    for name, at in zip(names, zip(x.tolist(), y.tolist(), strict=True), strict=True):
+        for (right, side), (up, height) in product(SIDES, HEIGHTS):
+            text = ax.annotate(
+                name, at, (right, up), textcoords="offset points", ha=side, va=height,
+                color=theme.text, fontsize=7.5, parse_math=False,
+            )  # fmt: skip
+            box = text.get_window_extent()
+            inside = ax.bbox.x0 <= box.x0 and box.x1 <= ax.bbox.x1
+            if inside and not box.count_overlaps(taken):
+                taken.append(box)
+                break
+            text.remove()
 
 
 def drawn_costs(cost: Floats) -> Floats:

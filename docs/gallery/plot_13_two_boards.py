@@ -1,6 +1,6 @@
 """
-Two boards side by side
-=======================
+How do two categories compare?
+==============================
 
 Pictures are drawn into axes of yours with ``ax=``.
 """

@@ -1,8 +1,8 @@
 """
-How many components the votes ask for
-=====================================
+How many factors do the votes ask for?
+======================================
 
-Singular values of a fit whose rank is larger than the truth: three of them stand out.
+Singular values of a fit whose rank is larger than the truth: three are above the noise.
 """
 
 import lrbtl

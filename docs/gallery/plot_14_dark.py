@@ -1,6 +1,6 @@
 """
-A dark picture
-==============
+How does it look on a dark page?
+================================
 
 Every picture has a dark theme, for slides and dark pages.
 """

@@ -1,6 +1,6 @@
 """
-Ratings over time
-=================
+How did ratings move over time?
+===============================
 
 Each model's rating moves by a random walk whose step is found from the votes. Here it drifts in a simulated year.
 """

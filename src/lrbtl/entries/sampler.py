@@ -442,15 +442,15 @@ class Chain:
     def draw_bounds(self) -> None:
         """Draw b_ij where a share is 0 or 1.
 
-        All n answers are alike with probability 1 if b_ij = 1, and (1 - p)^n or p^n if not. If b_ij = 1, the entry
+        All n answers agree with probability 1 if b_ij = 1, and (1 - p)^n or p^n if not. If b_ij = 1, the entry
         says nothing of factors, nor they of it.
         """
         at, prior, n = self.ends, self.config.beyond, self.table.worth
         assert n is not None and self.noise is not None
         eta = self.shared() + self.delta
         away = -np.copysign(1.0, self.table.mean[at]) * eta[at]
-        alike = np.exp(-n[at] * np.logaddexp(0.0, away))
-        self.beyond = self.rng.random(at.size) * (prior + (1.0 - prior) * alike) < prior
+        chance = np.exp(-n[at] * np.logaddexp(0.0, away))
+        self.beyond = self.rng.random(at.size) * (prior + (1.0 - prior) * chance) < prior
         left = at[self.beyond]
         self.z[left], self.noise[left] = eta[left], UNSEEN
 

@@ -1,7 +1,8 @@
 """Random folds of the battles, drawn from the multiplicities of the cells.
 
 They are drawn in an order of models and contexts that the battles alone determine. So no label, order of labels or side
-of a battle affects them.
+of a battle affects them, but for models or contexts with the very same battles: these keep the order of their labels,
+as the same folds for both would put equal votes of different contexts into one fold.
 """
 
 from __future__ import annotations
@@ -50,19 +51,13 @@ def fold_counts(cells: Cells, n_folds: int, rng: Seed = 0) -> Longs:
     ((3, 3), [40, 40, 40], [20, 40, 60])
     """
     generator = make_rng(rng)
-    order, ordered, same = _canonical(cells)
+    order, ordered = _canonical(cells)
     if cells.clusters is not None:
         draw = _deal_clusters
     else:
         draw = _deal_battles if cells.n_battles <= _EXPAND * cells.n_cells else _draw_folds
     folds = np.empty((n_folds, cells.n_cells), dtype=np.int64)
-    if np.all(same == np.arange(len(same))):
-        folds[:, order] = draw(ordered, n_folds, generator)
-        return folds
-    own = same == np.arange(len(same))  # cells of contexts that are dealt, which those of their copies follow
-    context = ordered.context[own]
-    part = replace(ordered, context=context, count=ordered.count[own], start=context_starts(context, cells.n_contexts))
-    folds[:, order] = draw(part, n_folds, generator)[:, (np.cumsum(own) - 1)[same]]
+    folds[:, order] = draw(ordered, n_folds, generator)
     return folds
 
 
@@ -71,10 +66,8 @@ def fold_counts(cells: Cells, n_folds: int, rng: Seed = 0) -> Longs:
 # ------------------------------------------------------------------------------
 
 
-def _canonical(cells: Cells) -> tuple[Longs, Cells, Longs]:
-    """Return the order of the cells that the battles alone determine, the cells in that order, and their likes.
-
-    The likes are positions: of the same cell in the first context with the very same battles, else of the cell itself.
+def _canonical(cells: Cells) -> tuple[Longs, Cells]:
+    """Return the order of the cells that the battles alone determine, and the cells in that order.
 
     Models and contexts are distinguished by sums of hashes over their cells, which then enter the hashes of the cells,
     a few times: what two of them have in common, their opponents' and contexts' battles may not. Models that nothing
@@ -92,34 +85,14 @@ def _canonical(cells: Cells) -> tuple[Longs, Cells, Longs]:
     sizes = [len(context), len(model), len(model), len(values)]
     if cells.slopes is None and cells.weight is None:
         order, _ = group_rows(codes, sizes)
-        more = np.zeros(cells.n_cells, dtype=np.uint64)
     else:
         slopes = None if cells.slopes is None else np.apply_along_axis(_places, 0, cells.slopes)
         carried = Votes(slopes, None if cells.weight is None else _places(cells.weight)).oriented(swapped)
-        more = carried.hashes()
-        order = np.lexsort((more, row_keys(codes, sizes)))
+        order = np.lexsort((carried.hashes(), row_keys(codes, sizes)))
     contexts = place[order].astype(np.int32)
     start = context_starts(contexts, cells.n_contexts)
     clusters = None if cells.clusters is None else cells.clusters[order]
-    ordered = replace(cells, context=contexts, count=cells.count[order], start=start, clusters=clusters)
-    if clusters is not None:
-        return order, ordered, np.arange(cells.n_cells)
-    columns = [each[order] for each in (*codes[1:], cells.count, more)]
-    return order, ordered, _likes(np.sort(context), start, columns)
-
-
-def _likes(context: Unsigned, start: Longs, columns: list[NDArray[Any]]) -> Longs:
-    """Return for each cell the position of the same cell in the first context with the very same battles.
-
-    `context` are hashes of the contexts, `columns` their cells, both in order. Without this, the order of the labels
-    of two copies would decide about their folds.
-    """
-    out = np.arange(len(columns[0]))
-    for u in np.flatnonzero(context[1:] == context[:-1]) + 1:
-        before, here = slice(start[u - 1], start[u]), slice(start[u], start[u + 1])
-        if all(np.array_equal(column[before], column[here]) for column in columns):
-            out[here] = out[before]
-    return out
+    return order, replace(cells, context=contexts, count=cells.count[order], start=start, clusters=clusters)
 
 
 def _places(values: Floats) -> Floats:

@@ -30,7 +30,7 @@ SAME = 1e-9  # relative difference of costs that is rounding
 QUARTILES = 1.349  # standard deviations between the quartiles of a normal law
 QUARTILE_ERROR = 2.33  # relative standard error of a variance by quartiles, times the root of how many
 TRAFFIC_CLIP = 2.5  # standard deviations of log traffic beyond which a model is like those there
-BY_CHANCE = 1.3  # times d^(-2/3): how far a random graph goes beyond its edge in one of 1,000 (Tracy and Widom)
+BY_CHANCE = 5.0  # times d^(-2/3): how far a random graph goes beyond its edge, also with very unequal traffic
 
 
 @dataclass(frozen=True)

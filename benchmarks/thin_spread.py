@@ -106,7 +106,7 @@ def main() -> None:
     lines = ["# Ladders: what the spread of levels costs", "", "RMSE over that of an oracle.", ""]
     lines += ["| models, votes, design | logs | default | oracle | of unknown spread | default over the latter |"]
     lines += ["|---|---|---|---|---|---|"]
-    for name in SIMILAR:
+    for name in [name for name in SIMILAR if len(known[name]) > 1]:
         found = np.array(known[name])
         ours, oracle, unknown = np.sqrt(found.mean(axis=0))
         paired = np.sqrt(found[:, 0] / found[:, 2])

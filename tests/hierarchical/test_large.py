@@ -247,7 +247,7 @@ def test_factors_and_sizes_of_some_contexts_serve_all():
         assert mine.tau == theirs.tau and mine.rank == theirs.rank
         one, other = mine.scores.dense(), theirs.scores.dense()
         assert (
-            np.sqrt(np.mean((one - other) ** 2)) < 0.03
+            np.sqrt(np.mean((one - other) ** 2)) < 0.05
             and np.corrcoef(one.reshape(-1), other.reshape(-1))[0, 1] > 0.999
         )
 

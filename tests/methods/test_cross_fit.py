@@ -355,7 +355,7 @@ def test_a_share_of_ties_that_runs_off_is_named(method):
     tied, won = [2, 8, 2, 4, 202, 305, 105, 1, 2], [102, 104, 0, 0, 103, 0, 1, 5, 100]
     b, u = [1, 2, 3, 4, 5, 1, 2, 3, 4], [0] * 5 + [1] * 4
     battles = lrbtl.Battles.from_arrays([0] * 18, b * 2, [0.5] * 9 + [1.0] * 9, [u * 2], counts=tied + won)
-    with pytest.raises(lrbtl.errors.SingularInformationError, match="how often even models tie"):
+    with pytest.raises(lrbtl.errors.SingularInformationError, match="rate of ties between even models"):
         lrbtl.infer(battles, [lrbtl.win_probability(1, 2)], method=method, link="rao-kupper", rank=1, n_folds=2)
 
 

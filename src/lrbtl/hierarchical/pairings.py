@@ -24,7 +24,7 @@ from lrbtl.typing import Floats, Longs
 
 SURE = 1e-6  # least 1 - t: the prior of a coefficient stays finite
 NO_SPREAD = 1e-12
-DENSE = 600  # models up to which eigenvectors are those of a dense matrix
+DENSE = 600  # models up to which eigenvectors are those of a dense matrix, and orders are sifted too
 SWEEPS = 10  # most passes over all models in search of a better place
 SAME = 1e-9  # relative difference of costs that is rounding
 QUARTILES = 1.349  # standard deviations between the quartiles of a normal law
@@ -144,7 +144,7 @@ def meeting_order(meetings: sparse.csr_array) -> tuple[Floats, float]:
     t = float(np.clip((values[0] - edge) / (1.0 - edge), 0.0, 1.0 - SURE))
     fiedler = root * vectors[:, 0]
     order = normal_scores(fiedler)
-    if len(np.unique(order)) == d1:  # sifting would part models of equal meetings
+    if d1 <= DENSE and len(np.unique(order)) == d1:  # sifting takes d1^2 steps, and would part models of equal meetings
         order = normal_scores(order + _sifted_both_ways(meetings, np.argsort(order)))
     return _standardised(order), t
 
